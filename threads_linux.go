@@ -80,7 +80,8 @@ func (d *taskDir) same() bool {
 	return unix.Fstat(d.fd, &st) == nil && st.Dev == d.st.Dev && st.Ino == d.st.Ino
 }
 
-// detached is Detached for the process of the directory, whose first thread is leader.
+// detached does what Detached does, for the process whose task directory is d. The first thread of
+// that process is the thread leader.
 //
 // A walk through the directory may miss threads, because it stops early if a thread ends meanwhile.
 // A second walk and the kernel's count of threads show whether the first walk has found all

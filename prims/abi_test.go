@@ -58,7 +58,8 @@ var abiStructs = map[string]reflect.Type{
 
 	"FairMutex": reflect.TypeFor[fairMutexWords](),
 
-	"Slot record of a FairMutex": reflect.TypeFor[fairMutexRecord](),
+	"Slot record of a FairMutex": reflect.TypeFor[plainRecord](),
+	"Slot record of a Cond":      reflect.TypeFor[plainRecord](),
 
 	"MultiLock":       reflect.TypeFor[multiLockHead](),
 	"Cond":            reflect.TypeFor[condWords](),
@@ -72,7 +73,7 @@ var abiStructs = map[string]reflect.Type{
 
 // abiParts are the sections of abiStructs that describe a part of an object, not a whole object.
 var abiParts = []string{
-	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Slot record of a FairMutex", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Share of an auto-reset Event",
+	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Slot record of a FairMutex", "Slot record of a Cond", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Share of an auto-reset Event",
 }
 
 // abiKinds maps each section to the kind and the version of the object that it describes.

@@ -254,7 +254,8 @@ func (x *Barrier) wait(ctx context.Context, p uint64) error {
 	}
 }
 
-// arrive counts n arrivals, removes drop parties, and returns the phase. The call has entered.
+// arrive counts n arrivals, removes as many parties as the parameter drop says, and returns the
+// phase. The call has entered.
 func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64) (uint64, error) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: %s of %d at barrier %s", verb, n, objectName(x.object)))
@@ -428,7 +429,7 @@ func (x *Barrier) reset(parties int64) bool {
 	}
 }
 
-// mustEnter is enter for a call that cannot return an error.
+// mustEnter does what the method enter does, for a call that cannot return an error.
 func (x *Barrier) mustEnter() {
 	if err := x.enter(); err != nil {
 		panic(err)

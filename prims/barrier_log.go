@@ -135,7 +135,8 @@ func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) 
 	}
 }
 
-// differState adds each word in which the states s and is differ to the change.
+// differState adds each word in which two states differ to the change. The first parameter is the
+// state before the change, the second is the state after it.
 func (ch *recordChange) differState(s, is *barrierState) {
 	ch.differ(barrierPhase, s.phase, is.phase)
 	ch.differ(barrierEra, s.phase>>32, is.phase>>32)

@@ -109,14 +109,14 @@ func (s *barrierState) in(h *barrierShare) (parties, left uint64) {
 	return 0, 0
 }
 
-// put stores in the share h that it has this many parties in this phase, and that this many of their
-// arrivals, left, are still to come.
+// put stores in the share h that it has this many parties in this phase, and that as many of their
+// arrivals as the parameter left says are still to come.
 func (s *barrierState) put(h *barrierShare, parties, left uint64) {
 	h.phase, h.parties, h.left = s.phase, min(parties, barrierMax), min(left, parties, barrierMax)
 }
 
-// take gives the share of a slot to me, the participant of that slot. If a previous participant of
-// the slot died as a party, its parties are lost.
+// take gives the share of a slot to the participant me, which has that slot. If a previous
+// participant of the slot died as a party, its parties are lost.
 func (s *barrierState) take(h *barrierShare, me arenakernel.ParticipantID) {
 	if h.name != me {
 		s.lose(h)
@@ -174,9 +174,9 @@ func (s *barrierState) end() {
 	s.pending, s.skipped, s.completer = s.expected, 0, 0
 }
 
-// count counts n arrivals of the share h and removes drop parties. n is at most the number of arrivals
-// that the phase still takes. If these arrivals are the last, completer has to run the completion; if
-// completer is 0, the phase ends at once.
+// count counts n arrivals of the share h and removes as many parties as drop says. n is at most the
+// number of arrivals that the phase still takes. If these arrivals are the last, the participant
+// completer has to run the completion. If completer is 0, the phase ends at once.
 func (s *barrierState) count(h *barrierShare, n, drop uint64, completer arenakernel.ParticipantID) {
 	parties, left := s.in(h)
 	own := min(n, left)

@@ -48,8 +48,8 @@ import (
 type CohortMutex struct {
 	// The compiler must inline the fast paths. See Mutex.
 
-	own  *uint32 // the owner word of global
-	self *uint32 // the word that Lock stores in own; it belongs to global
+	own  *uint32 // the owner word of the field global
+	self *uint32 // the word that Lock stores in *own; it belongs to the field global
 	turn *uint32 // a cohortTurn
 
 	global     *Mutex

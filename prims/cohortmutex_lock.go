@@ -253,10 +253,10 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	return inVain
 }
 
-// enter tries to take the local lock. has reports whether it took the lock. met reports whether the
-// lock was held before, so that the caller had to wait or give up. enter fails if the timeout
-// passes, if ctx ends, if the handle is being closed, or if a peer has damaged the local lock. The
-// caller then goes on without the local lock.
+// enter tries to take the local lock. The result has reports whether it took the lock. The result
+// met reports whether the lock was held before, so that the caller had to wait or give up. enter
+// fails if the timeout passes, if ctx ends, if the handle is being closed, or if a peer has damaged
+// the local lock. The caller then goes on without the local lock.
 func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met bool) {
 	m := d.mutex
 	if m.owner.CompareAndSwap(0, uint32(m.name)) {

@@ -2,7 +2,6 @@ package prims
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
 )
 
 var (
@@ -69,15 +69,16 @@ type CondOptions struct {
 var condKind = arenakernel.KindOf("COND")
 
 const (
-	condVersion = 1
+	condVersion = 2
 	condAll     = math.MaxUint32 // the batch of a Cond whose Broadcast wakes all waiters at once
 )
 
 // condBatch is the default for CondOptions.Batch.
 const condBatch = 16
 
-// OpenCond finds the Cond of that name in the arena or creates it, for use with l in
-// this process. An empty name makes a fresh anonymous one. A nil l panics.
+// OpenCond finds the Cond of that name in the arena or creates it, for use with l in this process. An empty
+// name makes a fresh anonymous one. A nil l panics. A Cond takes 128 bytes, and 192 bytes more for each slot
+// whose participants have opened it. If there is not enough room for them, the error Is [shmsync.ErrNoSpace].
 func OpenCond(a *arena.Arena, name string, l sync.Locker, opts *CondOptions) (*Cond, error) {
 	return openCond((*arenakernel.Arena)(a), name, l, opts, false)
 }
@@ -91,11 +92,11 @@ func openCond(a *arenakernel.Arena, name string, l sync.Locker, opts *CondOption
 		opt = *opts
 	}
 	k, err := openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: condKind, Version: condVersion, Name: name, Size: uint64(condBytes),
+		Existing: attach, Kind: condKind, Version: condVersion, Name: name, Size: condBytes(a),
 		Init: func(body []byte) {
 			w := condBody(body)
 			w.batch.Store(batchField(opt.Batch))
-			w.mon.spin.Store(spinField(opt.Spin))
+			w.spin.Store(spinField(opt.Spin))
 		},
 	}, "cond.open", newCond, func(k *condCore) string {
 		has := k.words.batch.Load()
@@ -116,7 +117,7 @@ func CondAt(a *arena.Arena, off arena.Offset, l sync.Locker) (*Cond, error) {
 	if l == nil {
 		panic(fmt.Sprintf("shmsync: CondAt %v without a lock", off))
 	}
-	k, err := handleAt(a, off, "cond.open", condKind, condVersion, uint64(condBytes), newCond)
+	k, err := handleAt(a, off, "cond.open", condKind, condVersion, condBytes((*arenakernel.Arena)(a)), newCond)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func CondAt(a *arena.Arena, off arena.Offset, l sync.Locker) (*Cond, error) {
 }
 
 func newCond(a *arenakernel.Arena, o arenakernel.Object) (*condCore, error) {
-	return buildCond(a, o, false), nil
+	return buildCond(a, o, false)
 }
 
 func batchField(n int) uint64 {
@@ -173,14 +174,11 @@ func (c *Cond) wait(ctx context.Context) error {
 	k := c.core
 	// Close waits for sleep, but not for the rest of this call, in which L is locked again. stayIfOpen
 	// makes sure that a concurrent Close leaves the words in place until this call has returned.
-	if !k.mon.opening.stayIfOpen() {
+	if !k.opening.stayIfOpen() {
 		return k.closed()
 	}
-	defer k.mon.leaveStay()
+	defer k.leaveStay()
 	s, unlocked, err := c.sleep(ctx)
-	if errors.Is(err, shmsync.ErrClosed) {
-		err = k.closed()
-	}
 	if !unlocked {
 		return err
 	}
@@ -198,7 +196,15 @@ func (c *Cond) wait(ctx context.Context) error {
 // closed is the error of a wait that ended because the handle of the Cond was closed. Errors of c.L
 // have other Ops.
 func (k *condCore) closed() error {
-	return k.mon.fail("cond.wait", shmsync.ErrClosed, nil, closedHandle)
+	return failed(k.a, k.object, "cond.wait", shmsync.ErrClosed, nil, closedHandle)
+}
+
+// leaveStay ends a stay. Neither Close nor the end of the arena waits for a stay.
+func (k *condCore) leaveStay() {
+	if k.queue.EnterStay() {
+		defer k.queue.ExitLasting()
+		k.opening.leave()
+	}
 }
 
 // mustNotTearUpdate panics if an Update holds L. Unlocking L would let other goroutines see and
@@ -209,28 +215,27 @@ func (c *Cond) mustNotTearUpdate() {
 	}
 }
 
-// sleep unlocks L and waits for a wake. If a Signal or a Broadcast has ended the wait, sleep
+// sleep unlocks L and waits for a wake. If a Signal or a Broadcast has woken the wait, sleep
 // returns the wait node; otherwise it returns no node. Close waits until sleep has returned.
 func (c *Cond) sleep(ctx context.Context) (s *park.WaitNode, unlocked bool, err error) {
 	k := c.core
-	if err := k.mon.begin(); err != nil {
+	if !k.queue.EnterNode() {
+		return nil, false, k.closed()
+	}
+	defer k.queue.Exit()
+	if s, err = k.enqueue(); err != nil {
 		return nil, false, err
 	}
-	defer k.mon.finish()
-	if s, err = k.queue(ctx); err != nil {
-		return nil, false, err
-	}
-	stamp := s.Node.Stamp().Load()
 	crashpoint.Hit("cond.wait.queued")
 	c.unlock(s)
 	crashpoint.Hit("cond.wait.unlocked")
-	if err = k.mon.sleep(ctx, s); err != nil {
-		s = nil // the node belongs to the queue now, not to this call
-		if ctx != nil && err == ctx.Err() && k.words.upTo.Load() >= stamp {
-			err = nil // a Broadcast came before the end of the context
-		}
+	switch covered, err := k.sleepIn(ctx, s); {
+	case covered:
+		return nil, true, nil // a Broadcast came before the end of the context
+	case err != nil:
+		return nil, true, err
 	}
-	return s, true, err
+	return s, true, nil
 }
 
 // unlock unlocks L. If that panics, unlock removes the wait from the queue.
@@ -280,30 +285,26 @@ func (c *Cond) relock(s *park.WaitNode) (err error) {
 	return err
 }
 
-// Signal wakes the goroutine that has waited longest, if any waits. The caller need not hold c.L.
+// Signal wakes the goroutine that has waited longest, if any waits. The caller need not hold c.L. If a
+// peer has overwritten the Cond, Signal panics with an error that Is ErrCorrupt, as Broadcast does.
 func (c *Cond) Signal() {
-	k := c.core
-	if err := k.mon.enter(nil); err != nil {
-		panic(err)
-	}
-	b := takeWakes()
-	k.mon.reapIfDue(b)
-	k.signal(b, k.mon.words.arrivals.Load(), 0)
-	k.mon.leave(b)
+	c.wake((*condCore).signal)
 }
 
 // Broadcast wakes all goroutines that wait now, and none that come later. The caller need not
 // hold c.L. The goroutines come back a few at a time: each one that has locked c.L again wakes
 // the next, so that they do not all compete for the lock.
 func (c *Cond) Broadcast() {
+	c.wake((*condCore).broadcast)
+}
+
+func (c *Cond) wake(how func(*condCore) error) {
 	k := c.core
-	if err := k.mon.enter(nil); err != nil {
+	defer k.opening.serve(k.queue).end()
+	race.ReleaseMerge(k.key)
+	if err := how(k); err != nil {
 		panic(err)
 	}
-	b := takeWakes()
-	k.mon.reapIfDue(b)
-	k.broadcast(b)
-	k.mon.leave(b)
 }
 
 // Offset is the place of the Cond in its arena, for CondAt in another process.
@@ -313,7 +314,7 @@ func (c *Cond) Offset() arena.Offset { return c.core.object.Offset }
 // error that Is ErrClosed after they have locked c.L again. Close does not wait for that. A
 // second Close is an error that Is ErrClosed.
 func (c *Cond) Close() error {
-	return c.core.mon.opening.close("cond.close")
+	return c.core.opening.close("cond.close")
 }
 
 // CondState is the result of State.
@@ -324,7 +325,7 @@ type CondState struct {
 
 // State reads c without locking it. The answer may be out of date when it returns.
 func (c *Cond) State() CondState {
-	c.core.mon.opening.use()
+	c.core.opening.use()
 	return c.core.state()
 }
 

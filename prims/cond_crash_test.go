@@ -6,6 +6,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,11 +17,15 @@ import (
 // TestCondDiesPassingOn: a process dies while it passes a signal on to the next waiter. The signal
 // reaches exactly one waiter.
 func TestCondDiesPassingOn(t *testing.T) {
-	for _, point := range []string{"cond.grant.resolved", "cond.pass.resolved", "monitor.resolve.resolved", "monitor.released", "monitor.leave.before_wake"} {
+	// The first record of the successor queues its wait. It changes four words.
+	for _, point := range []string{
+		"cond.wait.woken:1", "record.commit.written:2", "record.commit.named:2", "record.complete.begun:5", "record.complete.begun:6",
+		"record.tell.resolved:1", "record.commit.completed:2", "cond.settle.committed:1", "record.wake.before:1",
+	} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
 			owner, here := remoteHand(t, a, "owner"), localHand(a)
-			successor := remoteHand(t, a, "successor", proctest.Env("SHMSYNC_CRASHPOINT="+point+":1"))
+			successor := remoteHand(t, a, "successor", proctest.Env("SHMSYNC_CRASHPOINT="+point))
 			successor.blocked(t, task{Op: "cwaitctx", Name: "c"})
 			second := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
 			third := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
@@ -35,6 +40,122 @@ func TestCondDiesPassingOn(t *testing.T) {
 			require.Empty(t, here.wait(t, third).Err)
 			sound(t, a)
 		})
+	}
+}
+
+// TestCondStoppedPassingOn: the same process is stopped instead. Other processes go on: a Signal given
+// after that reaches the next waiter. If the process is killed then, the signal of the process passes on.
+func TestCondStoppedPassingOn(t *testing.T) {
+	passed := map[string]bool{ // whether the Signal has passed on when the process is stopped
+		"cond.wait.woken:1": false, "record.commit.written:2": false, "record.commit.named:2": true, "record.complete.begun:5": true,
+		"record.complete.begun:6": true, "record.tell.resolved:1": true, "record.commit.completed:2": true,
+		"cond.settle.committed:1": true, "record.wake.before:1": true,
+	}
+	for point, passed := range passed {
+		t.Run(point, func(t *testing.T) {
+			a := newArena(t, nil)
+			owner, here := remoteHand(t, a, "owner"), localHand(a)
+			x := remoteHand(t, a, "x", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
+			x.blocked(t, task{Op: "cwaitctx", Name: "c"})
+			second := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
+			third := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
+			owner.must(t, task{Op: "clock", Name: "c"})
+			here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
+			owner.proc.Kill(t)
+			x.proc.AwaitStop(t)
+			if passed {
+				require.Empty(t, here.wait(t, second).Err)
+				second, third = third, 0
+			}
+			here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
+			require.Empty(t, here.wait(t, second).Err)
+			x.proc.Kill(t)
+			if third != 0 {
+				require.Empty(t, here.wait(t, third).Err, "the signal of the dead process has passed on")
+			}
+			alone(t, a, 1)
+			require.Equal(t, prims.CondState{}, condAt(t, a, "c").State())
+			sound(t, a)
+		})
+	}
+}
+
+// TestCondStoppedAtEachPoint stops a process at each crash point of a Wait, a Signal or a Broadcast.
+// Other processes can wait, signal and broadcast meanwhile.
+func TestCondStoppedAtEachPoint(t *testing.T) {
+	for op, points := range map[string][]string{
+		"cwait": {
+			"record.wait.prepared:1", "record.commit.written:1", "record.commit.named:1", "record.complete.begun:1", "record.complete.begun:2",
+			"record.complete.begun:3", "record.commit.completed:1", "cond.wait.queued:1", "cond.wait.unlocked:1", "record.await.resolved:1",
+			"cond.wait.woken:1", "cond.wait.relocked:1",
+		},
+		"csignal": {
+			"record.commit.written:1", "record.commit.named:1", "record.complete.begun:1", "record.complete.begun:2", "record.complete.begun:3",
+			"record.complete.begun:4", "record.tell.resolved:1", "record.commit.completed:1", "record.wake.before:1",
+		},
+		"cbroadcast": {
+			"record.commit.written:1", "record.commit.named:1", "record.complete.begun:1", "record.complete.begun:2", "record.complete.begun:5",
+			"record.tell.resolved:1", "record.tell.resolved:2", "record.commit.completed:1", "cond.broadcast.committed:1", "record.wake.before:1",
+			"record.commit.named:2",
+		},
+	} {
+		for _, point := range points {
+			t.Run(op+"/"+point, func(t *testing.T) { condStoppedAt(t, op, point) })
+		}
+	}
+}
+
+func condStoppedAt(t *testing.T, op, point string) {
+	a := newArena(t, nil)
+	y, here := remoteHand(t, a, "other"), localHand(a)
+	local := func(op string) task { return task{Op: op, Name: "c", Lock: "local"} }
+	y.must(t, local("csignal"))
+	x := remoteHand(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
+	c := condAt(t, a, "c")
+	var ids []int
+	if op == "cwait" {
+		x.start(local(op))
+		eventually(t, "the victim waits or is stopped", x.dump, func() bool { return c.State().Waiting == 1 || isStopped(x.proc) })
+	} else {
+		for range 5 {
+			ids = append(ids, here.blocked(t, local("cwait")))
+		}
+		x.start(local(op))
+	}
+	if !isStopped(x.proc) && op == "cwait" {
+		y.must(t, local("csignal"))
+	}
+	x.proc.AwaitStop(t)
+	// The others do what they like. At last, all of them but the victim are awake.
+	ids = append(ids, here.start(local("cwait")))
+	third := y.start(local("cwait"))
+	condAwake(t, c, here, ids)
+	condAwake(t, c, y, []int{third})
+	x.proc.Kill(t)
+	y.proc.Kill(t)
+	alone(t, a, 1)
+	eventually(t, "nobody waits", func() string { return words(a) }, func() bool { return c.State() == prims.CondState{} })
+	require.NoError(t, c.Close())
+	sound(t, a)
+}
+
+// condAwake broadcasts until some waits have ended.
+func condAwake(t *testing.T, c *prims.Cond, x *hand, ids []int) {
+	t.Helper()
+	awake := make(chan struct{})
+	go func() {
+		defer close(awake)
+		for _, id := range ids {
+			require.Empty(t, x.wait(t, id).Err)
+		}
+	}()
+	for {
+		c.Broadcast()
+		select {
+		case <-awake:
+			return
+		case <-after(time.Millisecond):
+		}
 	}
 }
 
@@ -57,7 +178,7 @@ func TestCondNodesAfterDeathsOfTellers(t *testing.T) {
 			})
 		}
 		condWaits(t, c, waiters)
-		teller := remoteHand(t, a, "teller", proctest.Env("SHMSYNC_CRASHPOINT=monitor.leave.before_wake"))
+		teller := remoteHand(t, a, "teller", proctest.Env("SHMSYNC_CRASHPOINT=record.wake.before"))
 		teller.start(task{Op: "cbroadcast", Name: "c"})
 		teller.proc.WaitSignal(t, syscall.SIGKILL)
 		wg.Wait()

@@ -17,12 +17,11 @@ import (
 
 func init() {
 	addWorkload(workload{
-		name: "cond",
-		points: []string{
-			"cond.wait.*", "cond.grant.*", "cond.broadcast.*", "monitor.queue.*", "monitor.resolve.resolved", "monitor.released", "monitor.leave.before_wake", "monitor.await.*",
-			"monitor.reap.*", "monitor.replay.*", "monitor.cleanup.entered", "park.waitnode.*", "mutex.unlock.before_release",
-		},
-		open: func(a *arena.Arena) (worker, error) { return openCondWorker(a) },
+		name:   "cond",
+		points: []string{"record.*", "cond.*", "park.waitnode.*", "mutex.unlock.before_release"},
+		// A wait that is given up is taken off the queue at once, so no node is left there.
+		without: []string{"park.waitnode.given_up"},
+		open:    func(a *arena.Arena) (worker, error) { return openCondWorker(a) },
 	})
 }
 

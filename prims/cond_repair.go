@@ -1,35 +1,185 @@
 package prims
 
 import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: condKind, Version: condVersion, Repair: repairCond, Wake: wakeQueue, Check: checkCond, Inspect: inspectCond,
+		Kind: condKind, Version: condVersion, Repair: repairCond, Complete: completeCond, Wake: wakeFirstOfCond,
+		Check: checkCond, Inspect: inspectCond,
 	})
 }
 
-func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
-	if o.Size >= uint64(condBytes) {
-		repairMonitor(buildCond(a, o, true).mon, dead)
+// bareCond makes the handle of a reaper or a tool. ok is false if the object is so damaged that no
+// process can open it.
+func bareCond(a *arenakernel.Arena, o arenakernel.Object) (k *condCore, ok bool) {
+	if o.Size < condBytes(a) {
+		return nil, false
 	}
+	k, err := buildCond(a, o, true)
+	return k, err == nil
+}
+
+// repairCond takes the waits of dead off the queue, and passes on what woke its other waits. A process
+// that has not opened the Cond needs a slot record for that.
+func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
+	k, ok := bareCond(a, o)
+	if !ok {
+		return
+	}
+	nodes := a.NodesOfDead(o.Offset, dead)
+	reap := func(x *recordedChange, b *wakes) {
+		k.reap(x, b, nodes)
+		k.serve(x, b, k.limit)
+	}
+	k.repairBare(dead, reap, func(x *recordedChange, b *wakes) {
+		if len(nodes) > 0 && k.slots.makeRecord() {
+			reap(x, b)
+		}
+	})
+}
+
+// wakeFirstOfCond makes the wakes that a reaper could not make, because it has not opened the Cond.
+func wakeFirstOfCond(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
+	if k, ok := bareCond(a, o); ok {
+		k.wakeBare()
+	}
+}
+
+// completeCond completes the last change, if its author has not.
+func completeCond(a *arenakernel.Arena, o arenakernel.Object) bool {
+	k, ok := bareCond(a, o)
+	return ok && k.completeBare()
+}
+
+// reapIfDue reaps if a participant has died since the last reap.
+func (k *condCore) reapIfDue(x *recordedChange, b *wakes) error {
+	if !k.reapDue() {
+		return nil
+	}
+	return k.reap(x, b, k.a.NodesOfAllDead(k.object.Offset, 0))
+}
+
+// reap first takes the waits of dead participants off the queue. From then on, nobody can wake them any
+// more, so the nodes that were woken are found afterwards. nodes are the nodes that belonged to dead
+// participants. The Signals pass on in the order in which they were given: a later one may go to waits to
+// which an earlier one may not. The caller holds private.
+func (k *condCore) reap(x *recordedChange, b *wakes, nodes []arenakernel.Offset) error {
+	if err := k.beginReap(x, b); err != nil {
+		return err
+	}
+	// Another process may have woken a wait before it was removed, and may not have carried that out yet.
+	if err := k.begin(x, b); err != nil {
+		return err
+	}
+	var all []condDebt
+	for _, off := range nodes {
+		if n, err := k.a.NodeAt(off); err == nil && k.ofDead(n) {
+			extra := valueIn(n.Extra()) &^ condSignal
+			all = append(all, condDebt{wait{off, n}, condBound(extra, k.load().version())})
+		}
+	}
+	slices.SortStableFunc(all, func(p, q condDebt) int { return cmp.Compare(p.bound, q.bound) })
+	for _, d := range all {
+		if _, err := k.settle(x, b, d.wait, arenakernel.RecordedRemoved); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// condDebt is a node that owes a Signal, and the bound of that Signal.
+type condDebt struct {
+	wait
+	bound uint64
+}
+
+// ofDead reports whether a node is the wait of a dead participant in this Cond.
+func (k *condCore) ofDead(n *arenakernel.Node) bool {
+	return n.Object() == k.object.Offset && n.Stamp().Load()&arenakernel.RecordedStamp != 0 && k.absent(n.Owner())
+}
+
+func (k *condCore) ofDeadAt(off arenakernel.Offset) bool {
+	n, err := k.a.NodeAt(off)
+	return err == nil && k.ofDead(n)
+}
+
+// condDeathAge is how long a check may not see that a participant was marked dead, if the death was not
+// counted yet.
+const condDeathAge = 50 * time.Millisecond
+
+// check is called ten times a second while a goroutine of this process waits. It completes the changes
+// that a dead or a stopped process has left undone, and stores the time in the first wait of the queue,
+// see dateFirst.
+//
+// If no waiter of a Broadcast has locked L since the last check, the waiters that were woken may be
+// stopped, or another process may hold their lock for long. Then check wakes all waiters of the Broadcast.
+func (k *condCore) check() {
+	b := takeWakes()
+	defer k.wake(b)
+	k.private.Lock()
+	defer k.private.Unlock()
+	x := &k.scratch
+	// The process that marked a participant dead may have been stopped before it counted the death, and
+	// the processes that watch a participant may be stopped.
+	age := condDeathAge
+	if valueIn(k.first) != 0 && k.anyDead() {
+		age = 0
+	}
+	nodes := k.a.NodesOfAllDead(k.object.Offset, age)
+	if k.reapDue() {
+		k.reapIfDue(x, b)
+	} else if slices.ContainsFunc(nodes, k.ofDeadAt) {
+		k.reap(x, b, nodes)
+	}
+	k.serve(x, b, k.limit)
+	flying := uint64(0)
+	if first := valueIn(k.first); first != 0 && first != valueIn(k.boundary) {
+		flying = k.words.flying.Load()
+	}
+	if k.before.Swap(flying) == flying && flying != 0 {
+		k.serve(x, b, math.MaxUint32)
+	}
+	k.dateFirst()
+}
+
+// anyDead reports whether it has found that a participant is dead which has opened the Cond. If so, that
+// participant is marked dead now.
+func (k *condCore) anyDead() (found bool) {
+	for _, r := range k.slots.load().all {
+		if n := k.a.InSlot(r.slot); n != 0 && k.a.Dead(n) {
+			found = true
+		}
+	}
+	return found
 }
 
 func checkCond(a *arenakernel.Arena, o arenakernel.Object) error {
-	if o.Size < uint64(condBytes) {
+	if o.Size < condBytes(a) {
 		return wrongKind("cond.check", o, condKind, condVersion)
 	}
-	return checkMutexWords(o, &arenakernel.At[condWords](a, o.Body).mon.queueLock)
+	_, err := buildCond(a, o, true)
+	return err
 }
 
 func (k *condCore) state() (st CondState) {
-	upTo := k.words.upTo.Load()
+	boundary := uint64(math.MaxUint64) // all queued waits are covered
+	if v := valueIn(k.boundary); v != 0 {
+		if n, err := k.a.NodeAt(arenakernel.Offset(v) * linkUnit); err == nil {
+			boundary = n.Wanted().Load()
+		}
+	}
 	k.a.EachNode(k.object.Offset, func(_ arenakernel.Offset, n *arenakernel.Node) {
-		switch w := n.Load(); {
-		case w.Over(), queued(w) && n.Stamp().Load() <= upTo:
+		switch v := valueIn(n.Next()); {
+		case v == arenakernel.RecordedOwes, queuedValue(v) && n.Wanted().Load() < boundary:
 			st.Woken++
-		case queued(w):
+		case queuedValue(v):
 			st.Waiting++
 		}
 	})

@@ -4,62 +4,82 @@ import (
 	"structs"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// condWords is the body of a Cond, 512 bytes.
-//
-// Each node of a Cond is in one of three queues, and its contents say in which. If its wait is over, the node
-// is in woken. Otherwise it is in covered if its stamp is at most upTo, and in waiting if its stamp is above
-// upTo. The stamp is the number that orders the waits by arrival. A node whose wait is over keeps its stamp
-// until its owner has locked L again and has recorded that.
+// condWords is the body of a Cond, 128 bytes. In an arena that counts, a [countWords] follows.
+// See docs/design/0058.
 type condWords struct {
-	_   structs.HostLayout
-	mon monitorWords
-	// upTo is the stamp of the last wait that the last Broadcast covers.
-	//   writers: the holder of the queue lock
-	//   readers: the same; a waiter that gives up, to see whether a Broadcast came first
-	//   order:   seq-cst, against the node's word
-	//   futex:   none
-	//   crash:   the Broadcast has happened; a process that replays the log goes on with it
-	upTo atomic.Uint64
-	// flying is how many waits in woken were ended by a Broadcast.
-	//   writers: the holder of the queue lock
-	//   readers: the same
-	//   order:   the queue lock's
-	//   futex:   none
-	//   crash:   counted anew when the queues are rebuilt
+	_      structs.HostLayout
+	commit atomic.Uint64 // see recordCommit
+	first  atomic.Uint64 // the ends of the queue; see recordQueue
+	last   atomic.Uint64
+	// boundary is a recordedWord: the node of the first wait that no Broadcast has covered, or 0 if
+	// all queued waits are covered.
+	boundary atomic.Uint64
+	// flying is a recordedWord: how many waits that a Broadcast has woken are not settled, because
+	// their owners have not locked L again.
 	flying atomic.Uint64
-	// landed counts the waiters that have locked L again after a Broadcast. It is a hint that the
-	// Broadcast makes progress.
-	//   writers: the holder of the queue lock
-	//   readers: the same, periodic checks
-	//   order:   relaxed
-	//   futex:   none
-	//   crash:   any value is right
-	landed  atomic.Uint64
-	batch   atomic.Uint64 // how many waiters of a Broadcast compete for L at once; 0: condBatch. Immutable after init
-	waiting listWords     // waits that no call has woken yet
-	covered listWords     // waits that a Broadcast will wake
-	woken   listWords     // waits that were woken, and whose owner has not locked L again yet
-	_       [48]byte
+	batch  atomic.Uint64 // how many waiters of a Broadcast compete for L at once; 0: condBatch. Immutable after init
+	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
+	lastCPU atomic.Uint32
+	spin    atomic.Uint32
+	pays    atomic.Uint32
+	// wake and poller belong to a [park.Queue]. No goroutine sleeps on wake: each wait sleeps on
+	// its wait node.
+	wake   atomic.Uint32
+	poller atomic.Uint64
+	_      [56]byte
 }
 
+// condCounted is the body of a Cond in an arena that counts.
+type condCounted struct {
+	_      structs.HostLayout
+	words  condWords
+	counts countWords
+}
+
+// The offsets are ABI. If one of them changes, the package does not compile.
 var (
-	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.upTo)-384]
-	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.flying)-392]
-	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.landed)-400]
-	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.batch)-408]
-	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.waiting)-416]
-	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.covered)-432]
-	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.woken)-448]
-	_ = [1]struct{}{}[unsafe.Sizeof(condWords{})-512]
+	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.first)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.last)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.boundary)-24]
+	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.flying)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.batch)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.lastCPU)-48]
+	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.spin)-52]
+	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.pays)-56]
+	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.wake)-60]
+	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.poller)-64]
+	_ = [1]struct{}{}[unsafe.Sizeof(condWords{})-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(condCounted{}.counts)-128]
 )
 
-const condBytes = unsafe.Sizeof(condWords{})
+const (
+	condSpinOff = arenakernel.Offset(unsafe.Offsetof(condWords{}.spin))
+	condWakeOff = arenakernel.Offset(unsafe.Offsetof(condWords{}.wake))
+)
 
-// condBody returns the words of a Cond that is being made, whose body no other process can reach
-// yet.
+// condBytes returns the size of the body of a Cond.
+func condBytes(a *arenakernel.Arena) uint64 {
+	if a.Counted() {
+		return uint64(unsafe.Sizeof(condCounted{}))
+	}
+	return uint64(unsafe.Sizeof(condWords{}))
+}
+
+// condAt views the body of o. counts is nil if the arena does not count.
+func condAt(a *arenakernel.Arena, o arenakernel.Object) (w *condWords, counts *countWords) {
+	if a.Counted() {
+		c := arenakernel.At[condCounted](a, o.Body)
+		return &c.words, &c.counts
+	}
+	return arenakernel.At[condWords](a, o.Body), nil
+}
+
+// condBody views the body of a Cond that is being created and that no other process sees yet.
 func condBody(b []byte) *condWords {
-	_ = b[condBytes-1]
+	_ = b[unsafe.Sizeof(condWords{})-1]
 	return (*condWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }

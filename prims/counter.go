@@ -112,7 +112,8 @@ func (t *counter) doneAtOnce(n uint64) bool {
 	return w.CompareAndSwap(c, to)
 }
 
-// countAtOnce is doneAtOnce for work that is not in the share of any participant.
+// countAtOnce does what the method doneAtOnce does, for work that is not in the share of any
+// participant.
 func (t *counter) countAtOnce(n uint64) bool {
 	w := t.left
 	c := w.Load()
@@ -176,7 +177,7 @@ func (t *counter) finish(n uint64) bool {
 	return ok
 }
 
-// tryFinish is finish for a call that can return an error.
+// tryFinish does what the method finish does, for a call that can return an error.
 func (t *counter) tryFinish(n uint64) (ok bool, err error) {
 	s, ok := t.opening.tryServe(t.queue)
 	if !ok {
@@ -188,7 +189,7 @@ func (t *counter) tryFinish(n uint64) (ok bool, err error) {
 	}
 	race.ReleaseMerge(t.key)
 	for {
-		// The loop is lock-free for the same reason as the loop of add.
+		// The loop is lock-free for the same reason as the loop of the method add.
 		c := t.load()
 		switch to, sole := c.done(n, t.me); {
 		case c.logged():
@@ -219,7 +220,7 @@ func (t *counter) tryFinish(n uint64) (ok bool, err error) {
 }
 
 // becomeZero sets the counter to 0 if the commit word is still c, and reports whether it did. The caller then
-// passes due to pay, which wakes the waiters.
+// passes the result due to the method pay, which wakes the waiters.
 func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	if !c.watched() {
 		return t.swap(c, 0), 0

@@ -122,7 +122,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 	}
 	free += others + owed
 	if k.fromOthers {
-		free = min(free, count-h.own) // if free is negative, each unit is in a share
+		free = min(free, count-h.own) // if the value is negative, each unit is in a share
 	}
 	switch {
 	case t.load() != c:

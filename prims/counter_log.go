@@ -231,9 +231,10 @@ func (t *counter) pay(due counterDue) {
 
 const counterDeadNobody = "it does not say which dead participant owes work"
 
-// lostAt returns a dead participant that has left work undone, or 0 if there was none at some
-// moment after c was read. If current is false, the commit word may have changed from c in more
-// than the watched bit, and died may be another dead participant.
+// lostAt returns a dead participant that has left work undone. It returns 0 if there was no such
+// participant at some moment after c was read. If the result current is false, the commit word may
+// have changed from c in more than the watched bit, and the result died may be another dead
+// participant.
 func (t *counter) lostAt(c counterWord) (died arenakernel.ParticipantID, current bool, err error) {
 	switch {
 	case c.lost() && c.owner() == 0:

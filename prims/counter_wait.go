@@ -13,7 +13,7 @@ var (
 	_ = crashpoint.Register("counter.wait.woken")
 )
 
-// waitOrPanic is wait for callers that cannot return an error.
+// waitOrPanic does what the method wait does, for callers that cannot return an error.
 //
 //go:noinline
 func (t *counter) waitOrPanic() {

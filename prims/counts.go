@@ -46,7 +46,7 @@ func (c *countWords) dates() {
 	}
 }
 
-// add increments the counter that which selects.
+// add increments the counter that the parameter which selects.
 func (c *countWords) add(which func(c *countWords) *atomic.Uint64) {
 	if c != nil {
 		which(c).Add(1)

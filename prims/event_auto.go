@@ -105,8 +105,8 @@ func (x *autoEvent) set() {
 	}
 }
 
-// setAndWake is set for an Event at which goroutines may wait. A Close must wait until it has returned,
-// because it uses the words after the change.
+// setAndWake does what the method set does, for an Event at which goroutines may wait. A Close must
+// wait until it has returned, because it uses the words after the change.
 func (x *autoEvent) setAndWake() {
 	defer x.serve().end()
 	for {
@@ -132,7 +132,7 @@ func (x *autoEvent) setAndWake() {
 
 // look returns the word, and the number of waits that the shares counted while the word had that value. It
 // stops counting when it has found more waits than tokens. If there are no tokens, look does not count, and
-// waits is 0.
+// the result waits is 0.
 func (x *autoEvent) look() (s tokenState, waits uint64) {
 	for {
 		// If the word is no longer s, another call has changed it. So the loop is lock-free.
@@ -280,7 +280,7 @@ func (x *autoEvent) took() {
 // because the process of an earlier wait may be stopped.
 const eventYield = time.Millisecond
 
-// wait is Wait after claim has found no token.
+// wait does what Wait does after the method claim has found no token.
 func (x *autoEvent) wait(ctx context.Context) error {
 	if err := x.enter(); err != nil {
 		return err
@@ -335,7 +335,7 @@ func (x *autoEvent) wakeOne() {
 	x.queue.DeliverOneAsOne(x.turns.Add(1))
 }
 
-// pass wakes one more wait. A wake may have called the caller of pass. So pass does not itself wake
+// pass wakes one more wait. The call of pass may itself be part of a wake. So pass does not wake
 // goroutines of this process, but leaves that to the poller.
 func (x *autoEvent) pass() {
 	x.counts.add(countWake)

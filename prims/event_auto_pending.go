@@ -11,7 +11,7 @@ import (
 type eventWatch struct {
 	*eventWait
 	notify func()
-	watch  *park.Watch // nil before the first call of look
+	watch  *park.Watch // nil before the first call of the method look
 }
 
 // beginWatch begins an eventWatch and counts it in the share. The caller has entered the handle, and leaves
@@ -21,7 +21,8 @@ func (x *autoEvent) beginWatch(notify func()) *eventWatch {
 }
 
 // look takes a token if there is one, and reports whether it took one. Otherwise it arranges that notify is
-// called when there may be a token. If the handle is being closed, look does neither, and ok is false.
+// called when there may be a token. If the handle is being closed, the method does neither, and the result
+// ok is false.
 func (w *eventWatch) look() (took, ok bool) {
 	if w.watch != nil && !w.watch.Over() {
 		if w.x.load().tokens() == 0 {

@@ -17,8 +17,9 @@ type manualEvent struct{ eventcount }
 
 func buildManualEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) *manualEvent {
 	m := &manualEvent{}
-	// The eventcount needs no look function: a process that dies or stops leaves nothing undone,
-	// because each value of the word is a whole state.
+	// The eventcount has no function look (see the field eventcount.look). Such a function would
+	// complete a change that a stopped or dead process has left unfinished. Each change of a
+	// manual-reset Event is one CAS of one word, so no change can be unfinished.
 	m.eventcount.init(a, o, &arenakernel.At[eventWords](a, o.Body).count, "event.wait", nil, bare)
 	return m
 }
@@ -36,7 +37,8 @@ func (m *manualEvent) swap(s eventState) bool {
 	return m.eventcount.swap(eventcountState(s), eventcountState(s).next())
 }
 
-// turn sets the Event, or resets it if set is false, and reports whether that was a change.
+// turn sets the Event, or resets it if the parameter set is false, and reports whether that was a
+// change.
 func (m *manualEvent) turn(set bool) bool {
 	for {
 		// If the CAS fails, another process has set or reset the Event, or has announced a waiter. So
@@ -54,8 +56,8 @@ func (m *manualEvent) turn(set bool) bool {
 	}
 }
 
-// turnAndWake is turn while there may be waiters. A Close must wait until it has returned, because it uses
-// the words after the change.
+// turnAndWake does what the method turn does while there may be waiters. A Close must wait until it has
+// returned, because it uses the words after the change.
 func (m *manualEvent) turnAndWake(set bool) bool {
 	defer m.serve().end()
 	for {
@@ -79,8 +81,8 @@ func (m *manualEvent) turnAndWake(set bool) bool {
 	}
 }
 
-// reached reports whether the Event is set, or, if set is false, whether it is not set. Otherwise it returns
-// the sequence on which to wait.
+// reached reports whether the Event is in the wanted state: set if the parameter set is true, not set if it
+// is false. If the Event is not in that state, seq is the sequence on which to wait.
 func (m *manualEvent) reached(set bool) (seq uint32, ok bool) {
 	s := m.load()
 	if s.set() != set {
@@ -96,7 +98,8 @@ func (m *manualEvent) judge() error {
 	return nil
 }
 
-// waitUntil waits until the Event is set, or, if set is false, until it is not set.
+// waitUntil waits until the Event is in the wanted state: set if the parameter set is true, not set
+// if it is false.
 func (m *manualEvent) waitUntil(ctx context.Context, set bool) error {
 	seq, ok := m.reached(set)
 	if ok {

@@ -90,7 +90,7 @@ func (x *autoEvent) inherit() {
 }
 
 // waits returns how many waits the shares count while the word is s. It stops counting when it has found more
-// than most waits.
+// waits than the parameter most says.
 func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 	// sync(event.announce): acquire
 	if !s.announced() {
@@ -109,9 +109,9 @@ func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 	return n
 }
 
-// countOff subtracts from its share the wait that ended when the word became s: it counts the wait off. It
-// does nothing if that was done already. Every call that changes the word calls countOff first. So if a
-// change succeeds, all waits that ended before it are counted off.
+// countOff counts off the wait that ended when the word became s: it subtracts this wait from the share of
+// the participant that waited. It does nothing if that was done already. Every call that changes the word
+// calls countOff first. So if a change succeeds, all waits that ended before it are counted off.
 func (x *autoEvent) countOff(s tokenState) {
 	if s.slot() == 0 {
 		return

@@ -39,7 +39,8 @@ type eventcount struct {
 	looked atomic.Uint64 // the sequence at the last periodic check, plus 1
 }
 
-// init prepares a handle. look is nil if a dead or stopped process can leave nothing undone but a wake.
+// init prepares a handle. The parameter look may be nil if a dead or stopped process can leave nothing
+// undone but a wake; see the field look.
 func (e *eventcount) init(a *arenakernel.Arena, o arenakernel.Object, w *eventcountWords, op string, look func(), bare bool) {
 	wordSaysAll := look == nil
 	if wordSaysAll {
@@ -86,7 +87,8 @@ func (e *eventcount) enter() error {
 
 func (e *eventcount) leave() { e.queue.Exit() }
 
-// serve is enter for a call that does not wait. It panics if the handle is closed.
+// serve does what the method enter does, for a call that does not wait. It panics if the handle is
+// closed.
 func (e *eventcount) serve() served { return e.opening.serve(e.queue) }
 
 func (e *eventcount) closed() error { return e.fail(shmsync.ErrClosed, nil, closedHandle) }

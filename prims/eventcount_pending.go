@@ -13,8 +13,8 @@ type pendingChange struct {
 	watch *park.Watch  // nil before the wait has begun
 }
 
-// pend makes a Pending that ends when the sequence changes. It then calls judge once, which returns the
-// result. If then is not nil, then is called after the wait has ended.
+// pend makes a Pending that ends when the sequence changes. It then calls the function judge once,
+// which returns the result. If the parameter then is not nil, it is called after the wait has ended.
 func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pending {
 	p := &Pending{op: e.op, then: then, done: make(chan struct{})}
 	p.mu.Lock()
@@ -29,8 +29,9 @@ func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pen
 	return p
 }
 
-// told is called when a wake has come. It waits for the next wake, or ends the Pending. At the end
-// it leaves the handle, because a Pending counts as a call for which Close waits.
+// told is called when a wake has come. It waits for the next wake, or ends the Pending. When told
+// ends the Pending, it also calls eventcount.leave, because Close of the handle waits for every
+// Pending that has not ended.
 func (c *pendingChange) told(p *Pending) {
 	if c.watch != nil && !c.watch.Over() {
 		return // this wake was for an earlier watch

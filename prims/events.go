@@ -5,9 +5,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// tellDied reports the event that participant n died while it held o. If free is set, the policy has taken
-// the hold back; otherwise o is owner-dead. key is the key of a MultiLock, or nil. The caller is the process
-// that changed the state of o. So only one process reports the death, and only once.
+// tellDied reports the event that participant n died while it held o. If the parameter free is true, the
+// policy has taken the hold back; otherwise o is owner-dead. key is the key of a MultiLock, or nil. The
+// caller is the process that changed the state of o. So only one process reports the death, and only once.
 func tellDied(a *arenakernel.Arena, o arenakernel.Object, key *uint64, n arenakernel.ParticipantID, free bool) {
 	kind := arenakernel.EventOwnerDead
 	if free {

@@ -205,6 +205,9 @@ func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
 // for other objects.
 func (c *Cond) Core() any { return c.core }
 
+// Flying returns how many waits that a Broadcast has woken are not settled.
+func (c *Cond) Flying() uint32 { return valueIn(&c.core.words.flying) }
+
 // Object returns the object of c.
 func (c *Cond) Object() arenakernel.Object { return c.core.object }
 

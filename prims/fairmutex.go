@@ -47,20 +47,13 @@ type FairMutex struct {
 	held uint32  // what *own is while the word is open and this process holds the lock
 
 	recordQueue
+	plainRecords
 	words   *fairMutexWords
-	slots   recordSlots[fairSlot]
-	record  recordPlaces // the record of our slot; empty in the handle of a reaper or a tool
-	turns   *park.Turns  // nil in a reaper's handle
+	turns   *park.Turns // nil in a reaper's handle
 	name    arenakernel.ParticipantID
 	policy  Policy
 	repair  func() error
 	opening *opening
-}
-
-// fairSlot is the record that a FairMutex has for a slot.
-type fairSlot struct {
-	slot  int
-	words *fairMutexRecord
 }
 
 // FairMutexOptions says how a FairMutex is created, and what this process does
@@ -132,20 +125,13 @@ func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOp
 	f := &FairMutex{own: &closedFair, words: w, name: a.Self(), policy: policyOf(w.policy), repair: opt.Repair}
 	f.held = uint32(fairOpened(makeOwner(kindHeld, f.name)))
 	f.init(a, o, recordQueueWords{&w.commit, &w.first, &w.last, &w.spin, &w.pays, &w.lastCPU, counts}, f)
-	f.slots = recordSlots[fairSlot]{
-		a: a, object: o, size: fairMutexRecordBytes, slotOf: func(r fairSlot) int { return r.slot },
-		view: func(off arenakernel.Offset, slot int) fairSlot {
-			return fairSlot{slot, arenakernel.SlotRecordAt[fairMutexRecord](a, off)}
-		},
-	}
-	if err := f.slots.open(!bare); err != nil || bare {
+	ok, err := f.openRecords(a, o, !bare)
+	if err != nil || bare {
 		return f, err
 	}
-	own, ok := f.recordAt(f.slot)
 	if !ok {
 		return nil, f.corrupt("its list of slot records")
 	}
-	f.record = own
 	f.opening = newOpening(a, o)
 	f.queue = park.NewQueue(park.Config{
 		WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller},
@@ -161,18 +147,6 @@ func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOp
 		f.own = w.value()
 	}
 	return f, nil
-}
-
-// recordAt returns the record of a slot. The recordQueue calls it.
-func (f *FairMutex) recordAt(slot int) (r recordPlaces, ok bool) {
-	if f.record.head != nil && slot == f.recordQueue.slot {
-		return f.record, true
-	}
-	at, ok := f.slots.of(slot)
-	if !ok {
-		return r, false
-	}
-	return recordPlaces{&at.words.head, &at.words.kinds, &at.words.entries}, true
 }
 
 // wordAt returns the word of f that has this kind. The recordQueue calls it.

@@ -121,6 +121,12 @@ func TestFairMutexStoppedAtEachPoint(t *testing.T) {
 	}
 }
 
+// isStopped reports whether a process is stopped.
+func isStopped(p *proctest.Proc) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
+	return err == nil && strings.Contains(string(stat), ") T ")
+}
+
 func fairStoppedAt(t *testing.T, what string) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -128,12 +134,8 @@ func fairStoppedAt(t *testing.T, what string) {
 	y.must(t, order{Op: "fopen", Object: "f"})
 	x := fairVictim(t, a, "SHMSYNC_CRASHPOINT_STOP", what)
 	f.Lock()
-	stopped := func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", x.proc.Pid()))
-		return err == nil && strings.Contains(string(stat), ") T ")
-	}
 	x.start(order{Op: "fspin", Object: "f", N: 1})
-	eventually(t, "the victim waits or is stopped", x.dump, func() bool { return stopped() || f.Queued() == 1 })
+	eventually(t, "the victim waits or is stopped", x.dump, func() bool { return isStopped(x.proc) || f.Queued() == 1 })
 	p := f.LockAsync()
 	f.Unlock()
 	has := func() bool { s := f.State(); return s.Held && s.Owner != nil && s.Owner.Label == "victim" }

@@ -49,17 +49,6 @@ type fairMutexCounted struct {
 	counts countWords
 }
 
-// fairMutexRecord is the slot record of a FairMutex. It has the record of the last change that a
-// participant of the slot made. Its tags are those of a semaphoreRecord.
-type fairMutexRecord struct {
-	_       structs.HostLayout
-	_       [32]byte // the header of a slot record
-	head    atomic.Uint64
-	kinds   atomic.Uint64
-	_       [16]byte
-	entries [recordMost]recordEntry
-}
-
 // The offsets are ABI. If one of them changes, the package does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.owner)-8]
@@ -75,16 +64,11 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.poller)-72]
 	_ = [1]struct{}{}[unsafe.Sizeof(fairMutexWords{})-128]
 	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexCounted{}.counts)-128]
-	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexRecord{}.head)-32]
-	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexRecord{}.kinds)-40]
-	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexRecord{}.entries)-64]
-	_ = [1]struct{}{}[unsafe.Sizeof(fairMutexRecord{})-fairMutexRecordBytes]
 )
 
 const (
-	fairMutexRecordBytes = 192
-	fairMutexSpinOff     = arenakernel.Offset(unsafe.Offsetof(fairMutexWords{}.spin))
-	fairMutexWakeOff     = arenakernel.Offset(unsafe.Offsetof(fairMutexWords{}.wake))
+	fairMutexSpinOff = arenakernel.Offset(unsafe.Offsetof(fairMutexWords{}.spin))
+	fairMutexWakeOff = arenakernel.Offset(unsafe.Offsetof(fairMutexWords{}.wake))
 )
 
 // fairMutexBytes returns the size of the body of a FairMutex.

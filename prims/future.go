@@ -95,8 +95,8 @@ func (f *Future) swap(from, to futureState) bool {
 	return f.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
-// now ends the round if its result is decided or its producer has died. It then wakes the waiters.
-// It returns the state of the Future after that.
+// now ends the round if its result is decided or its producer has died, and then wakes the waiters.
+// It returns the state of the Future after these steps.
 func (f *Future) now() futureState {
 	s, wake := f.end(f.dead)
 	if wake {
@@ -108,8 +108,8 @@ func (f *Future) now() futureState {
 // dead reports whether n, the producer, has died. It returns false if n is this process.
 func (f *Future) dead(n arenakernel.ParticipantID) bool { return n != f.name && f.a.Dead(n) }
 
-// end is now without the wakes: wake reports whether the caller has to wake the waiters. The
-// function dead reports whether a producer has died.
+// end does what the method now does, but without the wakes: wake reports whether the caller has to
+// wake the waiters. The function dead reports whether a producer has died.
 func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, wake bool) {
 	for {
 		// Each iteration means that another process has decided or ended the round, has claimed it,

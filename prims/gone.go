@@ -33,11 +33,11 @@ func (g *goneWait) next() int64 {
 	return g.last
 }
 
-// awaitGone waits until the dead participant n is gone, or until names returns false. names reports
-// whether the word still names n. When the word has another value, n may be the ID of another
-// participant, and the caller must not wait for the end of that participant. So the caller reads
-// the word again in both cases. q is a queue of the object. The errors are ctx.Err() and
-// errClosing.
+// awaitGone waits until the dead participant n is gone, or until the function names returns false.
+// That function reports whether the word still names n. When the word has another value, n may be
+// the ID of another participant, and the caller must not wait for the end of that participant. So
+// the caller reads the word again in both cases. q is a queue of the object. The errors are
+// ctx.Err() and errClosing.
 func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID, names func() bool) error {
 	was := a.Current(n) // n may be current: a peer may have written its ID into the word
 	// If an ID that was not current becomes current, another participant has got it.

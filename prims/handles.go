@@ -40,8 +40,8 @@ type opening struct {
 	shares bool // guarded by: handles; the opening uses a part that common returned
 }
 
-// newOpening makes the opening of a handle. As long as its maker has not set refuse, left and end,
-// the Close of the opening ends nothing.
+// newOpening makes the opening of a handle. Until its maker has set the fields refuse, left and
+// end, the Close of the opening ends no wait.
 func newOpening(a *arenakernel.Arena, o arenakernel.Object) *opening {
 	what := kindNames[o.Kind]
 	refusal := &shmsync.Error{Op: what + ".use", Object: objectName(o), Err: shmsync.ErrClosed, Detail: closedHandle}
@@ -77,7 +77,7 @@ func (l *SpinLock) opened() *opening       { return l.core.opening }
 func (l *RWSpinLock) opened() *opening     { return l.core.opening }
 func (x *MultiLock) opened() *opening      { return x.opening }
 func (f *FairMutex) opened() *opening      { return f.opening }
-func (k *condCore) opened() *opening       { return k.mon.opening }
+func (k *condCore) opened() *opening       { return k.opening }
 func (s *Semaphore) opened() *opening      { return s.opening }
 func (f *Futex) opened() *opening          { return f.opening }
 func (s *Sequencer) opened() *opening      { return s.opening }
@@ -158,8 +158,9 @@ func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 	return true
 }
 
-// openAs finds the object of spec or creates it, and returns the handle that build makes. If the
-// object existed before, differs returns how it differs from what the caller asked for.
+// openAs finds the object that the parameter spec describes, or creates it. It returns the handle
+// that the function build makes. If the object existed before, the function differs returns how it
+// differs from what the caller asked for.
 func openAs[H handle](
 	a *arenakernel.Arena, spec arenakernel.ObjectSpec, op string,
 	build func(*arenakernel.Arena, arenakernel.Object) (H, error), differs func(H) string,

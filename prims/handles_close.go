@@ -86,7 +86,8 @@ func (p *opening) serve(q *park.Queue) served {
 	return s
 }
 
-// tryServe is serve for a call that can return an error. It reports false when the handle has ended.
+// tryServe does what the method serve does, for a call that can return an error. It reports false
+// when the handle has ended.
 func (p *opening) tryServe(q *park.Queue) (s served, ok bool) {
 	if q.Enter() {
 		return served{queue: q}, true

@@ -84,7 +84,7 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 			point = "event.wait.announced"
 		case strings.HasPrefix(kind, "sequencer"):
 			point = "sequencer.wait.announced"
-		case strings.HasSuffix(kind, "semaphore"), kind == "fair mutex":
+		case strings.HasSuffix(kind, "semaphore"), kind == "fair mutex", kind == "cond":
 			point = "record.wait.prepared"
 		case waitlessKinds[kind]:
 			continue
@@ -140,7 +140,7 @@ func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 			points = []string{"sequencer.count.before_wake"}
 		case "barrier":
 			points = []string{"barrier.arrive.counted", "barrier.tell.before_wake"}
-		case "semaphore", "transferable semaphore", "fair mutex":
+		case "semaphore", "transferable semaphore", "fair mutex", "cond":
 			points = []string{"record.tell.resolved", "record.wake.before"}
 		}
 		for _, point := range points {
@@ -168,7 +168,7 @@ func TestCloseWaitsForTheWakeAfterTheQueueLock(t *testing.T) {
 				require.NoError(t, err)
 				q, ok := prims.QueueLockOf(a, o.Offset)
 				if !ok {
-					require.True(t, waitlessKinds[kind] || kind == "cond" || kind == "fair mutex" || strings.HasSuffix(kind, "semaphore") || kind == "future" || kind == "event" || kind == "auto-reset event" || kind == "barrier" || strings.HasPrefix(kind, "sequencer"), "it has no queue lock") // a Cond is not reached here
+					require.True(t, waitlessKinds[kind] || kind == "cond" || kind == "fair mutex" || strings.HasSuffix(kind, "semaphore") || kind == "future" || kind == "event" || kind == "auto-reset event" || kind == "barrier" || strings.HasPrefix(kind, "sequencer"), "it has no queue lock")
 					return
 				}
 				closed := make(chan error, 1)

@@ -56,8 +56,8 @@ func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, o
 }
 
 // waitsFor records what the waits in the queues of a monitor wait for, if nothing is recorded yet.
-// The wanted value of such a wait is an amount or a number of what. on has the holds that have to
-// end.
+// The parameter what says what the wanted value of such a wait counts or numbers. on has the holds
+// that have to end.
 func (i *inspection) waitsFor(what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && inQueue(w) {
@@ -173,8 +173,8 @@ func spinText(field uint32) string {
 	}
 }
 
-// enough marks each wait for what: it can end when some of the holds end, so it does not need all
-// of them to end.
+// enough marks each wait of the kind that the parameter what names: such a wait can end when some
+// of the holds end, so it does not need all of them to end.
 func (i *inspection) enough(what string) {
 	for k := range i.Waits {
 		if i.Waits[k].For == what {

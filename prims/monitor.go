@@ -95,7 +95,8 @@ func (m *monitor) enterAtOnce() bool {
 	return !race.Enabled && atomic.CompareAndSwapUint32(m.queueLock.own, 0, atomic.LoadUint32(&m.queueLock.self))
 }
 
-// leaveQuiet is leave for a caller that has ended no wait, so there is no owner to wake.
+// leaveQuiet does what leave does, for a caller that has ended no wait, so there is no owner to
+// wake.
 func (m *monitor) leaveQuiet() {
 	if m.broken.Load() {
 		m.leave(nil)
@@ -173,10 +174,11 @@ func (m *monitor) leaveStay() {
 	}
 }
 
-// waitNode returns a wait node for a wait of this process. If has is not nil, waitNode returns has.
-// The caller holds the queue lock. If again is true, waitNode has released the queue lock for a
-// moment. The caller then has to check the state once more, and passes the wait node as has in its
-// next call. If waitNode returns an error, it has released the queue lock.
+// waitNode returns a wait node for a wait of this process. If the parameter has is not nil,
+// waitNode returns that node. The caller holds the queue lock. If the result again is true,
+// waitNode has released the queue lock for a moment. The caller then has to check the state once
+// more, and passes the wait node as the parameter has in its next call. If waitNode returns an
+// error, it has released the queue lock.
 func (m *monitor) waitNode(ctx context.Context, has *park.WaitNode) (s *park.WaitNode, again bool, err error) {
 	if has != nil {
 		return has, false, nil
@@ -259,9 +261,9 @@ func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	return m.slept(r, w, &c)
 }
 
-// sleepOnLine is sleep for a wait that is on a line of waits of this process; see park.Turns. The
-// first wait of the line has the turn: its goroutine polls the node and then sleeps. If this wait is
-// granted, the next wait of the line gets the turn when the hold ends.
+// sleepOnLine does what the method sleep does, for a wait that is on a line of waits of this
+// process; see park.Turns. The first wait of the line has the turn: its goroutine polls the node and
+// then sleeps. If this wait is granted, the next wait of the line gets the turn when the hold ends.
 func (m *monitor) sleepOnLine(ctx context.Context, s *park.WaitNode, w abandoned) error {
 	granted := false
 	defer func() { s.LeaveLine(granted) }()
@@ -394,8 +396,8 @@ func (m *monitor) ended(n arenakernel.ParticipantID) bool {
 	return true
 }
 
-// awaitGone waits until the dead participant n is gone, or until names returns false. names reports
-// whether the word still names n. The caller must not hold the queue lock.
+// awaitGone waits until the dead participant n is gone, or until the function names returns false.
+// That function reports whether the word still names n. The caller must not hold the queue lock.
 func (m *monitor) awaitGone(ctx context.Context, n arenakernel.ParticipantID, names func() bool) error {
 	if err := awaitGone(ctx, m.a, m.queueLock.queue, n, names); err != errClosing {
 		return err

@@ -8,8 +8,8 @@ func buildMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Of
 	return buildMonitorAt(a, o, off, arenakernel.At[monitorWords](a, off).places(), r, bare)
 }
 
-// buildMonitorAt is buildMonitor for an object whose monitor words are not next to each other. The
-// queue lock is at off.
+// buildMonitorAt does what the function buildMonitor does, for an object whose monitor words are
+// not next to each other. The queue lock is at off.
 func buildMonitorAt(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, w monitorPlaces, r rules, bare bool) *monitor {
 	m := &monitor{a: a, object: o, words: w, at: off, rules: r}
 	m.deaths.Store(a.Deaths() - 1) // any other value than the present count of deaths, so that the first check reaps

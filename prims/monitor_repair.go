@@ -148,9 +148,9 @@ func (m *monitor) check() {
 // and was stopped before it resolved the waits.
 const resolveEvery = 10
 
-// repairMonitor takes back what dead has in an object. It gives up if another process holds the
-// queue lock for long, since that process may be stopped. Then the periodic check of a waiter, or
-// the next call, repairs the object.
+// repairMonitor takes back what the participant dead has in an object. It gives up if another
+// process holds the queue lock for long, since that process may be stopped. Then the periodic check
+// of a waiter, or the next call, repairs the object.
 func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
 	repairMutexWords(m.a, m.object, m.words.queueLock, dead, true)
 	if dead == m.a.Self() { // this participant leaves; any other dead ID is not current, or belongs to a new participant

@@ -108,7 +108,7 @@ func (w *monitorWords) places() monitorPlaces {
 }
 
 // offsetIn returns the offset in the arena of a word of an object. base is the queue lock of the
-// object, and its offset is at. The word may lie before base.
+// object, and the parameter at is the offset of the queue lock. The word may lie before base.
 func offsetIn(base *mutexWords, at arenakernel.Offset, w *atomic.Uint64) arenakernel.Offset {
 	// SAFETY: the pointers are compared as numbers only.
 	return at + arenakernel.Offset(uintptr(unsafe.Pointer(w))-uintptr(unsafe.Pointer(base)))

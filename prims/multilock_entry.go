@@ -78,7 +78,7 @@ func (k *multiBucket) vacant(key uint64) *multiLockEntry {
 	return k.room(nil)
 }
 
-// vacantAgain is vacant for a key that is, or was, the key of some entry.
+// vacantAgain does what the method vacant does, for a key that is, or was, the key of some entry.
 func (k *multiBucket) vacantAgain(key uint64) *multiLockEntry {
 	s, was := k.seek(key)
 	if s != nil || k.words.spilled.Load() != 0 {

@@ -82,7 +82,7 @@ type multiTurns struct {
 	all map[int]*park.Turns // guarded by: mu
 }
 
-// of returns the Turns of the bucket with that index.
+// of returns the Turns of the bucket whose index is the parameter.
 func (m *multiTurns) of(bucket int) *park.Turns {
 	m.mu.Lock()
 	defer m.mu.Unlock()

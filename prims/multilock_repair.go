@@ -198,8 +198,9 @@ func (b *multiLockBucket) quiet() bool {
 	return true
 }
 
-// repairMultiLock takes back what dead has. It skips quiet buckets. They have no waits either,
-// because each key that is waited for has a record.
+// repairMultiLock takes back what the participant dead has. It skips quiet buckets, which have
+// nothing that a dead process could have left. They have no waits either, because each key that is
+// waited for has a record.
 func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {

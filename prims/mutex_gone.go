@@ -2,9 +2,9 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/park"
 
-// stays reports whether the hold o must stay as it is for now. That is so if its participant is
-// dead but not gone (its system calls may still store), and the policy passes the hold on only
-// after the participant is gone.
+// stays reports whether the hold o must stay as it is for now. That is so if two conditions hold:
+// the participant is dead but not gone, so its system calls may still store; and the policy passes
+// the hold on only after the participant is gone.
 func (m *Mutex) stays(o ownerWord) bool {
 	return !m.internal && o.held() && (m.log != nil || o.ownerDied(policyOf(m.words.policy)).free()) && !m.a.Gone(o.participant())
 }

@@ -90,14 +90,14 @@ func repairMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.
 	repairLoggedMutex(a, obj, w, l, dead, false)
 }
 
-// repairMutexWords takes back what dead holds of a Mutex without a log. The words w of the Mutex
-// are in the body of obj.
+// repairMutexWords takes back what the participant dead holds of a Mutex without a log. The words w
+// of the Mutex are in the body of obj.
 func repairMutexWords(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, dead arenakernel.ParticipantID, internal bool) {
 	repairLoggedMutex(a, obj, w, nil, dead, internal)
 }
 
-// repairLoggedMutex is repairMutexWords for a Mutex with the undo log l, or without a log if l is
-// nil. It ignores the policy word, which a peer may have overwritten.
+// repairLoggedMutex does what the function repairMutexWords does, for a Mutex with the undo log l,
+// or without a log if l is nil. It ignores the policy word, which a peer may have overwritten.
 func repairLoggedMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, l *undoLog, dead arenakernel.ParticipantID, internal bool) {
 	if s := w.starving.Load(); a.Reaps(dead, arenakernel.ParticipantID(s&arenakernel.ParticipantIDMask)) {
 		w.starving.CompareAndSwap(s, 0)
@@ -158,7 +158,7 @@ func checkMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
 	return checkMutexWords(obj, w)
 }
 
-// checkLocked is checkMutexWords for a Mutex with a log.
+// checkLocked does what the function checkMutexWords does, for a Mutex with a log.
 func checkLocked(obj arenakernel.Object, w *mutexWords, l *undoLog) error {
 	before := ownerWord(w.owner.Load())
 	s, after := l.state(), ownerWord(w.owner.Load())

@@ -66,7 +66,7 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 	return m.lockEntered(ctx)
 }
 
-// lockEntered is lockSlow for a caller that has called m.queue.Enter.
+// lockEntered does what the method lockSlow does, for a caller that has called m.queue.Enter.
 func (m *Mutex) lockEntered(ctx context.Context) error {
 	w := waiter{m: m, cancel: park.CancelBy(ctx)}
 	err := w.lock()
@@ -105,8 +105,8 @@ func (m *Mutex) tryLockSlow() bool {
 // step changes the owner word o if that is possible without waiting. It takes a free lock, or marks
 // a lock whose owner is dead. For a waiter that has slept, it also takes a lock that is reserved
 // for this process. A waiter that has not slept leaves such a reservation to a goroutine of this
-// process that has waited long. changed means that the word is no longer o. err means that the lock
-// will not become free by itself.
+// process that has waited long. The result changed means that the word is no longer o. The result
+// err is not nil if the lock will not become free by itself.
 func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 	switch {
 	case o.free():
@@ -417,7 +417,7 @@ func (m *Mutex) wakeAfter() {
 	m.wakeAny()
 }
 
-// wakeAny is wakeAfter for the waiters of all processes.
+// wakeAny does what the method wakeAfter does, for the waiters of all processes.
 func (m *Mutex) wakeAny() {
 	if m.reserve(ownerFree) {
 		return

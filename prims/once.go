@@ -109,7 +109,8 @@ func onceList(a *arenakernel.Arena, w *onceWords) park.WaitList {
 
 func (o *Once) load() onceWord { return onceWord(o.words.state.Load()) }
 
-// swap replaces the word from by to, and reports whether it did.
+// swap changes the word from the value of the parameter from to that of the parameter to, and
+// reports whether it did.
 func (o *Once) swap(from, to onceWord) bool {
 	// sync(once.done): release
 	// lin: a turn begins, and the Once is done, here.

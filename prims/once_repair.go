@@ -10,8 +10,8 @@ import (
 
 var _ = crashpoint.Register("once.reap.left")
 
-// reap ends the turn of a runner for which dead is true, once the runner is gone, and wakes the
-// waiters. The next call then runs its own function.
+// reap ends the turn of a runner for which the function dead returns true, once the runner is gone,
+// and wakes the waiters. The next call then runs its own function.
 func (o *Once) reap(dead func(arenakernel.ParticipantID) bool) {
 	for {
 		// Each iteration means that another process has taken the turn or announced itself, so the

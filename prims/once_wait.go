@@ -15,7 +15,8 @@ var (
 )
 
 // join waits until a function has returned, or makes the caller the runner, whose function counts.
-// If the caller is the runner, mine is true, and began is the word at the beginning of its turn.
+// If the caller is the runner, the result mine is true, and the result began is the word at the
+// beginning of the caller's turn.
 //
 //	a waiter                               the runner
 //	state: is it done?                     state: done, and was it announced?

@@ -47,7 +47,7 @@ func (m *monitor) pend(op string, s *park.WaitNode, judge func(outcome) error) *
 	return m.pendThen(op, s, judge, nil)
 }
 
-// pendThen is pend with a function that is called after the wait has ended.
+// pendThen does what the method pend does, with a function that is called after the wait has ended.
 func (m *monitor) pendThen(op string, s *park.WaitNode, judge func(outcome) error, then func(error)) *Pending {
 	p := m.newPending(op, s, judge)
 	p.then = then
@@ -55,7 +55,8 @@ func (m *monitor) pendThen(op string, s *park.WaitNode, judge func(outcome) erro
 	return p
 }
 
-// newPending is pend without the notifications: they come only after begin.
+// newPending does what pend does, but the Pending gets no notifications until the method begin is
+// called.
 func (m *monitor) newPending(op string, s *park.WaitNode, judge func(outcome) error) *Pending {
 	return &Pending{m: m, waitNode: s, what: waitOf(s), op: op, judge: judge, done: make(chan struct{})}
 }

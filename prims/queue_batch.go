@@ -51,7 +51,7 @@ func (q *Queue[T]) GetBatchContext(ctx context.Context, into []T) (n int, err er
 	return 1 + q.getMore(into[1:]), nil
 }
 
-// getMore moves items to into until into is full or q is empty. It does not wait.
+// getMore moves items to the slice into until it is full or q is empty. getMore does not wait.
 func (q *Queue[T]) getMore(into []T) (n int) {
 	x := q.core
 	for n < len(into) && !x.shut.Load() {

@@ -94,7 +94,7 @@ func (x *queueCore) use(i uint32) {
 	}
 }
 
-// The results of publish.
+// queuePutResult is the result of the method publish.
 type queuePutResult uint8
 
 const (
@@ -215,8 +215,8 @@ func (x *queueCore) drop(t queueItemTaken) bool {
 	return true
 }
 
-// giveBack puts the item of slot s, in state st, back to the front of the queue. It changes the state by swap,
-// and reports false if the state has changed from st.
+// giveBack puts the item of slot s, in state st, back to the front of the queue. It changes the state by a
+// call of the function swap, and reports false if the state has changed from st.
 func (x *queueCore) giveBack(s *queueSlot, st queueState, swap func(from, to queueState) bool) bool {
 	x.deviate()
 	race.ReleaseMerge(x.key)

@@ -32,8 +32,8 @@ func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	freed, back := 0, 0
 	x.each(func(i uint32, s *queueSlot, st queueState) {
 		n := st.participant()
-		// Check that the participant is gone before published reads the cell, because a Put may fill the cell
-		// just before its process dies.
+		// Check that the participant is gone before the method published reads the cell, because a Put may
+		// fill the cell just before its process dies.
 		if n == 0 || n != leaving && (x.a.Current(n) || !x.a.Gone(n)) {
 			return
 		}

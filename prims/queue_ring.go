@@ -42,9 +42,9 @@ const (
 	queueWalks = 16
 )
 
-// walk calls step with one position after the other, beginning at the hint, until step returns false as its
-// second result. The first result of step is the next position, or 0 if the ring is in a state that no correct
-// process makes. walk reports false if a peer has overwritten the ring.
+// walk calls the function step with one position after the other, beginning at the hint. The first result of a
+// call of step is the next position, or 0 if the ring is in a state that no correct process makes. The second
+// result is false at the end of the walk. walk reports false if a peer has overwritten the ring.
 func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, more bool)) bool {
 	for walks := 0; walks < queueWalks; walks++ {
 		tail, head := x.words.tail.Load(), x.words.head.Load()

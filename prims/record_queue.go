@@ -99,8 +99,12 @@ type recordQueue struct {
 	commit *atomic.Uint64 // see recordCommit
 	first  *atomic.Uint64 // the first and the last node of the queue: recordedWords, offsets divided by 64; 0: none
 	last   *atomic.Uint64
-	of     recordedObject
-	slot   int // of this participant
+	// boundary is a recordedWord of the object: the first node behind a boundary in the queue, or 0 if no node is
+	// behind it. It moves when that node leaves. boundary is nil if the object has no boundary. As a word of a
+	// record, it has the kind recordOwnKinds.
+	boundary *atomic.Uint64
+	of       recordedObject
+	slot     int // of this participant
 	// private is held by the goroutine that makes a change for this process.
 	private *sync.Mutex
 	// completed is the last commit word whose record this handle knows to be complete.

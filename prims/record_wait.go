@@ -82,6 +82,9 @@ func (q *recordQueue) join(x *recordedChange, s *park.WaitNode) {
 	}
 	x.set(recordNext, me, n.Next(), arenakernel.RecordedLast)
 	x.set(recordLast, 0, q.last, me)
+	if q.boundary != nil && x.get(q.boundary) == 0 {
+		x.set(recordOwnKinds, 0, q.boundary, me)
+	}
 }
 
 // detach adds to x that a wait leaves the queue. outcome is the new value of the word next of its node.
@@ -102,10 +105,13 @@ func (q *recordQueue) detach(x *recordedChange, w wait, outcome uint32) {
 		x.set(recordNext, prev, p.Next(), next)
 	}
 	x.set(recordNext, w.index(), w.Next(), outcome)
+	if q.boundary != nil && x.get(q.boundary) == w.index() {
+		x.set(recordOwnKinds, 0, q.boundary, firstAfter(next))
+	}
 }
 
-// firstAfter returns the value of the word first of the queue after the first wait has left. next is the word
-// next of that wait.
+// firstAfter returns the value of a word that names a wait which has left the queue: the wait behind it, or 0.
+// next is the word next of the wait that has left.
 func firstAfter(next uint32) uint32 {
 	if next == arenakernel.RecordedLast {
 		return 0
@@ -255,10 +261,13 @@ func noteTag(s *park.WaitNode) {
 // removeDead removes the waits of dead participants from the queue. Waits are added at the end and leave
 // anywhere. So a walk that continues from a wait which is still queued meets every wait behind it. If the walk
 // comes to a wait that has left, it begins again, but only a limited number of times. If it misses a wait of a
-// dead participant for that reason, that wait is removed when it is the first of the queue.
+// dead participant for that reason, the next reap removes that wait.
 func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
+	if err := q.begin(x, b); err != nil { // the last change of the dead participant may be a join
+		return err
+	}
 	again, anchor, lap := 0, uint32(0), 64
-	for v, steps := valueIn(q.first), 0; v >= arenakernel.RecordedFirst && v != anchor && again < 64 && steps < 1<<24; steps++ {
+	for v, steps := valueIn(q.first), 0; v >= arenakernel.RecordedFirst && v != anchor && again < removeDeadAgain && steps < 1<<24; steps++ {
 		if steps == lap { // if a peer has made the queue a circle, the walk comes back to an anchor
 			anchor, lap = v, 2*lap
 		}
@@ -293,8 +302,14 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 		}
 		again++ // other processes change the queue
 	}
+	if again >= removeDeadAgain {
+		q.unreaped.Store(true) // the next reap tries again
+	}
 	return nil
 }
+
+// removeDeadAgain is how often removeDead begins again at most.
+const removeDeadAgain = 64
 
 // wakeFirstMost is how many waiters are woken after a death, so that they reap. One waiter is enough, unless
 // its process is stopped.

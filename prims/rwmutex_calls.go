@@ -26,9 +26,9 @@ func (m *RWMutex) refuse() { park.Refuse(m.queues()...) }
 func (m *RWMutex) callsLeft() bool { return park.Left(m.queues()...) && m.calls.Load() == 0 }
 
 // awaitUnlock waits until an Unlock of this process that has opened the gate has also released the writers'
-// mutex, or until callsMost has passed. An Unlock is not counted by begin. A reader that the Unlock has let in
-// may close the last handle of this process and open a new handle. If the Unlock still had the mutex then, the
-// new handle would take that for an upgradable hold: see knowUpgradable.
+// mutex, or until callsMost has passed. An Unlock does not call begin, so it is not counted. A reader that the
+// Unlock has let in may close the last handle of this process and open a new handle. If the Unlock still had
+// the mutex then, the new handle would take that for an upgradable hold: see knowUpgradable.
 func (m *RWMutex) awaitUnlock() {
 	for until := time.Now().Add(callsMost); m.upgrader() == m.name && m.registry.upgradable.Load() == upgradableNot && time.Now().Before(until); {
 		time.Sleep(20 * time.Microsecond)

@@ -122,9 +122,9 @@ func (m *RWMutex) endDead(g gateWord) (changed bool) {
 	return m.markOwnerDead(g)
 }
 
-// tryEndDead is endDead for a reader, which does not have the writers' mutex. It rolls back only if it gets the
-// mutex without waiting. A reader must not wait for the mutex: the process that has the mutex rolls back
-// itself, and may then keep the mutex for long, as an upgradable hold does.
+// tryEndDead does what the method endDead does, for a reader, which does not have the writers' mutex. It rolls
+// back only if it gets the mutex without waiting. A reader must not wait for the mutex: the process that has
+// the mutex rolls back itself, and may then keep the mutex for long, as an upgradable hold does.
 func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
 	if !m.logged(g) || !m.a.Gone(g.participant()) || !m.writers.TryLock() {
 		return false
@@ -174,9 +174,9 @@ func rollBackRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll,
 	return true
 }
 
-// rollbackDue reports whether the reap of dead has to roll back for the process in the gate. That may be dead
-// itself. It may also be another dead process, whose reaper could not get the writers' mutex because dead had
-// it.
+// rollbackDue reports whether the reap of the participant dead has to roll back for the process that the gate
+// names. That may be dead itself. It may also be another dead process: its reaper could not get the writers'
+// mutex, because dead had it.
 func rollbackDue(a *arenakernel.Arena, w rwmutexAll, dead arenakernel.ParticipantID) (gateWord, bool) {
 	g := gateWord(w.gate.Load())
 	n := g.participant()
@@ -199,10 +199,10 @@ func rollBackDue(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *un
 	}
 }
 
-// reapUpdate rolls back what dead has left in the gate of o, unless another process has the writers' mutex. In
-// that case the other process rolls back before it closes the gate, or when it releases the mutex; see
-// releaseWriters. The reap of dead may end before that. If this process dies with the mutex, the mutex becomes
-// free again.
+// reapUpdate rolls back the changes that the participant dead has left in the gate of o, unless another
+// process has the writers' mutex. In that case the other process rolls back before it closes the gate, or when
+// it releases the mutex; see releaseWriters. The reap of that participant may end before that rollback. If
+// this process dies while it has the mutex, the mutex becomes free again.
 func reapUpdate(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
 	for range reapTries {
 		if _, is := rollbackDue(a, w, dead); !is || !takeToRollBack(a, o, w) {

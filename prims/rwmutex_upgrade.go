@@ -100,8 +100,9 @@ func (m *RWMutex) UnlockUpgradable() {
 	m.writers.Unlock()
 }
 
-// endUpgradable ends the upgradable hold of this process for the call what, and sets upgradable
-// to next. It panics if there is no such hold.
+// endUpgradable ends the upgradable hold of this process, and sets the field upgradable to the
+// parameter next. If there is no such hold, it panics with a message that names the call, which is
+// the parameter what.
 func (m *RWMutex) endUpgradable(what string, next uint32) {
 	m.opening.use()
 	if !m.registry.upgradable.CompareAndSwap(upgradableHeld, next) {

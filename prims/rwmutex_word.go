@@ -59,7 +59,8 @@ func (w readerWord) name(slot int) arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(w.generation()*(arenakernel.MaxSlots+1) + uint32(slot))
 }
 
-// registered returns the word after a goroutine that was counted as reading is counted as waiting.
+// registered returns the word after a goroutine has become a waiter: until now the count of readers
+// included it, from now on the count of waiters.
 func (w readerWord) registered() readerWord { return w - readerOne + readerWait }
 
 // tried returns the word after a goroutine that was counted as waiting is counted as reading.

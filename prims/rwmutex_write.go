@@ -52,9 +52,9 @@ func (m *RWMutex) lock(ctx context.Context) error {
 	}
 }
 
-// lockOnce does what lock does, but does not call Repair. It first tries to take a free lock without counting
-// the call by begin, as a Mutex does. Only a call that may wait has to be counted, and counting costs a third
-// of the time of locking a free lock.
+// lockOnce does what lock does, but does not call Repair. It first tries to take a free lock as a Mutex does,
+// without calling begin, which counts the call. Only a call that may wait has to be counted, and counting
+// costs a third of the time of locking a free lock.
 func (m *RWMutex) lockOnce(ctx context.Context, op string) error {
 	if m.opening.closing.Load() {
 		return m.closed(op)

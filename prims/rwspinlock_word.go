@@ -54,8 +54,9 @@ func (w rwSpinCount) validIn(slot int) bool {
 	return w == 0 || w.participant().Slot() == slot && w.holds() != 0 && w == makeRWSpinCount(w.participant(), w.holds())
 }
 
-// plus returns the word after participant me gets one more hold. The word belongs to me, or to a dead
-// participant that had the slot before me. ok is false if the word is impossible.
+// plus returns the word after the participant me gets one more hold. The word belongs to that
+// participant, or to a dead participant that had the slot before. ok is false if the word is
+// impossible.
 func (w rwSpinCount) plus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w == 0:
@@ -68,7 +69,8 @@ func (w rwSpinCount) plus(me arenakernel.ParticipantID) (next rwSpinCount, ok bo
 	return makeRWSpinCount(me, 1), me.Covers(w.participant())
 }
 
-// minus returns the word after participant me gives up one hold. ok is false if me has no hold.
+// minus returns the word after the participant me gives up one hold. ok is false if that
+// participant has no hold.
 func (w rwSpinCount) minus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w.participant() != me || !w.validIn(me.Slot()):

@@ -45,12 +45,13 @@ func (q fastWord) spare() uint64 { return uint64(q) >> fastShift & fastMost }
 func (q fastWord) open() bool    { return q&fastOpen != 0 }
 func (q fastWord) tag() uint32   { return uint32(q) }
 
-// closed returns the word after open was cleared.
+// closed returns the word with the bit open cleared.
 func (q fastWord) closed() fastWord {
 	return fastWord(makeRecorded(uint32(q.spare()), q.tag()+1))
 }
 
-// canAcquire reports whether n permits can be acquired here, and acquire returns the word after that.
+// canAcquire reports whether n permits can be acquired from this word. The method acquire returns the
+// word after the acquire.
 func (q fastWord) canAcquire(n uint64) bool { return q.open() && q.spare() >= n }
 
 func (q fastWord) acquire(n uint64) fastWord { return q - fastWord(n<<fastShift) }

@@ -37,7 +37,7 @@ type tokenCell struct {
 	onWord   [mostOnWord]wordWait // guarded by: mu
 	waits    tokenHeap            // guarded by: mu
 	arrivals uint64               // guarded by: mu
-	turns    sequencerTurns       // guarded by: mu; the turns of the waits in the token heap, unless sweep is set
+	turns    sequencerTurns       // guarded by: mu; the turns of the waits in the token heap, unless the field sweep is true
 	sweep    bool                 // guarded by: mu; a wait may have begun with other turns than these
 	serving  bool                 // guarded by: mu; a goroutine is in serve
 	again    bool                 // guarded by: mu; the goroutine in serve has to check the waits once more

@@ -160,9 +160,9 @@ func (c *tokenCell) takeOver() (over []*tokenWait) { // guarded by: mu
 	return over
 }
 
-// arm makes sure that a wake comes for the waits in the token heap. first is the first of them, and
-// waits is their number. arm reports false if some of them may be over. Only the goroutine in serve
-// calls arm.
+// arm makes sure that a wake comes for the waits in the token heap. first is the first of these
+// waits, and the parameter waits is their number. arm returns false if some of them may be over.
+// Only the goroutine in the method serve calls arm.
 func (c *tokenCell) arm(first *tokenWait, waits int) bool {
 	if waits == 0 {
 		if c.watch != nil {

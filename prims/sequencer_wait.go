@@ -113,7 +113,7 @@ func (c *tokenCell) anyOnWordOver() bool {
 	return slices.ContainsFunc(c.onWord[:], func(w wordWait) bool { return w.used && (w.token <= v || w.turns != turns) })
 }
 
-// awaitOnWord is await for a goroutine that itself sleeps on the word.
+// awaitOnWord does what the method await does, for a goroutine that itself sleeps on the word.
 func (c *tokenCell) awaitOnWord(w *tokenWait, cancel *park.Cancel) error {
 	for {
 		// Another iteration means that a wake has come.
@@ -148,7 +148,7 @@ var parkedWaits = sync.Pool{New: func() any {
 	return w
 }}
 
-// awaitInHeap is await for a goroutine whose wait is in the token heap.
+// awaitInHeap does what the method await does, for a goroutine whose wait is in the token heap.
 func (c *tokenCell) awaitInHeap(ctx context.Context, w *tokenWait) error {
 	h := parkedWaits.Get().(*parkedWait)
 	defer parkedWaits.Put(h)

@@ -19,9 +19,10 @@ func init() {
 	})
 }
 
-// repairSignals frees the reservations of dead, schedules the queues that it executed, and repairs the index
-// from the gates. Several processes may do each step at the same time, or a step may be repeated. That is
-// harmless: a worker clears a bit that was set needlessly, and a needless permit costs one search.
+// repairSignals frees the reservations of the participant dead, schedules the queues that this participant
+// executed, and repairs the index from the gates. Several processes may do each step at the same time, or a
+// step may be repeated. That is harmless: a worker clears a bit that was set needlessly, and a needless
+// permit costs one search.
 func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	v, err := viewSignals(a, o)
 	if err != nil {
@@ -46,8 +47,8 @@ func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	v.restock(least)
 }
 
-// reapGate schedules the queue again if its executor is dead and gone, and sets the bits that
-// belong to a scheduled queue.
+// reapGate schedules the queue again if its executor is dead and gone, as the function gone
+// reports. It also sets the index bits of a queue that is scheduled.
 func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) {
 	gate := &v.gates[q].word
 	for {

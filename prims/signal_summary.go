@@ -19,9 +19,9 @@ func (w *SignalWaker) MarkActive(i int) bool {
 	return w.mark(i)
 }
 
-// mark is MarkActive without its checks. If the bit is already set, the process that set it issues the permit.
-// A process that clears the bit at the same time checks the signal after that. It finds the queue's bit, which
-// was set before the call of mark.
+// mark does what MarkActive does, but makes no checks. If the bit is already set, the process that set it
+// issues the permit. A process that clears the bit at the same time checks the signal after that. It finds the
+// queue's bit, which was set before the call of mark.
 func (v *signalView) mark(i int) bool {
 	m := uint64(1) << i
 	if v.head.summary.Load()&m != 0 || v.head.summary.Or(m)&m != 0 {
@@ -90,8 +90,8 @@ func (w *SignalWaker) SnapshotSummary() uint64 {
 	return w.head.summary.Load() & w.mask
 }
 
-// SummarySelect returns the signal in the summary that is nearest to near, or 64 if the summary is empty. See
-// [nearestBit].
+// SummarySelect returns the signal in the summary whose number is closest to the parameter near, or 64 if the
+// summary is empty. See [nearestBit].
 func (w *SignalWaker) SummarySelect(near int) int {
 	w.opening.use()
 	return nearestBit(w.SnapshotSummary(), near)
@@ -120,8 +120,8 @@ func (w *SignalWaker) Next(near int) (g Gate, ok bool) {
 			w.wakeAnother()
 			return g, true
 		}
-		// The bit was stale, and pass has cleared it. While the bit was set, another queue of its signal may
-		// have been scheduled without a permit. So check again until the summary is empty.
+		// The bit was stale, and the method pass has cleared it. While the bit was set, another queue of its
+		// signal may have been scheduled without a permit. So check again until the summary is empty.
 	}
 	w.release(1) // the worker that takes the permit continues the search
 	w.add(StatEmptyScans, 1)

@@ -130,7 +130,8 @@ func (c *spinCore) tryLock() bool {
 	return true
 }
 
-// try takes the lock as kind says, if that is possible without waiting.
+// try takes the lock with the kind of hold that the parameter as names, if that is possible without
+// waiting.
 func (c *spinCore) try(as spinKind) bool {
 	for {
 		took, changed, _ := c.step(spinWord(c.state.Load()), as)
@@ -205,7 +206,8 @@ type spinWaiter struct {
 	exit     goneWait
 }
 
-// wait takes the lock as kind says, and waits until it can.
+// wait waits until it can take the lock with the kind of hold that the parameter as names, and
+// takes it.
 func (c *spinCore) wait(ctx context.Context, as spinKind, mayRepair bool) error {
 	w := spinWaiter{c: c, as: as, wakeWord: &c.next, met: &c.words.met, queue: c.queue, cancel: park.CancelBy(ctx)}
 	if as == spinRead {

@@ -75,7 +75,9 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 		return []arenakernel.Offset{sequencerSpinOff}
 	case fairMutexKind:
 		return []arenakernel.Offset{fairMutexSpinOff}
-	case condKind, waitableKind:
+	case condKind:
+		return []arenakernel.Offset{condSpinOff}
+	case waitableKind:
 		return []arenakernel.Offset{monitorSpinOff}
 	}
 	return nil

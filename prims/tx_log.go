@@ -175,8 +175,8 @@ func (l *undoLog) hasBlocks(tail uint32) (has bool, err error) {
 // endBlocks commits, or undoes, what the transaction of n did to blocks. It may be repeated, also by another
 // process: if a block is not logged in the name of n, an earlier call has dealt with it, or it was never
 // logged. A block that has to be freed first becomes a block of this process, and its record becomes logGiven.
-// The block is freed only by release, when the log is idle. If endBlocks freed it, a transaction with another
-// log could allocate the block in the name of n, and the next process at this log would free it again.
+// The method release frees the block later, when the log is idle. If endBlocks freed it, a transaction with
+// another log could allocate the block in the name of n, and the next process at this log would free it again.
 func (l *undoLog) endBlocks(n arenakernel.ParticipantID, tail uint32, commit bool) error {
 	return l.each(tail, func(r logRecord, end uint32) {
 		switch {

@@ -14,8 +14,8 @@ func init() {
 	})
 }
 
-// repairWaitable undoes the claims of dead, if this process has the rules. Otherwise a process that has them
-// does so when its poller is notified of the death, or in its next call.
+// repairWaitable undoes the claims of the participant dead, if this process has the rules. Otherwise a
+// process that has the rules undoes them when its poller is notified of the death, or in its next call.
 func repairWaitable(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if w, err := arenakernel.TryAt[waitableWords](a, o.Body); err == nil {
 		repairMutexWords(a, o, &w.mon.queueLock, dead, true)

@@ -11,8 +11,8 @@ import (
 
 var _ = crashpoint.Register("waitable.update.copied")
 
-// The state has two copies, and the lowest bit of current says which copy is valid. A change first stores its
-// number in copying, then writes the other copy, and then increments current:
+// The state has two copies, and the lowest bit of the field current says which copy is valid. A change first
+// stores its number in the field copying, then writes the other copy, and then increments current:
 //
 //	changes                       State
 //	copying = current+1           c = current

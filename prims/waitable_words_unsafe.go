@@ -22,7 +22,7 @@ type waitableWords struct {
 	//   crash:   a change takes effect by one store, or by the redo log
 	current atomic.Uint64
 	queue   listWords
-	stopped atomic.Uint64 // 1 after Stop; as current
+	stopped atomic.Uint64 // 1 after Stop; the same rules as for the field current
 	// holds is the length of the array of waitableHold at the end of the body.
 	//   writers: the creator
 	//   readers: periodic checks
@@ -64,9 +64,10 @@ type waitableHold struct {
 	name  atomic.Uint64
 	extra atomic.Uint64 // what was claimed
 	count atomic.Uint64 // number of claims that are held
-	// granted counts the claims that waits of the participant were granted. The holder of the queue lock writes
-	// it. accepted counts the claims that these waits have accepted. They write it without the queue lock. The
-	// entry is free when count is 0 and granted is equal to accepted.
+	// The field granted counts the claims that waits of the participant were granted. The holder of the queue
+	// lock writes it. The field accepted counts the claims that these waits have accepted. The waits write it
+	// without the queue lock. The entry is free when the field count is 0 and the fields granted and accepted
+	// are equal.
 	granted, accepted atomic.Uint64
 }
 

@@ -29,7 +29,7 @@ type mutexWords struct {
 	//   readers: starving waiters
 	//   order:   seq-cst, against the owner word
 	//   futex:   WAIT by starving waiters, which sleep on wake as well; WAKE all by its writers
-	//   crash:   as wake
+	//   crash:   as for the word wake
 	handoff atomic.Uint32
 	policy  uint32        // the result of Policy.stored. Immutable after init.
 	died    atomic.Uint32 // ID of the participant whose death left the state inconsistent; for tools

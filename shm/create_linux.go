@@ -59,7 +59,8 @@ func createAt(path string, size int64, init func(*Segment) error, opts *Options)
 	}
 	defer unix.Close(c.dirfd)
 
-	// This check only avoids a useless call of init. The link decides whether the name is taken.
+	// This check only saves a call of the function init that would be in vain. The call of link
+	// decides whether the name is taken.
 	var st unix.Stat_t
 	if unix.Fstatat(c.dirfd, c.base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		return nil, fail("create", path, "", unix.EEXIST)

@@ -22,7 +22,7 @@ type opError struct {
 	name string // segment name or path
 	why  string // the cause in words, if the errno alone does not explain it
 	kind error  // sentinel error; nil if err says everything
-	err  error  // underlying error, usually an errno; nil if kind says everything
+	err  error  // underlying error, usually an errno; nil if the field kind says everything
 }
 
 func (e *opError) Error() string {

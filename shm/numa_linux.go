@@ -51,7 +51,8 @@ func (s *Segment) placeNew(set settings) error {
 	return nil
 }
 
-// overlaid reports whether a placement in later covers a part of the range of pl.
+// overlaid reports whether one of the placements in later covers a part of the range of the
+// placement pl.
 func overlaid(pl Placement, later []Placement) bool {
 	return slices.ContainsFunc(later, func(l Placement) bool { return l.Off < pl.Off+pl.Len && pl.Off < l.Off+l.Len })
 }
@@ -65,7 +66,7 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 	}
 	bound := s.bind(lo, pl.Len, p, 0)
 	if err := s.populate(lo, pl.Len); err != nil {
-		pl.Err = err // more serious than an error of bind
+		pl.Err = err // more serious than an error of the function bind
 		s.verify(&pl)
 		return pl
 	}

@@ -49,9 +49,9 @@ func (s *Segment) reserve(off, n int64) error {
 	return fail("reserve", s.name, fmt.Sprintf("%d bytes at %d", n, off), err)
 }
 
-// allocate calls fallocate for n bytes from off. If signals interrupt each of several calls, allocate
-// reserves pieces of chunk bytes. If signals still interrupt a piece, allocate halves chunk, but not
-// below least.
+// allocate calls fallocate for n bytes from the offset off. If signals interrupt each of several
+// calls, allocate reserves pieces of as many bytes as the parameter chunk says. If signals still
+// interrupt a piece, allocate halves that number, but not below the parameter least.
 func allocate(off, n, chunk, least int64, fallocate func(off, n int64) error) error {
 	for range reserveTries {
 		if err := fallocate(off, n); err != unix.EINTR {
@@ -86,7 +86,8 @@ func free(fd int) string {
 	return fmt.Sprintf("%d bytes free of %d", fs.Bavail*block, fs.Blocks*block)
 }
 
-// populate reserves n bytes from off and faults in their pages for writing. It changes no byte.
+// populate reserves n bytes from the offset off and faults in their pages for writing. It changes
+// no byte.
 func (s *Segment) populate(off, n int64) error {
 	if s.advised {
 		// Only a page fault allocates a huge page. The reservation below would allocate small pages, so

@@ -133,7 +133,7 @@ func publish(dirfd int, temp, base string) error {
 	return publishByLink(dirfd, temp, base)
 }
 
-// publishByLink is publish for kernels without renameat2.
+// publishByLink does what the function publish does, for kernels without renameat2.
 func publishByLink(dirfd int, temp, base string) error {
 	if err := unix.Linkat(dirfd, temp, dirfd, base, 0); err != nil {
 		return err

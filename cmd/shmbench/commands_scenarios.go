@@ -9,8 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
-// The commands of the scenarios that need more than a lock or a token. Help says what a cell
-// does, which figures it gives, and what it checks.
+// These types are the commands for scenarios that use more than a lock or a token. The method Help
+// returns the help text of a command. For each scenario of the command, the text says what a
+// measurement does, which figures it gives, and what it checks.
 type (
 	rwCmd      struct{}
 	semCmd     struct{}

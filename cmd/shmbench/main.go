@@ -97,7 +97,7 @@ const envPrefix = "SHMBENCH"
 
 func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// realMain is main with its environment as arguments.
+// realMain does what the function main does, with its environment as arguments.
 func realMain(args []string, stdout, stderr io.Writer) int {
 	var p program
 	parser, err := kong.New(&p, kong.Name("shmbench"), kong.Description(description),

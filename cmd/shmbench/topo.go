@@ -72,7 +72,7 @@ matter. --topology reads such a tree, a .tree file, an archive of tar, or XML of
 }
 
 // recordTree copies the files that describe the topology to a directory that does not exist or is empty. They come
-// from this host, or from the recording from.
+// from this host, or from the recording in the directory from.
 func recordTree(from, dir string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("--record %s: there are files in it already", dir)

@@ -328,9 +328,21 @@ func eventually(t testing.TB, what string, f func() bool) {
 // awaitWaits waits until n waits are visible, all asleep or parked.
 func awaitWaits(t testing.TB, name string, n int) (d document) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d waits", n), func() bool {
+	return awaitThat(t, name, fmt.Sprintf("%d waits", n), n, func(document) bool { return true })
+}
+
+// awaitDeadlock is awaitWaits for waits that end in a deadlock. A waiter is awake for a moment at each of its
+// periodic checks, and a command that looks at such a moment finds no deadlock.
+func awaitDeadlock(t testing.TB, name string, n int) document {
+	t.Helper()
+	return awaitThat(t, name, fmt.Sprintf("a deadlock of %d waits", n), n, func(d document) bool { return len(d.Findings) > 0 })
+}
+
+func awaitThat(t testing.TB, name, what string, n int, is func(document) bool) (d document) {
+	t.Helper()
+	eventually(t, what, func() bool {
 		_, d = shmctlJSON(t, "waits", name)
-		settled := len(d.Waits) == n
+		settled := len(d.Waits) == n && is(d)
 		for _, w := range d.Waits {
 			settled = settled && w.How != "awake"
 		}

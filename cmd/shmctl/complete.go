@@ -38,7 +38,8 @@ func (c *completeCmd) Run(s *session) error {
 	return nil
 }
 
-// candidates returns the words that may follow the words before. last is the word that is being completed.
+// candidates returns the words that may follow the words in the list before. The parameter last is the
+// word that is being completed.
 func candidates(model *kong.Application, before []string, last string) (all []string) {
 	var node *kong.Node
 	var args []string // arguments of the command so far

@@ -127,7 +127,7 @@ func writeDump(out io.Writer, h *dumpHeader, ins *arenakernel.Inspector) error {
 	return z.Close()
 }
 
-// readDump writes the contents of a dump to out, a new file.
+// readDump writes the contents of a dump to the new file out.
 func readDump(in io.Reader, out *os.File) (*dumpHeader, error) {
 	z, err := gzip.NewReader(in)
 	if err != nil {

@@ -99,7 +99,7 @@ type session struct {
 
 func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// realMain is main with its environment as arguments.
+// realMain does what the function main does, with its environment as arguments.
 func realMain(args []string, stdout, stderr io.Writer) int {
 	var p program
 	ended := -1

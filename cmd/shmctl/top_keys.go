@@ -98,8 +98,8 @@ func (s *topState) compare(snap *snapshot, a, b *object, x, y rates) int {
 		cmp.Compare(y.acquired, x.acquired), cmp.Compare(len(b.Holds), len(a.Holds)))
 }
 
-// pressedKeys returns a channel with the keys that the user presses at the terminal in, and a function that restores
-// the terminal. If in is not a terminal, no keys arrive.
+// pressedKeys returns a channel with the keys that the user presses at a terminal, which is the parameter in, and a
+// function that restores the terminal. If the parameter is no terminal, no keys arrive.
 func pressedKeys(in *os.File) (keys <-chan byte, restore func()) {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {

@@ -77,7 +77,7 @@ func TestDeadlockOfThreeIsNamed(t *testing.T) {
 	for i, a := range agents {
 		a.begins("lock mutex", locks[(i+1)%3])
 	}
-	d := awaitWaits(t, name, 3)
+	d := awaitDeadlock(t, name, 3)
 	require.Len(t, d.Findings, 1)
 	f := d.Findings[0]
 	require.Equal(t, diagnose.Deadlock, f.Kind)
@@ -129,7 +129,7 @@ func TestDeadlockThroughOtherPrimitives(t *testing.T) {
 			b.does(c.hold, "x", 2)
 			a.begins(c.wait, "x", 2)
 			b.begins("lock mutex", "m")
-			d := awaitWaits(t, name, 2)
+			d := awaitDeadlock(t, name, 2)
 			require.Len(t, d.Findings, 1)
 			require.Equal(t, diagnose.Deadlock, d.Findings[0].Kind, d.Findings[0].Text)
 			require.Equal(t, []string{a.name, b.name}, d.Findings[0].Participants)

@@ -21,7 +21,7 @@ PACKAGE is a directory or an import path; without it, the current directory.
 
 func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// realMain is main with its environment as arguments.
+// realMain does what the function main does, with its environment as arguments.
 func realMain(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("shmgen", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -52,9 +52,9 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// generate writes the header for the types with these names to out, or to stdout if out is empty. It writes a file
-// only if there is no error and only if the contents change, because make(1) would otherwise rebuild the files that
-// include it.
+// generate writes the header for the types with these names to the file out, or to stdout if that name is empty. It
+// writes a file only if there is no error and only if the contents change, because make(1) would otherwise rebuild
+// the files that include it.
 func generate(pattern string, names []string, out string, stdout io.Writer) error {
 	pkg, err := load(pattern)
 	if err != nil {

@@ -299,7 +299,8 @@ func (h *header) field(s *cStruct, f *types.Var, tag string, offset int64) (c cF
 	return c, typetext.Field{Name: name, Offset: uint64(offset), Type: sh.text}, nil
 }
 
-// pad declares padding for the bytes from end to next, in which there is no field.
+// pad declares padding for the bytes from the offset end to the offset next, in which there is no
+// field.
 func (s *cStruct) pad(end, next int64) {
 	if end < next {
 		s.fields = append(s.fields, cField{name: "padding_" + strconv.FormatInt(end, 10), cType: "uint8_t", dims: []int64{next - end}, offset: end, size: next - end})

@@ -51,7 +51,8 @@ func openCache(a *arena.Arena) (*cache, error) {
 	return &cache{a: a, m: m, head: h, half: func(string) {}}, err
 }
 
-// put makes value the value of key. It first evicts entries until all keys and values fit into most bytes.
+// put makes value the value of key. It first evicts entries until all keys and values fit into as many
+// bytes as the parameter most says.
 func (c *cache) put(key string, value []byte, most uint64) error {
 	return c.m.Update(func(tx *prims.Tx) error {
 		h, need := c.head, uint64(len(key)+len(value))

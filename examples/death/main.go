@@ -25,7 +25,7 @@ func join(name string) (*arena.Arena, *prims.Synchronized[ledger]) {
 	return a, books
 }
 
-// move moves money between the accounts. half is called between the two stores.
+// move moves money between the accounts. It calls the function half between the two stores.
 func move(books *prims.Synchronized[ledger], amount int64, half func()) error {
 	return books.Update(func(l *ledger) error {
 		l.Accounts[0] -= amount

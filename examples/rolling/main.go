@@ -137,8 +137,8 @@ func start(program, arena string) (*member, error) {
 	return m, m.cmd.Start()
 }
 
-// put makes the member put the jobs from from to to-1 into its queue. total is the number of finished jobs that
-// its version knows.
+// put makes the member put jobs into its queue: those with the numbers from, from+1, … up to to-1. total is the
+// number of finished jobs that its version knows.
 func (m *member) put(from, to int) (total int, err error) {
 	fmt.Fprintln(m.in, from, to)
 	_, err = fmt.Fscanln(m.out, &total)

@@ -36,7 +36,7 @@
 #define SHMI_KIND_MULTI_LOCK UINT32_C(0x544c554d) /* MULT */
 #define SHMI_VERSION_MULTI_LOCK 2
 #define SHMI_KIND_COND UINT32_C(0x444e4f43) /* COND */
-#define SHMI_VERSION_COND 1
+#define SHMI_VERSION_COND 2
 #define SHMI_KIND_FUTURE UINT32_C(0x52545546) /* FUTR */
 #define SHMI_VERSION_FUTURE 2
 #define SHMI_KIND_QUEUE UINT32_C(0x55455551) /* QUEU */
@@ -385,25 +385,31 @@ SHMI_ASSERT(sizeof(shmi_queue_words) == 320, "queue_words");
 
 /* Cond */
 typedef struct shmi_cond_words {
-    shmi_monitor_words mon;
-    uint64_t upTo;
+    uint64_t commit;
+    uint64_t first;
+    uint64_t last;
+    uint64_t boundary;
     uint64_t flying;
-    uint64_t landed;
     uint64_t batch;
-    shmi_list_words waiting;
-    shmi_list_words covered;
-    shmi_list_words woken;
-    uint8_t pad0_[48];
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint32_t wake;
+    uint64_t poller;
+    uint8_t pad0_[56];
 } shmi_cond_words;
-SHMI_ASSERT(offsetof(shmi_cond_words, mon) == 0, "cond_words.mon");
-SHMI_ASSERT(offsetof(shmi_cond_words, upTo) == 384, "cond_words.upTo");
-SHMI_ASSERT(offsetof(shmi_cond_words, flying) == 392, "cond_words.flying");
-SHMI_ASSERT(offsetof(shmi_cond_words, landed) == 400, "cond_words.landed");
-SHMI_ASSERT(offsetof(shmi_cond_words, batch) == 408, "cond_words.batch");
-SHMI_ASSERT(offsetof(shmi_cond_words, waiting) == 416, "cond_words.waiting");
-SHMI_ASSERT(offsetof(shmi_cond_words, covered) == 432, "cond_words.covered");
-SHMI_ASSERT(offsetof(shmi_cond_words, woken) == 448, "cond_words.woken");
-SHMI_ASSERT(sizeof(shmi_cond_words) == 512, "cond_words");
+SHMI_ASSERT(offsetof(shmi_cond_words, commit) == 0, "cond_words.commit");
+SHMI_ASSERT(offsetof(shmi_cond_words, first) == 8, "cond_words.first");
+SHMI_ASSERT(offsetof(shmi_cond_words, last) == 16, "cond_words.last");
+SHMI_ASSERT(offsetof(shmi_cond_words, boundary) == 24, "cond_words.boundary");
+SHMI_ASSERT(offsetof(shmi_cond_words, flying) == 32, "cond_words.flying");
+SHMI_ASSERT(offsetof(shmi_cond_words, batch) == 40, "cond_words.batch");
+SHMI_ASSERT(offsetof(shmi_cond_words, lastCPU) == 48, "cond_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_cond_words, spin) == 52, "cond_words.spin");
+SHMI_ASSERT(offsetof(shmi_cond_words, pays) == 56, "cond_words.pays");
+SHMI_ASSERT(offsetof(shmi_cond_words, wake) == 60, "cond_words.wake");
+SHMI_ASSERT(offsetof(shmi_cond_words, poller) == 64, "cond_words.poller");
+SHMI_ASSERT(sizeof(shmi_cond_words) == 128, "cond_words");
 
 /* Future */
 typedef struct shmi_future_words {

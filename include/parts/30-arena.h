@@ -198,7 +198,16 @@ typedef struct shmi_reap_progress {
     int64_t seen;    /* when that state was first seen */
 } shmi_reap_progress;
 
-enum { SHMI_recordLocks = 16 };
+enum { SHMI_recordLocks = 16, SHMI_deadWaits = 64 };
+
+/* A list of the nodes that may be waits of dead participants in recorded queues: see shmi_each_dead_wait. */
+typedef struct shmi_dead_waits {
+    uint64_t sum; /* of the slots, when the list was made */
+    int made;
+    shmi_participant_id leaving; /* this participant if the list has its nodes, too, or 0 */
+    uint32_t n; /* if it is more than SHMI_deadWaits, the list has not all */
+    shmi_off off[SHMI_deadWaits];
+} shmi_dead_waits;
 
 typedef struct shmi_wait_node {
     struct shmi_wait_node *next;
@@ -316,6 +325,7 @@ struct shmsync_arena {
 
     pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
     pthread_mutex_t record_locks[SHMI_recordLocks]; /* by object: held, with signals blocked, by the thread that writes this process's record of a recorded queue */
+    shmi_dead_waits dead_waits[SHMI_recordLocks]; /* guarded by: the record lock of the same number */
     pthread_mutex_t chores_lock;
     shmi_chore *chores; /* guarded by: chores_lock */
 

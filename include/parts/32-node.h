@@ -23,14 +23,17 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
  * 63-recordqueue.h. Its stamp has SHMI_RECORDED_STAMP, and the value of its word next, in the high half, is the state of
  * the wait: 0, one of these, or the next node. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
-enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_REFUSED, SHMI_RECORDED_FIRST = 64 /* the least offset */ };
+enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_REFUSED,
+       SHMI_RECORDED_OWES, /* off the queue: the wait was woken, and the owner has not settled that */
+       SHMI_RECORDED_FIRST = 64 /* the least offset */ };
 /* Whether a node whose word next has this value is on its queue. */
 SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
-/* Whether the node is on a queue of its object, and must not be reused or freed. */
+/* Whether the node is on a queue of its object, or owes what has woken its owner. Such a node must not be reused or
+ * freed. */
 SHMI_FN int shmi_node_on_queue(const shmi_node *n)
 {
-    uint64_t stamp = shmi_ld64(&n->stamp);
-    return stamp != 0 && ((stamp & SHMI_RECORDED_STAMP) == 0 || shmi_recorded_queued(shmi_ld64(&n->next) >> 32));
+    uint64_t stamp = shmi_ld64(&n->stamp), v = shmi_ld64(&n->next) >> 32;
+    return stamp != 0 && ((stamp & SHMI_RECORDED_STAMP) == 0 || v == SHMI_RECORDED_OWES || shmi_recorded_queued(v));
 }
 /* Whether a record that is committed and not complete may put the node on a recorded queue. */
 SHMI_FN int shmi_node_may_join(const shmi_node *n)
@@ -133,13 +136,15 @@ SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_
     shmi_end_act(a, &act);
 }
 /* Frees a node of a dead participant that is off its recorded queue. next is the value that its word next got then.
- * If several participants try, only one frees it. */
+ * If several participants try, only one frees it. If the wait was resolved, a participant may be about to put the node on
+ * the stack of the dead participant. Then shmi_free_nodes_of frees the node later. */
 SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint64_t next)
 {
     shmi_node *n = shmi_node_at(a, off);
     shmi_act act;
     shmi_begin_act(a, &act, owner);
-    if (n != NULL && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) == next && shmi_act_holds(a, &act, owner, 0))
+    if (n != NULL && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) == next && shmi_act_holds(a, &act, owner, 0) &&
+        (shmi_node_state(shmi_node_load(n)) != SHMI_NodeResolved || shmi_all_told(a)))
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
@@ -436,11 +441,12 @@ SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
 }
 
-/* Whether a record has granted or refused the wait of the node but has not resolved it yet. */
+/* Whether a record has ended the wait of the node but has not resolved it yet. */
 SHMI_FN int shmi_node_ending(const shmi_node *n)
 {
     uint64_t v = shmi_ld64(&n->next) >> 32;
-    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && (v == SHMI_RECORDED_GRANTED || v == SHMI_RECORDED_REFUSED) && shmi_node_queued(shmi_node_load(n));
+    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && (v == SHMI_RECORDED_GRANTED || v == SHMI_RECORDED_REFUSED || v == SHMI_RECORDED_OWES) &&
+           shmi_node_queued(shmi_node_load(n));
 }
 /* Whether the node of a dead participant is on no queue, and no change of its object will put it on one. A process
  * that does not know the kind of the object, or finds the object corrupt, cannot tell, and leaves the node to a
@@ -621,3 +627,79 @@ SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n
  * owner. */
 SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_resolved_one, NULL); }
 
+/* ---- Waits of the dead in recorded queues: internal/arenakernel/node_dead.go in C ----
+ *
+ * A participant that dies may leave a wait that owes something to another wait of the object. To find these waits, a
+ * process looks at all nodes of the arena, once after each death. A dead participant claims no node. So the list that
+ * the process makes then stays complete. */
+
+/* A sum of the states of all slots: if a participant has died, left or joined, it is another one. */
+SHMI_FN uint64_t shmi_slots_sum(const shmsync_arena *a)
+{
+    uint64_t sum = UINT64_C(0xcbf29ce484222325); /* basis and prime are those of FNV-1a */
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++)
+        sum = (sum ^ shmi_slot_state(a, i)) * UINT64_C(0x100000001b3);
+    return sum;
+}
+/* Whether the node may be a wait in a recorded queue whose owner is dead. leaving is this participant while it leaves,
+ * or 0. */
+SHMI_FN int shmi_node_waited(const shmsync_arena *a, const shmi_node *n, shmi_participant_id leaving)
+{
+    shmi_participant_id owner = shmi_node_owner(n);
+    return owner != 0 && shmi_ld64(&n->list) == 0 && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 &&
+           (owner == leaving || !shmi_current(a, owner));
+}
+SHMI_FN void shmi_list_dead_wait(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    shmi_dead_waits *l = (shmi_dead_waits *)arg;
+    if (!shmi_node_waited(a, n, l->leaving))
+        return;
+    if (l->n < SHMI_deadWaits)
+        l->off[l->n] = off;
+    l->n++;
+}
+
+typedef struct shmi_dead_wait_visit {
+    shmi_off object;
+    shmi_participant_id leaving;
+    void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg);
+    void *arg;
+} shmi_dead_wait_visit;
+SHMI_FN void shmi_visit_dead_wait(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    shmi_dead_wait_visit *v = (shmi_dead_wait_visit *)arg;
+    if (shmi_ld64(&n->object) == v->object && shmi_node_waited(a, n, v->leaving))
+        v->f(a, off, n, v->arg);
+}
+/* Goes through the nodes of an object that may be waits of dead participants, or of this participant if it is leaving.
+ * The caller holds the record lock with that number. */
+SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off object, shmi_participant_id leaving,
+                                 void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
+{
+    shmi_dead_waits *l = &a->dead_waits[lock];
+    /* The sum is from before the nodes: if a participant dies meanwhile, the next call finds another sum. */
+    uint64_t sum = shmi_slots_sum(a);
+    shmi_dead_wait_visit v;
+    uint32_t i;
+    v.object = object;
+    v.leaving = leaving;
+    v.f = f;
+    v.arg = arg;
+    if (!l->made || l->sum != sum || l->leaving != leaving) {
+        l->made = 1;
+        l->sum = sum;
+        l->leaving = leaving;
+        l->n = 0;
+        shmi_each_node(a, shmi_list_dead_wait, l);
+    }
+    if (l->n > SHMI_deadWaits) { /* the list has no room for all */
+        shmi_each_node(a, shmi_visit_dead_wait, &v);
+        return;
+    }
+    for (i = 0; i < l->n; i++) {
+        shmi_node *n = shmi_node_at(a, l->off[i]);
+        if (n != NULL)
+            shmi_visit_dead_wait(a, l->off[i], n, &v);
+    }
+}

@@ -228,7 +228,18 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     shmi_record_walk v;
     shmi_block o, now;
     int kept = 0;
-    if (!shmi_locate(a, object, &o) || o.class_ == SHMI_classNode || shmi_block_kind(shmi_ld32(o.word)) != SHMI_blockObject)
+    if (!shmi_locate(a, object, &o) || o.class_ == SHMI_classNode)
+        return 0;
+    /* The process that deletes the object frees the records of its list, and must find this one there. */
+    if (shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockFreeing) {
+        shmi_walk_records(a, &v, object, 0);
+        while (!kept && shmi_next_record(a, &v))
+            kept = v.b.off == b->off;
+        if (kept)
+            shmi_block_swap(b, w, shmi_record_word(v.slot));
+        return kept;
+    }
+    if (shmi_block_kind(shmi_ld32(o.word)) != SHMI_blockObject)
         return 0;
     /* A deleter publishes the records before it frees the object, and then checks for guards. So either the deleter
      * sees this guard, or this process sees that the object is gone. */
@@ -248,7 +259,7 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     shmi_unguard(a);
     return kept;
 }
-/* Publishes the records of an object that is about to be freed: the reapers of dead makers may not have done so yet. */
+/* Publishes the records of an object that is being freed: the reapers of dead makers may not have done so yet. */
 SHMI_FN void shmi_publish_records(shmsync_arena *a, shmi_off object)
 {
     shmi_record_walk v;
@@ -292,6 +303,7 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     if (!shmi_guarded(a, b->off)) {
         shmi_free_nodes_at(a, b->off); /* only now, when no reaper looks at the nodes any more */
+        shmi_publish_records(a, b->off); /* a reaper that has not opened the object may have made one more */
         shmi_free_records(a, b->off);
         SHMSYNC_CRASHPOINT("arena.delete.nodes_freed");
         shmi_release(a, b, w);

@@ -52,16 +52,22 @@ struct shmi_rq {
     shmi_object o;
     const shmi_rq_kind *kind;
     uint64_t *commit, *first, *last;
+    /* A word that names the first wait behind a boundary in the queue, or has the value 0 if none is behind it. It moves
+     * when that wait leaves the queue. In a record its kind is SHMI_rqOwnKinds. NULL: the queue has no boundary. In an
+     * object with a boundary, the owner of a wait that was woken owes that, until it is settled. */
+    uint64_t *boundary;
+    void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* the rest of the periodic check, with the private lock held; NULL: none */
     unsigned char *own;    /* the slot record of this process; NULL in the view of a reaper */
     unsigned char **known; /* the slot records, from that of slot 1; NULL in the view of a reaper, which walks the list. Atomic. */
     uint32_t known_head;   /* the latest slot record in known, as objRecords names it. Atomic. */
     uint32_t bad;          /* the list of slot records was corrupt. Atomic. */
     pthread_mutex_t *private_; /* held by the thread that makes a change for this process */
+    uint32_t lock;             /* the number of private_ among the record locks */
     uint64_t completed;        /* the last commit word whose record this handle knows to be complete. Atomic. */
     uint32_t *spin, *pays, *last_cpu;
     uint32_t waiting;  /* threads of this process that wait. Atomic. */
     uint32_t deaths;   /* the number of deaths at the last reap. Atomic. */
-    uint32_t unreaped; /* a dead participant was not gone at the last reap. Atomic. */
+    uint32_t unreaped; /* a dead participant was not gone at the last reap, or may have a wait in the queue. Atomic. */
     int64_t looked;
     shmi_participant_id without; /* this participant while it leaves, or 0 */
 };
@@ -228,7 +234,8 @@ SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_ar
     q->a = a;
     q->o = *o;
     q->kind = kind;
-    q->private_ = &a->record_locks[o->off / 64 % SHMI_recordLocks];
+    q->lock = (uint32_t)(o->off / 64 % SHMI_recordLocks);
+    q->private_ = &a->record_locks[q->lock];
     q->deaths = shmi_deaths(a) - 1; /* the first check reaps */
     for (shmi_walk_records(a, &v, o->off, kind->record_bytes); shmi_next_record(a, &v);) {
     }
@@ -288,7 +295,12 @@ SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t whe
 }
 
 /* Whether the value of next says that a wait has ended, and that its owner is told. */
-SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v) { return v == SHMI_RECORDED_GRANTED || (v == SHMI_RECORDED_REFUSED && q->kind->refuses); }
+SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v)
+{
+    if (q->boundary != NULL)
+        return v == SHMI_RECORDED_OWES;
+    return v == SHMI_RECORDED_GRANTED || (v == SHMI_RECORDED_REFUSED && q->kind->refuses);
+}
 
 /* Ends the wait of the node at off, which a record took off the queue. next is the value that its word next got. Every
  * process that completes the record does this, and the word of the node decides which of them resolves the wait:
@@ -351,8 +363,8 @@ SHMI_FN void shmi_rq_wake(struct shmi_rq *q, struct shmi_wakes *b)
     shmi_wake_all_of(q->a, b);
 }
 
-/* Carries out the record that c names, unless that was done. It resolves the waits that the record has granted or
- * refused; the caller wakes their owners. */
+/* Carries out the record that c names, unless that was done. It resolves the waits that the record has ended; the
+ * caller wakes their owners. */
 SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b)
 {
     uint64_t kinds, entries[2 * SHMI_rqMost];
@@ -474,6 +486,8 @@ SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait
     shmi_node *n = s->node;
     uint32_t me = (uint32_t)(s->off / SHMI_nodeSize), last;
     struct shmi_wait w;
+    if (q->boundary != NULL)
+        shmi_st64(&n->wanted, (x->c >> SHMI_RQ_SLOT_BITS) + 1); /* the number of the wait */
     shmi_st64(&n->stamp, SHMI_RECORDED_STAMP | (((x->c >> SHMI_RQ_SLOT_BITS) + 1) & 0x7fffffff) << 32);
     SHMSYNC_CRASHPOINT("record.wait.prepared");
     last = shmi_rq_get(x, q->last);
@@ -487,6 +501,8 @@ SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait
     }
     shmi_rq_set(x, SHMI_rqNext, me, &n->next, SHMI_RECORDED_LAST);
     shmi_rq_set(x, SHMI_rqLast, 0, q->last, me);
+    if (q->boundary != NULL && shmi_rq_get(x, q->boundary) == 0)
+        shmi_rq_set(x, SHMI_rqOwnKinds, 0, q->boundary, me);
 }
 /* Adds to x that a wait is off the queue. outcome is the new value of its word next. */
 SHMI_FN void shmi_rq_detach(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
@@ -508,6 +524,17 @@ SHMI_FN void shmi_rq_detach(struct shmi_rq *q, struct shmi_rq_change *x, struct 
         shmi_rq_set(x, SHMI_rqNext, prev, &other.n->next, next);
     }
     shmi_rq_set(x, SHMI_rqNext, me, &w.n->next, outcome);
+    if (q->boundary != NULL && shmi_rq_get(x, q->boundary) == me)
+        shmi_rq_set(x, SHMI_rqOwnKinds, 0, q->boundary, next == SHMI_RECORDED_LAST ? 0 : next);
+}
+/* Whether a queued wait is before the boundary. */
+SHMI_FN int shmi_rq_before_boundary(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w)
+{
+    uint32_t v = q->boundary != NULL ? shmi_rq_get(x, q->boundary) : (uint32_t)(w.off / SHMI_nodeSize);
+    struct shmi_wait other;
+    if (v == w.off / SHMI_nodeSize)
+        return 0;
+    return v == 0 || (shmi_rq_wait_at(q, x, v, &other) && shmi_ld64(&w.n->wanted) < shmi_ld64(&other.n->wanted));
 }
 
 /* Remembers the last tag of the words of a node that is on no queue. */
@@ -524,8 +551,14 @@ typedef struct shmi_rq_outcome {
     uint32_t how; /* SHMI_RECORDED_GRANTED or SHMI_RECORDED_REFUSED */
     uint32_t why; /* the value of extra of its node: a record that refuses a wait may say there why */
 } shmi_rq_outcome;
-/* Gives a wait node back whose wait was resolved. 0: the wait was neither granted nor refused, so a peer has written to
- * the node. The private lock is not held. */
+/* Gives a wait node back that is on no queue, and whose wait was resolved. The private lock is not held. */
+SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
+{
+    shmi_rq_note_tag(s);
+    shmi_st64(&s->node->stamp, 0);
+    shmi_wait_node_leave(q->a, s);
+}
+/* The same for a wait that owes nothing. 0: the wait was neither granted nor refused, so a peer has written to the node. */
 SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcome *out)
 {
     SHMSYNC_CRASHPOINT("record.await.resolved");
@@ -533,9 +566,7 @@ SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcom
     out->why = shmi_recorded_value(&s->node->extra);
     if (!shmi_rq_ended(q, out->how))
         return 0;
-    shmi_rq_note_tag(s);
-    shmi_st64(&s->node->stamp, 0);
-    shmi_wait_node_leave(q->a, s);
+    shmi_rq_hand_back(q, s);
     return 1;
 }
 /* Gives a wait node back that is on no queue and whose wait was not resolved: no process resolves it any more. The
@@ -551,13 +582,19 @@ SHMI_FN void shmi_rq_unused(struct shmi_rq *q, shmi_wait_node *s)
     shmi_wait_node_return(q->a, s);
 }
 
+enum { SHMI_rqAgain = 64 }; /* how often shmi_rq_remove_dead begins again at most */
+
 /* Takes the waits of dead participants off the queue. Waits come at the end and leave anywhere. So a walk that goes on
  * from a wait that is still queued meets each wait behind it. A walk that meets a wait which has left begins again, a
- * few times at most: a wait of a dead participant that it misses is taken off when it is the first. */
+ * few times at most: a wait of a dead participant that it misses is taken off by the next reap. */
 SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    uint32_t again = 0, steps, anchor = 0, lap = 64, v = shmi_recorded_value(q->first);
-    for (steps = 0; v >= SHMI_RECORDED_FIRST && v != anchor && again < 64 && steps < 1u << 24; steps++) {
+    uint32_t again = 0, steps, anchor = 0, lap = 64, v;
+    int begun = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
+    if (begun != 0)
+        return begun;
+    v = shmi_recorded_value(q->first);
+    for (steps = 0; v >= SHMI_RECORDED_FIRST && v != anchor && again < SHMI_rqAgain && steps < 1u << 24; steps++) {
         shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
         struct shmi_wait w;
         uint32_t next;
@@ -593,6 +630,8 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         else
             again++; /* others change the queue */
     }
+    if (again >= SHMI_rqAgain)
+        shmi_st32(&q->unreaped, 1);
     return 0;
 }
 

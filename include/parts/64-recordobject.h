@@ -47,6 +47,8 @@ SHMI_FN void shmi_rq_check_now(struct shmi_rq *q)
     if (dead || shmi_rq_reap_due(q))
         q->kind->reap(q, &x, &b);
     q->kind->serve(q, &x, &b);
+    if (q->also_check != NULL)
+        q->also_check(q, &x, &b);
     shmi_rq_date_first(q);
     shmi_rq_unlock(q);
     shmi_rq_wake(q, &b);
@@ -59,13 +61,15 @@ SHMI_FN void shmi_rq_check(void *arg)
         shmi_rq_check_now(q);
 }
 
-/* Takes a wait of this process off the queue, and gives its wait node back; 0 if the wait was granted or refused. */
-SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node)
+/* Takes a wait of this process off the queue, and gives its wait node back; 0 if a record has ended the wait. *before
+ * says whether the wait was before the boundary then. */
+SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *before)
 {
     struct shmi_rq_change x;
     struct shmi_wakes b;
     struct shmi_wait w;
     int withdrawn = 1, err;
+    *before = 0;
     w.off = wait_node->off;
     w.n = wait_node->node;
     shmi_wakes_init(&b);
@@ -83,6 +87,7 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node)
             break;
         }
         if (shmi_recorded_queued(v)) {
+            *before = shmi_rq_before_boundary(q, &x, w);
             q->kind->remove(q, &x, w, SHMI_RECORDED_LEFT);
             err = shmi_rq_end(q, &x, &b, &ok);
         } else if (shmi_ld64(q->commit) != x.c) {
@@ -110,11 +115,13 @@ SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
     return shmi_wait_node_sleep(q->a, s, q->o.off, abs, &q->looked, shmi_rq_check, q);
 }
 /* Waits until the wait of a node that is queued is resolved, in a call that counts, and spins first if spin is not 0.
- * After an error the wait is off the queue, and the wait node was given back: ETIMEDOUT, EBADF, EPROTO. */
-SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, shmi_rq_outcome *out)
+ * After an error the wait is off the queue, and the wait node was given back: ETIMEDOUT, EBADF, EPROTO. *before says
+ * whether the wait was before the boundary then. */
+SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, int *before)
 {
     shmi_tuning t = shmi_rq_tuning(q);
     int err = 0, over = shmi_add32(&q->waiting, 1) == 0 && spin && shmi_spin(&t, shmi_wait_node_resolved_arg, s);
+    *before = 0;
     while (!over && !shmi_wait_node_resolved(s)) {
         int r = shmi_rq_sleep(q, s, abs);
         if (r == SHMI_LOOK) {
@@ -129,7 +136,7 @@ SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_
             err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
         }
         if (err != 0) {
-            if (shmi_rq_withdraw(q, s))
+            if (shmi_rq_withdraw(q, s, before))
                 break;
             err = 0;
             over = 1;
@@ -142,9 +149,17 @@ SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_
             return shmi_fail(EBADF, op, shmi_called(&q->o), "this process closed the arena");
         return err == EPROTO ? q->kind->corrupt(q, "a wait node") : err;
     }
+    return 0;
+}
+/* The same for a wait that owes nothing when it was granted or refused. It gives the wait node back. */
+SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, shmi_rq_outcome *out)
+{
+    int before, err = shmi_rq_await_end(q, s, spin, abs, op, &before);
+    if (err != 0)
+        return err;
     if (shmi_rq_collect(q, s, out))
         return 0;
-    if (!shmi_rq_withdraw(q, s) && shmi_rq_collect(q, s, out))
+    if (!shmi_rq_withdraw(q, s, &before) && shmi_rq_collect(q, s, out))
         return 0;
     return q->kind->corrupt(q, "a wait node, which ended a wait that was not granted");
 }
@@ -172,7 +187,7 @@ SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
     return member;
 }
 /* Makes a slot record for this process, which visits the object in a reap and has not opened it; 0: there is no room, or
- * another thread has handles_of. */
+ * another thread has handles_of. Then the reap visits the object again when the dead participant is gone. */
 SHMI_FN int shmi_rq_make_record(struct shmi_rq *q)
 {
     shmi_off record;

@@ -1,200 +1,426 @@
 
-/* ---- Cond: prims/cond*.go in C ---- */
+/* ---- Cond: prims/cond*.go in C, docs/design/0058-cond-without-a-lock.md ---- */
 
-enum { SHMI_condSignalled = 1, SHMI_condBroadcast };
+/* The words that records change, besides those of the queue. The boundary is that of the queue. */
+enum { SHMI_condBoundary = SHMI_rqOwnKinds, SHMI_condFlying };
+
 #define SHMI_COND_BATCH 16
-#define SHMI_COND_ALL UINT64_C(0xffffffff)
-#define SHMI_COND_SUCCESSOR (UINT32_C(1) << 31) /* in the aux of a wait whose signal was passed on to it */
-#define SHMI_COND_NO_CHECK UINT64_MAX       /* no wait of a broadcast was left at the last check */
+#define SHMI_COND_ALL UINT32_MAX
+/* The word extra of a node that owes a Signal. The other bits are the bound of the Signal: the number of the last change
+ * before it, modulo 2^31. No wait with a larger number may get the Signal. If a Broadcast has woken the wait, extra is 0. */
+#define SHMI_COND_SIGNAL (UINT32_C(1) << 31)
 
 struct shmi_cond {
-    struct shmi_monitor m;
+    struct shmi_rq q; /* first: a queue is one of a Cond */
     shmi_cond_words *w;
-    uint64_t limit;  /* how many waits of a broadcast may be woken and not back at a time */
-    int reap_woken;       /* some of the woken waiters may be dead; guarded by the queue lock */
-    uint64_t before; /* the count of landed waits at the last check */
+    uint32_t limit;  /* how many waiters of a Broadcast compete for the lock at a time */
+    uint64_t before; /* the word flying at the last check, or 0 if no wait was covered then. Guarded by: the private lock */
+    uint64_t there;  /* which participants with a slot record were there at the last reap: see shmi_cond_there. Atomic. */
 };
 
-/* Takes a wait that was woken off the list of the woken waits: it has landed. */
-SHMI_FN void shmi_cond_land(struct shmi_cond *k, struct shmi_wait w)
+/* Counters follow in an arena whose objects count. */
+SHMI_FN uint64_t shmi_cond_bytes(shmsync_arena *a) { return sizeof(shmi_cond_words) + (a->geo.counted ? 64 : 0); }
+
+SHMI_FN struct shmi_cond *shmi_cond_of(struct shmi_rq *q) { return (struct shmi_cond *)(void *)q; }
+SHMI_FN uint64_t *shmi_cond_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
 {
-    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast) {
-        uint64_t flying = shmi_get(&k->w->flying);
-        shmi_put(&k->w->flying, flying > 0 ? flying - 1 : 0);
-        shmi_put(&k->w->landed, shmi_get(&k->w->landed) + 1);
+    (void)where;
+    switch (kind) {
+    case SHMI_condBoundary:
+        return &shmi_cond_of(q)->w->boundary;
+    case SHMI_condFlying:
+        return &shmi_cond_of(q)->w->flying;
     }
-    shmi_fifo_detach(&k->m, &k->w->woken, w);
-    shmi_mon_release_node(&k->m, w);
+    return NULL;
+}
+SHMI_FN int shmi_cond_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "cond.change", shmi_called(&q->o), "%s", how); }
+
+/* The bound in the word extra of a node that owes a Signal, at the version of x. If more than 2^31 changes have passed
+ * since the Signal, it is too large, and never too small. */
+SHMI_FN uint64_t shmi_cond_bound(const struct shmi_rq_change *x, uint32_t extra)
+{
+    uint64_t now = x->c >> SHMI_RQ_SLOT_BITS;
+    return now - ((now - extra) & (SHMI_COND_SIGNAL - 1));
 }
 
-/* Notes a wait that was resolved. It keeps its stamp. */
-SHMI_FN void shmi_cond_account(struct shmi_monitor *m, struct shmi_wait w)
+/* ---- The rules. The private lock is held. ---- */
+
+/* The owners of the waits that a change wakes. */
+typedef struct shmi_cond_woken {
+    uint32_t n;
+    shmi_participant_id who[SHMI_rqMost];
+} shmi_cond_woken;
+SHMI_FN void shmi_cond_note(shmi_cond_woken *k, struct shmi_wait w) { k->who[k->n++] = shmi_node_owner(w.n); }
+/* Makes the next call reap if one of them has died meanwhile. */
+SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
 {
-    struct shmi_cond *k = (struct shmi_cond *)m;
-    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast)
-        shmi_put(&k->w->flying, shmi_get(&k->w->flying) + 1);
-    shmi_fifo_requeue(m, &k->w->woken, w);
+    uint32_t i;
+    for (i = 0; i < k->n; i++)
+        shmi_rq_reconsider(q, k->who[i]);
 }
 
-/* Wakes the first wait with a stamp up to bound, and returns whether there was one. */
-SHMI_FN int shmi_cond_wake(struct shmi_cond *k, struct shmi_wakes *b, uint64_t bound, uint32_t from)
+/* The first wait that no Broadcast has covered. 0: there is none, or x is torn. */
+SHMI_FN int shmi_cond_uncovered(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait *w)
 {
-    struct shmi_monitor *m = &k->m;
+    uint32_t v = shmi_rq_get(x, q->boundary);
+    w->n = NULL;
+    return v != 0 && shmi_rq_wait_at(q, x, v, w);
+}
+/* Adds to x that a wait is off the queue and was not woken. */
+SHMI_FN void shmi_cond_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome) { shmi_rq_detach(q, x, w, outcome); }
+/* Adds to x that a wait is woken by a Signal. extra has the bound of the Signal. */
+SHMI_FN void shmi_cond_give(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t extra, shmi_cond_woken *woken)
+{
+    shmi_rq_detach(q, x, w, SHMI_RECORDED_OWES);
+    shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, extra);
+    shmi_cond_note(woken, w);
+}
+/* Adds to x that the first waits of the queue are woken if a Broadcast has covered them: as many as fit into the record,
+ * and until limit of them compete for the lock. It ends at a wait whose owner is dead. */
+SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint32_t limit, shmi_cond_woken *woken)
+{
+    struct shmi_rq *q = &k->q;
+    struct shmi_rq_change y;
     struct shmi_wait w;
-    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &k->w->waiting)).n != NULL && shmi_stamp_of(w) <= bound) {
-        if (!shmi_mon_waiting(m, w)) {
-            shmi_fifo_detach(m, &k->w->waiting, w);
-            shmi_mon_release_node(m, w);
-            continue;
+    for (;;) {
+        uint32_t flying;
+        y = *x;
+        flying = shmi_rq_get(&y, &k->w->flying);
+        if (flying >= limit || !shmi_rq_head(q, &y, &w) || shmi_rq_get(&y, q->boundary) == w.off / SHMI_nodeSize || !shmi_rq_waiting(q, w)) {
+            x->torn = y.torn;
+            return;
         }
-        shmi_put(&w.n->wanted, bound);
-        if (shmi_mon_end(m, b, w, SHMI_condSignalled, from)) {
-            SHMSYNC_CRASHPOINT("cond.grant.resolved");
-            shmi_cond_account(m, w);
-            return 1;
+        shmi_rq_detach(q, &y, w, SHMI_RECORDED_OWES);
+        shmi_rq_set(&y, SHMI_condFlying, 0, &k->w->flying, flying + 1);
+        if (y.torn || y.too_many) {
+            x->torn = y.torn;
+            return;
         }
+        *x = y;
+        shmi_cond_note(woken, w);
     }
+}
+/* Wakes waiters of a Broadcast until limit of them compete for the lock, and takes waits of the dead off that are first. */
+SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, uint32_t limit)
+{
+    struct shmi_rq *q = &k->q;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
+        shmi_cond_woken woken;
+        struct shmi_wait w;
+        int ok, stays = 0, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        woken.n = 0;
+        if (shmi_rq_head(q, x, &w)) {
+            int covered = shmi_rq_get(x, q->boundary) != w.off / SHMI_nodeSize && shmi_rq_get(x, &k->w->flying) < limit;
+            if (shmi_rq_absent(q, shmi_node_owner(w.n)) || (covered && !shmi_rq_waiting(q, w)))
+                shmi_cond_remove(q, x, w, SHMI_RECORDED_REMOVED);
+            else if (covered)
+                shmi_cond_turns(k, x, limit, &woken);
+            else
+                stays = 1;
+        } else if (!x->torn) {
+            return 0;
+        }
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0 || (ok && stays))
+            return err;
+        if (ok)
+            shmi_cond_reconsider(q, &woken);
+    }
+}
+SHMI_FN int shmi_cond_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    return shmi_cond_serve_to(shmi_cond_of(q), x, b, shmi_cond_of(q)->limit);
+}
+
+/* Whether a node is a wait of the Cond whose owner is dead. */
+SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
+{
+    return shmi_ld64(&n->object) == q->o.off && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_rq_absent(q, shmi_node_owner(n));
+}
+/* Settles what the wait w owes. A Signal passes on to the next wait that was queued when it was given. After a Broadcast,
+ * further waits get their turn. outcome is the new value of next of the node: SHMI_RECORDED_LEFT if this process is the
+ * owner, SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
+SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
+{
+    struct shmi_rq *q = &k->q;
+    uint32_t me = (uint32_t)(w.off / SHMI_nodeSize);
+    *settled = 0;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or takes the wait of a dead participant off. */
+        shmi_cond_woken woken;
+        struct shmi_wait to;
+        uint32_t extra;
+        int ok, owes, done = 1, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        woken.n = 0;
+        owes = shmi_rq_get(x, &w.n->next) == SHMI_RECORDED_OWES && (outcome == SHMI_RECORDED_LEFT || shmi_cond_of_dead(q, w.n));
+        extra = shmi_rq_get(x, &w.n->extra);
+        if (owes && (extra & SHMI_COND_SIGNAL) == 0) {
+            uint32_t flying = shmi_rq_get(x, &k->w->flying);
+            shmi_rq_set(x, SHMI_rqNext, me, &w.n->next, outcome);
+            shmi_rq_set(x, SHMI_condFlying, 0, &k->w->flying, flying > 0 ? flying - 1 : 0);
+            shmi_cond_turns(k, x, k->limit, &woken);
+            x->torn = 0; /* an error in the queue is that of the waits */
+        } else if (owes) {
+            int passes = shmi_cond_uncovered(q, x, &to) && shmi_ld64(&to.n->wanted) <= shmi_cond_bound(x, extra);
+            if (passes && !shmi_rq_waiting(q, to)) {
+                shmi_cond_remove(q, x, to, SHMI_RECORDED_REMOVED);
+                done = 0;
+            } else {
+                shmi_rq_set(x, SHMI_rqNext, me, &w.n->next, outcome);
+                if (passes)
+                    shmi_cond_give(q, x, to, extra, &woken);
+            }
+        }
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (!ok || !done)
+            continue;
+        if (owes) {
+            *settled = 1;
+            SHMSYNC_CRASHPOINT("cond.settle.committed");
+            shmi_cond_reconsider(q, &woken);
+            shmi_cond_serve(q, x, b); /* an error is that of the waits */
+        }
+        return 0;
+    }
+}
+
+/* The nodes of dead participants that owe, in the order of their bounds: a later Signal must not take the only wait to
+ * which an earlier one may go. If there are more than fit, those with the smallest bounds. */
+enum { SHMI_condDebts = 32 };
+typedef struct shmi_cond_debts {
+    struct shmi_cond *k;
+    const struct shmi_rq_change *x;
+    uint32_t n;
+    struct {
+        struct shmi_wait w;
+        uint64_t bound;
+    } at[SHMI_condDebts];
+} shmi_cond_debts;
+SHMI_FN void shmi_cond_add_debt(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    shmi_cond_debts *d = (shmi_cond_debts *)arg;
+    uint64_t bound = shmi_cond_bound(d->x, shmi_recorded_value(&n->extra));
+    uint32_t i;
+    (void)a;
+    if (!shmi_cond_of_dead(&d->k->q, n) || shmi_recorded_value(&n->next) != SHMI_RECORDED_OWES)
+        return;
+    if (d->n == SHMI_condDebts && d->at[d->n - 1].bound <= bound)
+        return;
+    for (i = d->n < SHMI_condDebts ? d->n++ : d->n - 1; i > 0 && d->at[i - 1].bound > bound; i--)
+        d->at[i] = d->at[i - 1];
+    d->at[i].w.off = off;
+    d->at[i].w.n = n;
+    d->at[i].bound = bound;
+}
+/* Settles the debts of the dead. Their queued waits are off the queue already. */
+SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    shmi_cond_debts d;
+    struct shmi_rq *q = &k->q;
+    d.k = k;
+    d.x = x;
+    do {
+        /* The loop ends: each turn settles debts, and the dead get no new ones. The first call completes the last record:
+         * it may have woken a wait of a dead participant before that was removed. */
+        uint32_t i;
+        int settled, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        d.n = 0;
+        shmi_each_dead_wait(q->a, q->lock, q->o.off, q->without, shmi_cond_add_debt, &d);
+        for (i = 0; i < d.n; i++) {
+            err = shmi_cond_settle(k, x, b, d.at[i].w, SHMI_RECORDED_REMOVED, &settled);
+            if (err != 0)
+                return err;
+        }
+    } while (d.n == SHMI_condDebts);
     return 0;
 }
-
-/* The next of the woken waits. The walk has a bound, as that of shmi_fifo_discard_dead. */
-SHMI_FN struct shmi_wait shmi_fifo_after(struct shmi_monitor *m, struct shmi_wait w)
+/* A number for the set of participants that have slot records and are there. */
+SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)
 {
-    return shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
+    uint64_t sum = 0;
+    shmi_rq_walk i;
+    for (shmi_rq_walk_slots(q, &i); shmi_rq_next_slot(q, &i) != NULL;) {
+        uint32_t state = shmi_slot_state(q->a, i.slot);
+        if (shmi_slot_present(state))
+            sum = (sum ^ shmi_id_in(i.slot, state)) * UINT64_C(0x100000001b3);
+    }
+    return sum;
 }
-
-/* Passes the signal that has ended w on to the next wait, unless that has been done. */
-SHMI_FN void shmi_cond_pass(struct shmi_cond *k, struct shmi_wakes *b, struct shmi_wait w)
+/* Takes the waits of the dead off the queue, so that nobody wakes them any more, and settles then what their other waits
+ * owe. */
+SHMI_FN int shmi_cond_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    uint32_t from = (uint32_t)shmi_stamp_of(w) | SHMI_COND_SUCCESSOR;
-    uint64_t left = k->m.a->size / 64;
-    struct shmi_wait successor;
-    if (shmi_outcome_result(shmi_get(&w.n->extra)) != SHMI_condSignalled)
-        return;
-    for (successor = shmi_fifo_head(&k->m, &k->w->woken); successor.n != NULL; successor = shmi_fifo_after(&k->m, successor)) {
-        if (shmi_outcome_aux(shmi_get(&successor.n->extra)) == from && successor.off != w.off)
-            return;
-        if (left-- == 0) {
-            shmi_set_broken(&k->m, 1);
-            return;
+    uint64_t there = shmi_cond_there(q);
+    int err = shmi_rq_begin_reap(q, x, b);
+    if (err == 0)
+        err = shmi_cond_settle_dead(shmi_cond_of(q), x, b);
+    if (err == 0)
+        shmi_st64(&shmi_cond_of(q)->there, there);
+    return err;
+}
+/* Whether a participant that had the Cond open may have died or left since the last reap. All processes that watch it may
+ * be stopped, so this call asks the marks of the kernel while a wait is queued. */
+SHMI_FN int shmi_cond_dead(struct shmi_rq *q)
+{
+    shmi_rq_walk i;
+    if (shmi_recorded_value(q->first) != 0) {
+        for (shmi_rq_walk_slots(q, &i); shmi_rq_next_slot(q, &i) != NULL;) {
+            uint32_t state = shmi_slot_state(q->a, i.slot);
+            if (shmi_slot_present(state))
+                shmi_dead(q->a, shmi_id_in(i.slot, state)); /* marks it, which changes its state */
         }
     }
-    if (shmi_cond_wake(k, b, shmi_get(&w.n->wanted), from))
-        SHMSYNC_CRASHPOINT("cond.pass.resolved");
+    return shmi_ld64(&shmi_cond_of(q)->there) != shmi_cond_there(q);
 }
 
-/* Wakes waits of a broadcast until limit of them are on their way. */
-SHMI_FN void shmi_cond_wake_covered(struct shmi_cond *k, struct shmi_wakes *b, uint64_t limit)
+/* If no waiter of a Broadcast has come back since the last check, those on their way are stopped, or their lock is held
+ * for long. Then all remaining waits are woken, because they may use other locks. */
+SHMI_FN void shmi_cond_also_check(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    struct shmi_monitor *m = &k->m;
-    while (!shmi_is_broken(m) && shmi_get(&k->w->flying) < limit) {
-        struct shmi_wait w = shmi_fifo_head(m, &k->w->covered);
-        if (w.n == NULL)
-            return;
-        if (!shmi_mon_waiting(m, w)) {
-            shmi_fifo_detach(m, &k->w->covered, w);
-            shmi_mon_release_node(m, w);
-            continue;
+    struct shmi_cond *k = shmi_cond_of(q);
+    uint32_t first = shmi_recorded_value(q->first);
+    uint64_t flying = first != 0 && first != shmi_recorded_value(q->boundary) ? shmi_ld64(&k->w->flying) : 0, before = k->before;
+    k->before = flying;
+    if (flying != 0 && flying == before)
+        shmi_cond_serve_to(k, x, b, SHMI_COND_ALL);
+}
+
+/* Queues the wait of a prepared node. *made is 1 if an error came after the wait was queued. */
+SHMI_FN int shmi_cond_join(struct shmi_cond *k, shmi_wait_node *s, int *made)
+{
+    struct shmi_rq *q = &k->q;
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    int err, ok = 0;
+    shmi_wakes_init(&b);
+    shmi_rq_lock(q);
+    do { /* the loop ends: each turn follows a change by another call */
+        x.made = 0;
+        err = shmi_rq_begin(q, &x, &b);
+        if (err != 0)
+            break;
+        shmi_rq_join(q, &x, s);
+        err = shmi_rq_end(q, &x, &b, &ok);
+    } while (err == 0 && !ok);
+    shmi_rq_unlock(q);
+    shmi_rq_wake(q, &b);
+    *made = x.made;
+    return err;
+}
+SHMI_FN int shmi_cond_signal_locked(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_rq *q = &k->q;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or takes the wait of a dead participant off. */
+        shmi_cond_woken woken;
+        struct shmi_wait w;
+        int ok, done = 1, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        woken.n = 0;
+        if (shmi_cond_uncovered(q, x, &w)) {
+            done = shmi_rq_waiting(q, w);
+            if (done)
+                shmi_cond_give(q, x, w, SHMI_COND_SIGNAL | (uint32_t)(x->c >> SHMI_RQ_SLOT_BITS), &woken);
+            else
+                shmi_cond_remove(q, x, w, SHMI_RECORDED_REMOVED);
         }
-        if (shmi_mon_end(m, b, w, SHMI_condBroadcast, 0)) {
-            SHMSYNC_CRASHPOINT("cond.grant.resolved");
-            shmi_cond_account(m, w);
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok && done) {
+            shmi_cond_reconsider(q, &woken);
+            return 0;
         }
     }
 }
-
-/* Passes on the signals that dead processes had, and wakes the waits of a broadcast whose turn it is. */
-SHMI_FN void shmi_cond_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN int shmi_cond_broadcast_locked(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    struct shmi_cond *k = (struct shmi_cond *)m;
-    if (k->reap_woken) {
-        struct shmi_wait w = shmi_fifo_head(m, &k->w->woken);
-        uint64_t left = m->a->size / 64;
-        k->reap_woken = 0;
-        while (w.n != NULL && !shmi_is_broken(m)) {
-            struct shmi_wait next;
-            int dead = !shmi_mon_current(m, shmi_owner_of(w));
-            if (dead)
-                shmi_cond_pass(k, b, w); /* the call may put a wait at the end */
-            next = shmi_fifo_after(m, w);
-            if (dead)
-                shmi_cond_land(k, w);
-            if (left-- == 0)
-                shmi_set_broken(m, 1);
-            w = next;
+    struct shmi_rq *q = &k->q;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_cond_woken woken;
+        int ok, covers, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        woken.n = 0;
+        covers = shmi_rq_get(x, q->boundary) != 0;
+        if (covers) {
+            shmi_rq_set(x, SHMI_condBoundary, 0, q->boundary, 0);
+            shmi_cond_turns(k, x, k->limit, &woken);
+        }
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0 || (ok && !covers))
+            return err;
+        if (ok) {
+            SHMSYNC_CRASHPOINT("cond.broadcast.committed");
+            shmi_cond_reconsider(q, &woken);
+            return shmi_cond_serve(q, x, b);
         }
     }
-    shmi_cond_wake_covered(k, b, k->limit);
+}
+/* Wakes the first wait that no Broadcast has covered, or all of them. A signal handler may call it. */
+SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b))
+{
+    struct shmi_rq *q = &k->q;
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    uint64_t c;
+    int err = shmi_use(q->a, op);
+    if (err != 0)
+        return err;
+    c = shmi_ld64(q->commit);
+    if (shmi_ld64(&q->completed) == c && !shmi_rq_reap_due(q) && shmi_recorded_value(q->boundary) == 0 && shmi_ld64(q->commit) == c)
+        return 0; /* there is no such wait */
+    err = shmi_enter(q->a, op);
+    if (err != 0)
+        return err;
+    shmi_wakes_init(&b);
+    shmi_rq_lock(q);
+    if (shmi_rq_reap_due(q))
+        err = shmi_cond_reap(q, &x, &b);
+    if (err == 0)
+        err = how(k, &x, &b);
+    shmi_rq_unlock(q);
+    shmi_rq_wake(q, &b);
+    return shmi_exit_with(q->a, err);
 }
 
-/* The queue of a wait that is not over. */
-SHMI_FN shmi_list_words *shmi_cond_queue_of(struct shmi_monitor *m, struct shmi_wait w)
-{
-    struct shmi_cond *k = (struct shmi_cond *)m;
-    return shmi_stamp_of(w) <= shmi_ld64(&k->w->upTo) ? &k->w->covered : &k->w->waiting;
-}
-SHMI_FN void shmi_cond_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, shmi_cond_queue_of(m, w), w); }
-SHMI_FN void shmi_cond_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, shmi_cond_queue_of(m, w), w); }
-SHMI_FN void shmi_cond_discard_dead(struct shmi_monitor *m)
-{
-    struct shmi_cond *k = (struct shmi_cond *)m;
-    shmi_fifo_discard_dead(m, &k->w->covered);
-    shmi_fifo_discard_dead(m, &k->w->waiting);
-}
-SHMI_FN void shmi_cond_clear(struct shmi_monitor *m)
-{
-    struct shmi_cond *k = (struct shmi_cond *)m;
-    shmi_fifo_clear(&k->w->waiting);
-    shmi_fifo_clear(&k->w->covered);
-    shmi_fifo_clear(&k->w->woken);
-    shmi_put(&k->w->flying, 0);
-    k->reap_woken = 1;
-}
-SHMI_FN void shmi_cond_reap(struct shmi_monitor *m) { ((struct shmi_cond *)m)->reap_woken = 1; }
+/* ---- The handle's side ---- */
 
-/* If no wait of a broadcast has come back since the last check, the waiters on their way are stopped, or their lock
- * is held for long. Then all remaining waits are woken. */
-SHMI_FN void shmi_cond_check(struct shmi_monitor *m)
+SHMI_FN void shmi_cond_init(struct shmi_rq *q)
 {
-    struct shmi_cond *k = (struct shmi_cond *)m;
-    uint64_t landed;
-    if (shmi_fifo_empty(&k->w->covered)) {
-        shmi_st64(&k->before, SHMI_COND_NO_CHECK);
-        return;
-    }
-    landed = shmi_get(&k->w->landed);
-    if (shmi_xchg64(&k->before, landed) == landed && shmi_mon_try_enter(m)) {
-        struct shmi_wakes b;
-        shmi_wakes_init(&b);
-        shmi_cond_wake_covered(k, &b, SHMI_COND_NO_CHECK);
-        shmi_mon_leave(m, &b);
-    }
+    struct shmi_cond *k = shmi_cond_of(q);
+    uint64_t batch;
+    k->w = (shmi_cond_words *)shmi_ptr(q->a, q->o.body, sizeof(shmi_cond_words), 8);
+    q->commit = &k->w->commit;
+    q->first = &k->w->first;
+    q->last = &k->w->last;
+    q->boundary = &k->w->boundary;
+    q->also_check = shmi_cond_also_check;
+    q->spin = &k->w->spin;
+    q->pays = &k->w->pays;
+    q->last_cpu = &k->w->lastCPU;
+    batch = shmi_ld64(&k->w->batch);
+    k->limit = batch == 0 ? SHMI_COND_BATCH : (uint32_t)shmi_min(batch, SHMI_COND_ALL);
 }
-
-SHMI_FN void shmi_cond_holders(struct shmi_monitor *m) { (void)m; } /* the reap finds the waits of the dead itself */
-
-static const struct shmi_rules shmi_cond_rules = {
-    shmi_cond_resolve, shmi_cond_account, shmi_cond_clear, shmi_cond_requeue, shmi_cond_detach,
-    shmi_cond_discard_dead, shmi_cond_reap, shmi_cond_holders, shmi_cond_check,
+static const shmi_rq_kind shmi_cond_kind = {
+    sizeof(shmi_fairmutex_record), offsetof(shmi_fairmutex_record, entries), 0, shmi_cond_init, shmi_cond_word_at, shmi_cond_corrupt,
+    shmi_cond_remove, shmi_cond_serve, shmi_cond_reap, shmi_cond_dead,
 };
-
-SHMI_FN void shmi_cond_init(struct shmi_cond *k, shmsync_arena *a, const shmi_object *o)
-{
-    shmi_mon_init(&k->m, a, o, o->body, &shmi_cond_rules);
-    k->w = (shmi_cond_words *)shmi_ptr(a, o->body, sizeof(shmi_cond_words), 8);
-    k->limit = shmi_ld64(&k->w->batch);
-    if (k->limit == 0)
-        k->limit = SHMI_COND_BATCH;
-    k->reap_woken = 0;
-    k->before = SHMI_COND_NO_CHECK;
-}
 SHMI_FN void *shmi_cond_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_cond *k = (struct shmi_cond *)shmi_new_thing(sizeof *k);
     (void)arg;
-    if (k != NULL)
-        shmi_cond_init(k, a, o);
-    return k;
+    return shmi_rq_build(&shmi_cond_kind, sizeof(struct shmi_cond), a, o, "cond.open");
 }
 
 typedef struct shmi_cond_spec {
@@ -206,7 +432,7 @@ SHMI_FN void shmi_cond_fill(unsigned char *body, const void *arg)
     shmi_cond_words *w = (shmi_cond_words *)(void *)body;
     const shmi_cond_spec *s = (const shmi_cond_spec *)arg;
     w->batch = s->batch;
-    w->mon.spin = s->spin;
+    w->spin = s->spin;
 }
 SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
 {
@@ -217,7 +443,7 @@ SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, con
     int created, err, batch = opts != NULL ? opts->batch : 0;
     init.batch = batch < 0 ? SHMI_COND_ALL : (uint64_t)batch;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_COND, SHMI_VERSION_COND, name, sizeof(shmi_cond_words));
+    shmi_mon_spec(&spec, SHMI_KIND_COND, SHMI_VERSION_COND, name, shmi_cond_bytes(a));
     spec.init = shmi_cond_fill;
     spec.arg = &init;
     spec.flags = flags;
@@ -244,7 +470,7 @@ int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, sizeof(shmi_cond_words), shmi_cond_build, NULL, &impl);
+    int err = shmi_mon_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, shmi_cond_bytes(a), shmi_cond_build, NULL, &impl);
     out->impl = (struct shmi_cond *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -252,7 +478,7 @@ int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c)
 {
     SHMI_OPENED_OR(c, 0);
-    return c->impl->m.o.off;
+    return c->impl->q.o.off;
 }
 int shmsync_cond_close(shmsync_cond *c)
 {
@@ -260,89 +486,105 @@ int shmsync_cond_close(shmsync_cond *c)
     int err;
     if (c->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_mon_close(&c->impl->m);
+    err = shmi_unshare(c->impl->q.a, c->impl->q.o.off, shmi_rq_free);
     if (err == 0)
         c->impl = NULL;
     return SHMI_TELL(err);
 }
 
-/* Ends a wait after its owner got the lock again, or could not get it; in the second case the signal passes on. */
-SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_wait_node *wait_node, int pass)
+/* Settles by a record what a wait of this process owes, and gives its wait node back. */
+SHMI_FN int shmi_cond_settle_own(struct shmi_cond *k, shmi_wait_node *s)
 {
-    struct shmi_monitor *m = &k->m;
+    struct shmi_rq *q = &k->q;
+    struct shmi_rq_change x;
     struct shmi_wakes b;
     struct shmi_wait w;
-    int err = shmi_mon_enter(m, 0);
-    if (err != 0)
-        return err;
-    w.off = wait_node->off;
-    w.n = wait_node->node;
+    int err, settled;
+    w.off = s->off;
+    w.n = s->node;
     shmi_wakes_init(&b);
-    if (pass)
-        shmi_cond_pass(k, &b, w);
-    shmi_cond_land(k, w);
-    shmi_cond_resolve(m, &b);
-    shmi_mon_leave(m, &b);
-    shmi_mon_collect(m, wait_node);
+    shmi_rq_lock(q);
+    err = shmi_cond_settle(k, &x, &b, w, SHMI_RECORDED_LEFT, &settled);
+    shmi_rq_unlock(q);
+    shmi_rq_wake(q, &b);
+    if (settled) {
+        shmi_rq_hand_back(q, s);
+        return 0;
+    }
+    shmi_wait_node_forget(s); /* a peer has overwritten the node or the queue */
+    return err != 0 ? err : shmi_cond_corrupt(q, "a wait node, which ended a wait that was not woken");
+}
+/* Ends a wait that was woken, and whose owner has the lock again. The wait has used up a Signal without a record: only a
+ * reaper changes the word next otherwise, and only if the owner is dead. */
+SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
+{
+    uint64_t next = shmi_ld64(&s->node->next);
+    if ((shmi_recorded_value(&s->node->extra) & SHMI_COND_SIGNAL) == 0)
+        return shmi_cond_settle_own(k, s);
+    if (next >> 32 != SHMI_RECORDED_OWES || !shmi_cas64(&s->node->next, next, shmi_recorded_with(next, SHMI_RECORDED_LEFT))) {
+        shmi_wait_node_forget(s);
+        return shmi_cond_corrupt(&k->q, "a wait node, which ended a wait that was not woken");
+    }
+    shmi_rq_hand_back(&k->q, s);
     return 0;
 }
 
 /* The part of a wait after the call has been counted. */
 SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
 {
-    struct shmi_monitor *m = &k->m;
-    struct shmi_wakes b;
+    struct shmi_rq *q = &k->q;
     shmi_wait_node *wait_node = NULL;
-    uint64_t stamp;
-    int err, lock_err;
-    err = shmi_wait_node_take(m->a, &wait_node);
+    int err, lock_err, made, covered;
+    shmi_rq_learn(q);
+    if (SHMI_UNLIKELY(shmi_ld32(&q->bad) != 0))
+        return shmi_fail(EPROTO, "cond.wait", shmi_called(&q->o), "its list of slot records");
+    err = shmi_wait_node_take(q->a, &wait_node);
     if (err != 0)
         return err;
-    err = shmi_mon_enter(m, abs);
+    shmi_rq_prepare(q, wait_node, 0);
+    err = shmi_cond_join(k, wait_node, &made);
     if (err != 0) {
-        shmi_wait_node_return(m->a, wait_node);
+        if (made)
+            shmi_wait_node_forget(wait_node);
+        else
+            shmi_rq_unused(q, wait_node);
         return err;
     }
-    shmi_wakes_init(&b);
-    shmi_mon_reap_if_due(m, &b);
-    shmi_mon_join(m, wait_node, 0, 0);
-    stamp = shmi_ld64(&wait_node->node->stamp);
-    shmi_mon_leave(m, &b);
     SHMSYNC_CRASHPOINT("cond.wait.queued");
     SHMI_OUTSIDE(err = unlock(arg));
     if (err != 0) {
-        if (!shmi_mon_give_up(m, wait_node))
-            shmi_cond_finish(k, wait_node, 1);
+        if (!shmi_rq_withdraw(q, wait_node, &covered))
+            shmi_cond_settle_own(k, wait_node); /* a Signal passes on */
         return err;
     }
     SHMSYNC_CRASHPOINT("cond.wait.unlocked");
-    err = shmi_mon_sleep(m, wait_node, abs);
-    if (err != 0) {
-        wait_node = NULL; /* the queue has it now */
-        if (err == ETIMEDOUT && shmi_ld64(&k->w->upTo) >= stamp)
+    err = shmi_rq_await_end(q, wait_node, abs == 0 || shmi_now() < abs, abs, "cond.wait", &covered);
+    if (err == 0) {
+        SHMSYNC_CRASHPOINT("record.await.resolved");
+    } else {
+        wait_node = NULL; /* it was given back */
+        if (err == ETIMEDOUT && covered)
             err = 0; /* a broadcast came first */
     }
     SHMSYNC_CRASHPOINT("cond.wait.woken");
     SHMI_OUTSIDE(lock_err = lock(arg));
     if (lock_err != 0) {
         if (wait_node != NULL)
-            shmi_cond_finish(k, wait_node, 1);
+            shmi_cond_settle_own(k, wait_node);
         return lock_err;
     }
     SHMSYNC_CRASHPOINT("cond.wait.relocked");
-    return wait_node != NULL ? shmi_cond_finish(k, wait_node, 0) : err;
+    return wait_node != NULL ? shmi_cond_land(k, wait_node) : err;
 }
 SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
 {
     int err;
     if (abs != 0 && shmi_now() >= abs)
         return ETIMEDOUT;
-    err = shmi_mon_begin(&k->m);
+    err = shmi_enter(k->q.a, "cond.wait");
     if (err != 0)
         return err;
-    err = shmi_cond_wait_counted(k, unlock, lock, arg, abs);
-    shmi_mon_finish(&k->m);
-    return err;
+    return shmi_exit_with(k->q.a, shmi_cond_wait_counted(k, unlock, lock, arg, abs));
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
 SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
@@ -378,56 +620,49 @@ int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(v
 int shmsync_cond_signal(shmsync_cond *c)
 {
     SHMI_OPENED(c);
-    struct shmi_cond *k = c->impl;
-    struct shmi_wakes b;
-    int err = shmi_mon_enter(&k->m, 0);
-    if (err != 0)
-        return SHMI_TELL(err);
-    shmi_wakes_init(&b);
-    shmi_mon_reap_if_due(&k->m, &b);
-    shmi_cond_wake(k, &b, shmi_get(&k->m.w->arrivals), 0);
-    shmi_mon_leave(&k->m, &b);
-    return 0;
+    return SHMI_TELL(shmi_cond_wake(c->impl, "cond.signal", shmi_cond_signal_locked));
 }
 int shmsync_cond_broadcast(shmsync_cond *c)
 {
     SHMI_OPENED(c);
-    struct shmi_cond *k = c->impl;
-    struct shmi_monitor *m = &k->m;
-    struct shmi_wakes b;
-    int err = shmi_mon_enter(m, 0);
-    if (err != 0)
-        return SHMI_TELL(err);
-    shmi_wakes_init(&b);
-    shmi_mon_reap_if_due(m, &b);
-    if (!shmi_fifo_empty(&k->w->waiting)) {
-        struct shmi_wait first, last;
-        shmi_st64(&k->w->upTo, shmi_get(&m->w->arrivals));
-        SHMSYNC_CRASHPOINT("cond.broadcast.stamped");
-        first = shmi_fifo_head(m, &k->w->waiting);
-        if (first.n != NULL) {
-            last = shmi_mon_node(m, shmi_get(&k->w->covered.last));
-            if (last.n != NULL) {
-                shmi_put(&last.n->next, shmi_links(first.off, shmi_link_prev(shmi_get(&last.n->next))));
-                shmi_put(&first.n->next, shmi_links(shmi_link_next(shmi_get(&first.n->next)), last.off));
-            } else {
-                shmi_put(&k->w->covered.first, first.off);
-            }
-            shmi_put(&k->w->covered.last, shmi_get(&k->w->waiting.last));
-            shmi_fifo_clear(&k->w->waiting);
-        }
-        SHMSYNC_CRASHPOINT("cond.broadcast.spliced");
-        shmi_cond_resolve(m, &b);
-    }
-    shmi_mon_leave(m, &b);
-    return 0;
+    return SHMI_TELL(shmi_cond_wake(c->impl, "cond.broadcast", shmi_cond_broadcast_locked));
 }
 
+SHMI_FN int shmi_cond_view(struct shmi_cond *k, shmsync_arena *a, const shmi_object *o)
+{
+    memset(k, 0, sizeof *k);
+    return o->size >= shmi_cond_bytes(a) && shmi_rq_init(&k->q, &shmi_cond_kind, a, o);
+}
+SHMI_FN void shmi_cond_found(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
+{
+    (void)a;
+    (void)off;
+    (void)n;
+    *(int *)arg = 1;
+}
+/* Takes the waits of dead off the queue, and passes on what has woken its other waits. A process that has not opened the
+ * Cond gets a slot record for that, if there is a wait of a dead participant. */
 SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_cond k;
-    if (o->size < sizeof(shmi_cond_words))
+    int found = 0;
+    if (!shmi_cond_view(&k, a, o) || shmi_rq_repair(&k.q, dead))
         return;
-    shmi_cond_init(&k, a, o);
-    shmi_mon_repair(&k.m, dead);
+    shmi_rq_lock(&k.q);
+    shmi_each_dead_wait(a, k.q.lock, o->off, k.q.without, shmi_cond_found, &found);
+    shmi_rq_unlock(&k.q);
+    if (found && shmi_rq_make_record(&k.q))
+        shmi_rq_repair(&k.q, dead);
+}
+SHMI_FN void shmi_wake_first_of_cond(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_cond k;
+    (void)owed;
+    if (shmi_cond_view(&k, a, o))
+        shmi_rq_wake_after(&k.q);
+}
+SHMI_FN int shmi_complete_cond(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_cond k;
+    return shmi_cond_view(&k, a, o) && shmi_rq_complete_last(&k.q);
 }

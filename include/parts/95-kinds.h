@@ -23,7 +23,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals, NULL, NULL},
     {SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, shmi_mutex_kind_repair, shmi_mutex_kind_wake, NULL, NULL},
     {SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, shmi_repair_future, shmi_wake_future, NULL, NULL},
-    {SHMI_KIND_COND, SHMI_VERSION_COND, shmi_repair_cond, shmi_mon_wake_object, NULL, NULL},
+    {SHMI_KIND_COND, SHMI_VERSION_COND, shmi_repair_cond, shmi_wake_first_of_cond, NULL, shmi_complete_cond},
 };
 
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o)

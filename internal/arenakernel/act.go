@@ -89,11 +89,11 @@ type sharedWord[T uint32 | uint64] interface {
 	CompareAndSwap(old, new T) bool
 }
 
-// TakeFromDead replaces old, a value of w that names n, with new, unless n is current. It reports
-// whether it replaced the value. Every change of a word that is made because a participant has died
-// must use TakeFromDead, unless the caller holds a lock that protects the word. Without
-// TakeFromDead, the caller could be stopped after it has read the word, and continue when another
-// participant has the ID n.
+// TakeFromDead changes the word w from the value old, which names the participant n, to the value
+// new, unless n is current. It reports whether it changed the word. Every change of a word that is
+// made because a participant has died must use TakeFromDead, unless the caller holds a lock that
+// protects the word. Without TakeFromDead, the caller could be stopped after it has read the word,
+// and continue when another participant has the ID n.
 func TakeFromDead[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old, new T) bool {
 	return takeFrom(&a.core, n, w, old, new, false)
 }
@@ -116,7 +116,7 @@ func takeFrom[T uint32 | uint64](c *core, n ParticipantID, w sharedWord[T], old,
 	return w.CompareAndSwap(old, new)
 }
 
-// WhileGone calls f if w still contains old, which names n, and if n is gone or is this
+// WhileGone calls f if w still contains the value old, which names n, and if n is gone or is this
 // participant. f changes another word, and may rely on w having named n all the time. No
 // participant gets the ID n before f returns. f must not block.
 func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old T, f func()) {
@@ -131,9 +131,9 @@ func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], ol
 	f()
 }
 
-// Reaps reports whether a reap of dead recovers what belongs to o. That is so if the reap of dead
-// covers the ID o and no other participant has got this ID since. A process that leaves recovers
-// what it holds itself.
+// Reaps reports whether a reap of the participant dead recovers what belongs to the ID o. That is
+// so if the reap covers the ID o and no other participant has got this ID since. A process that
+// leaves recovers what it holds itself.
 func (a *Arena) Reaps(dead, o ParticipantID) bool {
 	return dead.Covers(o) && (o == a.self || !a.isCurrent(o))
 }

@@ -26,8 +26,8 @@ const (
 //	crash:   goes with the slot
 
 // Announce takes an announce record and stores the arguments in it. wanted is what the wait is for.
-// If most records are in use already, Announce returns false, and the wait has to use a poller node
-// instead. most is at most 32.
+// If as many records as the parameter most says are in use already, Announce returns false, and the
+// wait has to use a poller node instead. That number is at most 32.
 func (a *Arena) Announce(object, word Offset, wanted uint64, most int) (record int, ok bool) {
 	for {
 		used := a.announceMap.Load()
@@ -99,8 +99,8 @@ func (a *Arena) announceRecord(slot, k int) Offset {
 	return a.slot(slot) + slotAnnounce + Offset(k*announceStride)
 }
 
-// owed returns which wakes may have been lost when dead died, for each object that an announce
-// record names.
+// owed returns which wakes may have been lost when the participant dead died, for each object that
+// an announce record names.
 func (a *Arena) owed(dead ParticipantID) map[Offset]Owed {
 	owed := map[Offset]Owed{}
 	for i := 1; i <= a.geo.slots; i++ {

@@ -64,8 +64,8 @@ func (a *Arena) Kill(shared []byte) {
 	a.background.Wait()
 }
 
-// leaveKilled is leave for a killed participant. It only ends the waits of its goroutines in this
-// process.
+// leaveKilled does what the method leave does, for a killed participant. It only ends the waits of
+// its goroutines in this process.
 func (a *Arena) leaveKilled() error {
 	a.onClose.Range(func(_, f any) bool {
 		f.(func())()

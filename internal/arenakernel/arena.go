@@ -35,8 +35,8 @@ type membership struct {
 	seg   *shm.Segment
 	id    segmentID
 	opens int // guarded by: attached
-	// opening is true until the first opening has been admitted. Then it becomes false, and opened
-	// is closed.
+	// opening is true until the first opening has been admitted. Then the field becomes false, and
+	// the channel opened is closed.
 	opening   bool // guarded by: attached
 	opened    chan struct{}
 	hook      atomic.Uint64 // the goroutine that runs OnFirst, or 0
@@ -56,7 +56,7 @@ type membership struct {
 	// that this process held has been recovered. watcherEnded: the death watcher no longer accesses
 	// the arena.
 	live, repaired, watcherEnded meeting
-	notLive                      error // written before live
+	notLive                      error // written before the field live
 
 	closingMu  sync.Mutex
 	background sync.WaitGroup // the other goroutines that must end before the arena is unmapped
@@ -70,6 +70,7 @@ type membership struct {
 	postponed  string         // in a joiner: why it could not renew used-up slots
 	asked      []atomic.Int64 // when Dead last asked for the byte lock of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog
+	deadNodes  deadNodes
 	events     events
 	firstHook  *eventHook    // immutable after newMember; collects events for the opening that joins
 	watched    atomic.Uint64 // how often the death watcher has returned from its sleep; tests limit it

@@ -51,8 +51,8 @@ func (a *Arena) Close() error {
 		delete(attached.arenas, a.id)
 	}
 	attached.Unlock()
-	// leave is called without the lock, because it waits for functions that may open an arena. If
-	// such a function opens this arena, the process joins as another participant.
+	// The method leave is called without the lock, because it waits for functions that may open an
+	// arena. If such a function opens this arena, the process joins as another participant.
 	if !last {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (a *Arena) use(op string) error {
 	return nil
 }
 
-// mustUse is use for an operation that cannot return an error.
+// mustUse does what the method use does, for an operation that cannot return an error.
 func (a *Arena) mustUse(op string) {
 	if err := a.use(op); err != nil {
 		panic(err)
@@ -148,7 +148,7 @@ func (a *Arena) leave() error {
 	a.ring(a.slot(i) + slotWatchDoorbell) // wakes the death watcher while this goroutine goes on
 	concerned := a.repairAll(a.self, false)
 	crashpoint.Hit("arena.close.repaired")
-	if !concerned.undoing { // if undoing, the objects that a dead predecessor had open in this slot stay open
+	if !concerned.undoing { // if the field undoing is true, the objects that a dead predecessor had open in this slot stay open
 		a.reclaimMemory(a.self)
 	}
 	crashpoint.Hit("arena.close.reclaimed")

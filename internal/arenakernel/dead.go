@@ -15,10 +15,10 @@ var (
 )
 
 // Dead reports whether the participant n has died or left. The first call that finds the death
-// begins the reap: when Dead returns true, Current(n) is false. Dead checks the marks that the
-// kernel leaves at a death. For a participant without such marks, it checks the byte lock. For a
-// moment after the death, Dead still returns false if the other threads of the dead process cannot
-// be fenced.
+// marks the slot as dead, which begins the reap. So when Dead returns true, Current(n) is false.
+// Dead checks the marks that the kernel leaves at a death. If the participant has no such marks,
+// Dead checks the byte lock. Before Dead returns true, no thread of the dead process may be able to
+// store into the arena any more. Until that is certain, Dead returns false.
 func (a *Arena) Dead(n ParticipantID) bool {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots {
@@ -119,9 +119,9 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 	return a.byteFree(i, w) && a.slotState(i) == w
 }
 
-// surveyDead is seenDead for a check of all slots. It checks the byte lock even of participants
-// that the kernel would mark, because in a copied file, or after a loss of power, the kernel has
-// marked no word.
+// surveyDead does what the method seenDead does, for a check of all slots. It checks the byte lock
+// even of participants that the kernel would mark, because in a copied file, or after a loss of
+// power, the kernel has marked no word.
 func (a *Arena) surveyDead(i int, w slotWord) bool {
 	return w.present() && (a.seenDead(i, w) || (a.foundGone(i, w) || a.byteFree(i, w)) && a.slotState(i) == w)
 }

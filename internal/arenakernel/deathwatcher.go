@@ -12,7 +12,7 @@ import (
 // before the process has a slot, and does the preparations that need no slot.
 type watcherThread struct {
 	hired meeting
-	a     *Arena // the arena that it will watch, or nil; written before hired
+	a     *Arena // the arena that the thread will watch, or nil; written before the field hired
 }
 
 func startWatcherThread() *watcherThread {
@@ -257,10 +257,10 @@ func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 	return max(0, n[i].when+delay-now)
 }
 
-// leftOfJoiner is left for the joiner in slot i. The joiner has no byte lock, and began to join at
-// the time joined. A joiner may give back the slot of a dead participant unchanged, and the next
-// joiner then gets the same generation. joined differs between the two joiners, so the delay begins
-// again for the second one.
+// leftOfJoiner does what the method left does, for the joiner in slot i. The joiner has no byte
+// lock, and began to join at the time joined. A joiner may give back the slot of a dead participant
+// unchanged, and the next joiner then gets the same generation. joined differs between the two
+// joiners, so the delay begins again for the second one.
 func (n notices) leftOfJoiner(i int, w slotWord, window, joined uint64) int64 {
 	if n[i].joined != joined {
 		n[i] = notice{of: w, when: shmsync.Monotonic(), window: window, joined: joined}

@@ -92,7 +92,8 @@ func (c *core) raiseReach(k uint64) {
 // empty entry, or when f returns false.
 func (c *core) probe(hash uint64, f func(pos uint64, e entry) bool) { c.probeTo(c.reach(), hash, f) }
 
-// probeTo is probe for the entries whose distance from the first is at most reach.
+// probeTo does what the method probe does, for the entries whose distance from the first is at most
+// reach.
 func (c *core) probeTo(reach, hash uint64, f func(pos uint64, e entry) bool) {
 	steps := uint64(0)
 	defer func() { c.work.Add(steps) }()
@@ -158,16 +159,16 @@ func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
 	return h, false, c.fail("arena.object", shmsync.ErrCorrupt, "a name leads to "+off.String()+", where there is no object")
 }
 
-// seek finds the object with the given name and opens it. A maker passes the object that it has
-// placed as mine; other callers pass 0. For a maker, seek waits a little for pending objects of the
-// same name that were placed before mine, and then aborts them. For other callers, it skips pending
-// objects.
+// seek finds the object with the given name and opens it. A maker, which has placed an object of
+// that name, passes that object as the parameter mine; other callers pass 0. For a maker, seek
+// waits a little for pending objects of the same name that were placed before its own object, and
+// then aborts them. For other callers, it skips pending objects.
 //
 // Each maker places its object before it calls seek. So of two makers of one name, the one that
 // calls seek later finds the object of the other. That object is either committed already, or is
 // aborted before its maker can commit it.
 func (c *core) seek(name string, hash uint64, mine Offset) (h header, found bool, err error) {
-	first := true // the objects found now were placed before mine
+	first := true // the objects found now were placed before the object mine
 	c.probe(hash, func(pos uint64, e entry) bool {
 		if !e.mayBe(hash) {
 			return true
@@ -214,9 +215,9 @@ func (c *core) outvote(h *header, wait bool) {
 	}
 }
 
-// resolveEntries decides about the names of the objects of dead, for its reaper. It publishes the
-// objects that dead had committed. It removes the names of objects that dead had not committed or
-// had begun to free.
+// resolveEntries decides about the names of the objects of the participant dead. Only the reaper of
+// that participant calls it. It publishes the objects that the participant had committed. It
+// removes the names of objects that the participant had not committed or had begun to free.
 func (c *core) resolveEntries(dead ParticipantID) {
 	whole := false
 	c.eachTouched(dead.Slot(), func(chunk uint64) {
@@ -237,9 +238,9 @@ func (c *core) resolveEntries(dead ParticipantID) {
 	}
 }
 
-// resolveNameOf is resolveEntries for the block at off, which dead had claimed or was freeing. It
-// returns false if the bytes do not show whether the block has a name, because they may be from an
-// earlier use of the block.
+// resolveNameOf does what the method resolveEntries does, for the block at off, which the
+// participant dead had claimed or was freeing. It returns false if the bytes do not show whether
+// the block has a name, because they may be from an earlier use of the block.
 func (c *core) resolveNameOf(off Offset, dead ParticipantID) bool {
 	b, ok := c.locate(off)
 	if !ok || b.class == classNode {
@@ -263,7 +264,8 @@ func (c *core) resolveNameOf(off Offset, dead ParticipantID) bool {
 	return true
 }
 
-// resolveGuarded is resolveEntry for the entry e, unless the entry has changed.
+// resolveGuarded does what the method resolveEntry does, for the entry e, unless the entry has
+// changed.
 func (c *core) resolveGuarded(pos uint64, e entry, dead ParticipantID) {
 	c.guard(e.offset())
 	defer c.unguard()

@@ -72,9 +72,9 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 	return nil
 }
 
-// settleIn recovers what before left, the dead participant that had this joiner's slot (0 for
-// none). Then it fills in the slot. It returns false if it has given the slot back, so that another
-// joiner can take it.
+// settleIn recovers what the participant before left, the dead predecessor in this joiner's slot (0
+// for none). Then it fills in the slot. It returns false if it has given the slot back, so that
+// another joiner can take it.
 func (a *Arena) settleIn(before ParticipantID, label string) bool {
 	// A goroutine of this process that reaps a participant uses the words of the slot, too.
 	a.reapMu.Lock()
@@ -106,8 +106,8 @@ func (a *Arena) dropLock() {
 const takeTimeout = 1e9
 
 // takeSlot changes the state of a free slot to joining. If no slot is free, it takes the slot of a
-// dead participant. In that case, before is the ID of that participant, and the caller has to
-// recover what it left.
+// dead participant. In that case, the result before is the ID of that participant, and the caller
+// has to recover what that participant left.
 func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 	for end := shmsync.Monotonic() + takeTimeout; ; time.Sleep(time.Millisecond) {
 		// If the time ran out while this joiner was stopped, it still searches once more.
@@ -221,9 +221,9 @@ func (a *Arena) unlockSlot(i int) {
 func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 	reclaimed := a.u32(a.slot(i) + slotReclaimed)
 	enters := w.phase() == phaseFree && next != w.generation()+1
-	// This is the first generation of a window. All participants of earlier windows have been
-	// reaped, and their generations mean nothing in this window. The CAS fails if another
-	// participant has entered the window since w was read.
+	// next begins a new window of the slot (see slotWindow). The participants of earlier windows
+	// are reaped, so slotReclaimed becomes next-1. If the CAS fails because another participant has
+	// entered the window since w was read, this process must not take the slot.
 	if enters && !reclaimed.CompareAndSwap(w.generation(), next-1) && reclaimed.Load() != next-1 {
 		return false
 	}
@@ -284,9 +284,9 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		return 0
 	}
 	crashpoint.Hit("arena.inherit.taken")
-	// From now on the ID of this joiner is current. If another process has become the reaper
-	// meanwhile, the joiner waits until that reaper has finished. If the reaper is stopped, the
-	// joiner gives the slot back unchanged, because that reaper will record the death. A second
+	// From now on the ID of this joiner is current. If another process has become the reaper of the
+	// slot meanwhile, the joiner waits until this reaper has finished. If the reaper is stopped,
+	// the joiner gives the slot back unchanged, because the reaper will record the death. A second
 	// record by the joiner would be a record of the death of the joiner itself.
 	end := shmsync.Monotonic() + takeTimeout
 	for u := ParticipantID(reaper.Load()); u.Slot() != i && a.isCurrent(u); u = ParticipantID(reaper.Load()) {
@@ -303,25 +303,25 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	return next
 }
 
-// succeed recovers what dead left, whose slot this participant has taken over. dead may have died
-// before it sent a wake that a waiter needs. Until succeed has sent these wakes, the slot records
-// that this participant still has to send them. If this participant dies first, its reaper examines
-// every object. The result reports whether dead may hold objects whose kind this process cannot
-// repair.
+// succeed recovers what the participant dead left, the predecessor in this slot. That participant
+// may have died before it sent a wake that a waiter needs. Until succeed has sent these wakes, the
+// slot records that this participant still has to send them. If this participant dies first, its
+// reaper examines every object. The result reports whether the dead participant may hold objects
+// whose kind this process cannot repair.
 func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	all := a.owesAnybody(dead)
 	if all {
 		a.restGuard(walkOwed)
 	}
-	// Otherwise the wakes that dead was about to send would count as wakes of this participant.
+	// Otherwise the wakes that dead still owed would count as wakes of this participant.
 	a.u32(a.slot(a.mySlot) + slotTelling).Store(0)
 	unknown = a.reclaimMemoryFor(dead, all)
 	a.restGuard(0)
 	return unknown
 }
 
-// reclaimMemoryFor repairs the objects of dead, sends the wakes that dead may have failed to send,
-// and frees its memory. all is the argument of repairAll. unknown is the result of succeed.
+// reclaimMemoryFor repairs the objects of the participant dead, sends the wakes that it may owe,
+// and frees its memory. all is the argument of repairAll. unknown is what succeed returns.
 func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	concerned := a.repairAll(dead, all)
 	crashpoint.Hit("arena.inherit.repaired")
@@ -357,9 +357,9 @@ func (a *Arena) fillSlot(i int, label string) {
 	}
 }
 
-// fillIdentity stores in the slot what it reads from /proc. That takes as long as the rest of
-// joining, so Open does not wait for it. Before it is stored, only the byte lock can show that this
-// participant is gone.
+// fillIdentity stores the identity of this process, from /proc, in the slot. That takes as long as
+// the rest of the join, so Open does not wait for it. Until then, only the byte lock can show that
+// this participant is gone.
 func (a *Arena) fillIdentity() {
 	id, s := selfIdentity(), a.slot(a.mySlot)
 	shmsync.FeatureThreads.Have() // the first probe takes long, so do it now and not during a death

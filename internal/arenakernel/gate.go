@@ -313,7 +313,8 @@ func goroutineID() (n uint64) {
 	return n
 }
 
-// admitUngated is admit for a process without byte locks, which cannot begin an epoch.
+// admitUngated does what the method admit does, for a process without byte locks, which cannot
+// begin an epoch.
 //
 // A process that removes the arena claims it without having a slot. Without byte locks,
 // admitUngated cannot see whether that process is alive. So it waits for a limited time for the end

@@ -132,7 +132,7 @@ func (a *Arena) prepared(p *preparation) bool {
 	return true
 }
 
-// preparedSlot is prepared for slot i.
+// preparedSlot does what the method prepared does, for slot i.
 func (a *Arena) preparedSlot(p *preparation, i int) bool {
 	w := a.slotState(i)
 	if w.phase() == phaseDead || a.surveyDead(i, w) {
@@ -148,10 +148,11 @@ func (a *Arena) diedPending(i int, w slotWord) bool {
 	return d.generation != w.generation() || d.flags&deathRecordPending != 0
 }
 
-// repairLate does the work that prepare has postponed if late returns true. This process has
-// claimed the epoch and has not run OnFirst yet. repairLate repairs once what each participant that
-// died pending has left, and what that participant had taken over. It ignores participants that die
-// later. This process has the gate here, so it delays all joiners if it is stopped, as in OnFirst.
+// repairLate does the work that the method prepare postpones when the method late returns true.
+// This process has claimed the epoch and has not run OnFirst yet. For each participant that died
+// pending, repairLate repairs once what that participant has left, and what it had taken over. It
+// ignores participants that die later. This process has the gate here, so it delays all joiners if
+// it is stopped, as in OnFirst.
 func (a *Arena) repairLate(p *preparation) {
 	for i := 1; p.late() && i <= a.geo.slots; i++ {
 		w := a.slotState(i)
@@ -182,9 +183,9 @@ func (a *Arena) leftByEarlier(i int, w slotWord) ParticipantID {
 	return makeParticipantID(i, last)
 }
 
-// repairEarlier repairs what dead, an earlier participant of slot i, has left. A joiner that takes
-// over the slot of a dead participant does the same, but it may be stopped. When it continues, it
-// repairs only what is left.
+// repairEarlier repairs what the participant dead, an earlier participant of slot i, has left. A
+// joiner that takes over the slot of a dead participant does the same, but that joiner may be
+// stopped. When it continues, it repairs only what is left.
 func (a *Arena) repairEarlier(i int, w slotWord, dead ParticipantID) {
 	a.repairAll(dead, w.phase() == phaseJoining && a.owesAnybody(dead))
 }
@@ -199,7 +200,8 @@ func (a *Arena) recordMissing() {
 	}
 }
 
-// recordMissingOf is recordMissing for slot i. It returns false if the slot has changed.
+// recordMissingOf does what the method recordMissing does, for slot i. It returns false if the slot
+// has changed.
 func (a *Arena) recordMissingOf(i int) bool {
 	w := a.slotState(i)
 	switch last := w.generation(); w.phase() {

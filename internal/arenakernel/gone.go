@@ -229,9 +229,10 @@ func (e *endings) find(i int, w slotWord, window uint64) (*notice, bool) {
 	return n, false
 }
 
-// turn reports in known whether the participant in slot i, in state w, is known to be detached. If
-// it is not, turn reports whether the caller should check now. All goroutines that wait for the end
-// of the participant call turn. A check costs 10 us or more, so one check counts for all of them.
+// turn reports, in the result known, whether the participant in slot i, in state w, is known to be
+// detached. If that is not known, turn reports whether the caller should check now. All goroutines
+// that wait for the end of the participant call turn. A check costs 10 us or more, so one check
+// counts for all of them.
 func (e *endings) turn(i int, w slotWord, window uint64) (known, turn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,15 +1,16 @@
 package arenakernel
 
-// reclaimBlocks recovers what dead has not finished. It frees the blocks, chunks and names that
-// dead had claimed and that no other process knows of, the blocks that dead was freeing, and the
-// slabs that it was sweeping. It leaves blocks that Alloc returned to dead, because other processes
-// may know their offsets, and objects that dead had committed. Blocks of dead's transactions stay
-// logged until the transactions are undone.
+// reclaimBlocks recovers the memory whose changes the participant dead has not finished. It frees
+// the blocks, chunks and names that this participant had claimed and that no other process knows
+// of, the blocks that it was freeing, and the slabs that it was sweeping. Two kinds of blocks stay:
+// those that Alloc returned to the participant, because other processes may know their offsets, and
+// objects that the participant had committed. Blocks of its transactions stay logged until the
+// transactions are undone.
 //
-// Preconditions: dead has been fenced, or dead is this process, which does nothing else in the
-// arena any more. This process is the reaper of dead's slot, so no other process calls
-// reclaimBlocks for dead at the same time. If this process dies during the call, another process
-// may repeat it.
+// Preconditions: the participant dead has been fenced, or it is this process, which does nothing
+// else in the arena any more. This process is the reaper of that slot, so no other process calls
+// reclaimBlocks for the same participant at the same time. If this process dies during the call,
+// another process may repeat it.
 func (c *core) reclaimBlocks(dead ParticipantID) {
 	c.handles.Lock()
 	defer c.handles.Unlock()
@@ -27,9 +28,9 @@ func (c *core) reclaimBlocks(dead ParticipantID) {
 	})
 }
 
-// reclaimChunk is reclaimBlocks for the block words of one chunk. It examines all of these words,
-// whatever the chunk is used for, because a word may be claimed although there is no block; see
-// chunkWord.
+// reclaimChunk does what the method reclaimBlocks does, for the block words of one chunk. It
+// examines all of these words, whatever the chunk is used for, because a word may be claimed
+// although there is no block; see chunkWord.
 func (c *core) reclaimChunk(i uint64, w chunkWord, dead ParticipantID) {
 	if w.kind() == chunkSweeping && w.participant() == dead {
 		c.unblock(i, dead)
@@ -100,7 +101,8 @@ func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
 	}
 }
 
-// eachBlockOf is eachBlock for one chunk. It returns false if f returned false.
+// eachBlockOf does what the method eachBlock does, for one chunk. It returns false if f returned
+// false.
 func (c *core) eachBlockOf(i uint64, f func(off Offset, size uint64, w blockWord) bool) bool {
 	w := c.loadChunk(i)
 	if !w.legal(i, c.geo.chunkCount) {

@@ -2,7 +2,7 @@ package arenakernel
 
 // EachPart calls f for the parts of the arena that a report needs, in order: everything before the
 // heap, then wait nodes and objects. It leaves out user data (blocks of Alloc, values, items)
-// unless data is set. f must not keep the bytes.
+// unless the parameter data is true. f must not keep the bytes.
 func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) error {
 	a := i.a
 	a.findWaitsOfCopy() // first, so that the waits in the report are not older than the holds

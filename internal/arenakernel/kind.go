@@ -72,10 +72,11 @@ type KindOps struct {
 	// because its bytes may have other meanings.
 	Kind    Kind
 	Version uint16
-	// Repair recovers what belongs to the IDs in the object that the reap of dead covers: holds,
-	// requests, reservations. No thread of dead executes code any more. Repair is called again when
-	// dead is gone. If the object protects data, as a lock does that passes to the next waiter,
-	// Repair must not pass it on before [Arena.Gone] returns true.
+	// Repair recovers what belongs to the dead participant in the object: holds, requests,
+	// reservations. It does so for all IDs that the reap of the participant dead covers. No thread
+	// of that participant executes code any more. Repair is called again when the participant is
+	// gone. If the object protects data, as a lock does that passes to the next waiter, Repair must
+	// not pass it on before [Arena.Gone] returns true.
 	Repair func(a *Arena, o Object, dead ParticipantID)
 	// Wake wakes, once, all waiters whose wakes may have been lost by the death.
 	Wake func(a *Arena, o Object, owed Owed)
@@ -128,7 +129,7 @@ func kindOps(k Kind, version uint16) (KindOps, bool) {
 	return v.(KindOps), true
 }
 
-// opsOf is kindOps for an object.
+// opsOf does what the function kindOps does, for an object.
 func opsOf(o Object) (KindOps, bool) { return kindOps(o.Kind, o.Version) }
 
 // Inspect returns the state of an object, as the Inspect function of its kind reports it.

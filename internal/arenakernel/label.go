@@ -19,7 +19,7 @@ func (a *Arena) getLabel(off Offset) string {
 // copyBytes copies bytes of a slot, a death record or a header. Another participant may change
 // these bytes at the same time. The caller tolerates or detects a mixture of old and new bytes. The
 // copy is a loop, because the race detector, which checks the arenas of package arenatest, would
-// report a race in a call of copy.
+// report a race in a call of the built-in function copy.
 //
 //go:norace
 func copyBytes(to, from []byte) {

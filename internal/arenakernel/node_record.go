@@ -12,9 +12,11 @@ package arenakernel
 //	RecordedLeft       off the queue: the owner gave up
 //	RecordedRemoved    off the queue: the owner is dead
 //	RecordedRefused    off the queue: no process can get the object any more
+//	RecordedOwes       off the queue: the wait was woken, and the owner has not used the wake yet
 //	other              the next node of the queue, an offset divided by 64
 //
-// Only records change the words of a node that is on a recorded queue. If a participant dies after it
+// Only records change the words of a node that is on a recorded queue. A node that owes is changed by
+// records, and by its owner. If a participant dies after it
 // has committed a record, next does not show whether the node is on the queue until the record is
 // complete. So a process that knows the kind of the object completes the record before it frees the
 // node, see offQueue.
@@ -29,6 +31,7 @@ const (
 	RecordedLeft    = 3
 	RecordedRemoved = 4
 	RecordedRefused = 5
+	RecordedOwes    = 6
 	RecordedFirst   = 64 // the least value that can name a node
 )
 
@@ -38,8 +41,8 @@ func RecordedNumber(stamp uint64) uint64 { return max(stamp>>32&(1<<31-1), 1) }
 // recorded reports whether next and extra of the node are tagged words.
 func (n *Node) recorded() bool { return n.stamp.Load()&RecordedStamp != 0 }
 
-// onQueue reports whether the node is on a queue of its object. Such a node must not be reused or
-// freed.
+// onQueue reports whether the node is on a queue of its object, or owes what woke its owner to another
+// wait if the owner dies. Such a node must not be reused or freed.
 func (n *Node) onQueue() bool {
 	switch stamp := n.stamp.Load(); {
 	case stamp == 0:
@@ -48,15 +51,20 @@ func (n *Node) onQueue() bool {
 		return true
 	}
 	v := n.next.Load() >> 32
-	return v == RecordedLast || v >= RecordedFirst
+	return v == RecordedLast || v == RecordedOwes || v >= RecordedFirst
 }
 
 // ReapRemoved frees a node of a dead participant that a record has taken off its recorded queue. next
 // is the value that the record stored in the node's word next. If several participants call
 // ReapRemoved, only one of them frees the node.
+//
+// If the wait was over before, a participant may still be about to push the node on the ready stack of
+// the dead participant. Then freeNodesOf frees the node later.
 func (a *Arena) ReapRemoved(off Offset, dead ParticipantID, next uint64) {
 	if n, err := a.nodeAt(off); err == nil {
-		a.reapNode(off, n, dead, func() bool { return n.recorded() && n.next.Load() == next && !a.current(dead) })
+		a.reapNode(off, n, dead, func() bool {
+			return n.recorded() && n.next.Load() == next && !a.current(dead) && (n.State() != NodeResolved || a.allTold())
+		})
 	}
 }
 
@@ -66,9 +74,11 @@ func (n *Node) mayJoin() bool { return n.recorded() && n.next.Load()>>32 == 0 }
 
 // RecordedEnds reports whether the wait is over when a record has stored v in next, while the owner
 // still waits.
-func RecordedEnds(v uint32) bool { return v == RecordedGranted || v == RecordedRefused }
+func RecordedEnds(v uint32) bool {
+	return v == RecordedGranted || v == RecordedRefused || v == RecordedOwes
+}
 
-// ending reports whether a record has granted or refused the wait, and the node is not resolved yet.
+// ending reports whether a record has ended the wait, and the node is not resolved yet.
 func (n *Node) ending() bool {
 	if !n.recorded() || !RecordedEnds(uint32(n.next.Load()>>32)) {
 		return false

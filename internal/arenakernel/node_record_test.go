@@ -71,3 +71,38 @@ func TestPreparedNodeOfDeadIsKept(t *testing.T) {
 		}
 	}
 }
+
+// TestNodeThatOwesIsKept: a participant was woken and died before it used the wake. Its node is kept until a
+// record has settled that. Then the node is freed, but not while a participant may still push it on a ready
+// stack.
+func TestNodeThatOwesIsKept(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, other := p.join(1), p.join(2), p.join(3)
+	completes = func(Object) bool { return true }
+	s := spec("x")
+	s.Kind, s.Version = recordedKind, 1
+	o, _, err := a.OpenObject(s)
+	require.NoError(t, err)
+	off, err := b.ClaimNode()
+	require.NoError(t, err)
+	n := b.node(off)
+	n.SetObject(o.Offset)
+	n.Swap(n.Load(), n.Load().With(NodeQueued))
+	n.Swap(n.Load(), n.Load().With(NodeResolved))
+	n.Stamp().Store(RecordedStamp | 1<<32)
+	n.Next().Store(RecordedOwes<<32 | 7)
+	p.kill(b.self)
+	require.Equal(t, []Offset{off}, a.NodesOfDead(o.Offset, b.self))
+	a.freeNodesOf(b.self)
+	require.Equal(t, b.self, n.Owner())
+	const settled = RecordedRemoved<<32 | 8
+	n.Next().Store(settled)
+	other.BeginTell()
+	a.ReapRemoved(off, b.self, settled)
+	require.Equal(t, b.self, n.Owner(), "another participant may be about to push it")
+	other.EndTell()
+	a.ReapRemoved(off, b.self, settled-1)
+	require.Equal(t, b.self, n.Owner(), "it is not the node that was settled")
+	a.ReapRemoved(off, b.self, settled)
+	require.Zero(t, n.Owner())
+}

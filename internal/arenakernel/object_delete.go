@@ -207,8 +207,9 @@ func (c *core) finishErase(h *header) {
 	c.releaseUnseen(h.block, freeing)
 }
 
-// resolveDelete completes what dead had begun with the object in b. It finishes a deletion that was
-// decided, and cancels a deletion that was not. The caller is the reaper of dead.
+// resolveDelete completes what the participant dead had begun with the object in b. It finishes a
+// deletion that was decided, and cancels a deletion that was not. The caller is the reaper of that
+// participant.
 func (c *core) resolveDelete(b block, dead ParticipantID) {
 	c.guard(b.off)
 	defer c.unguard()

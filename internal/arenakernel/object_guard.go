@@ -65,8 +65,8 @@ type openRef struct {
 	kept bool
 }
 
-// guard prevents the reuse of the block at off until unguard. The object may have been deleted before
-// the guard was set, so the caller looks the object up again after the call.
+// guard prevents the reuse of the block at off until a call of unguard. The object may have been
+// deleted before the guard was set, so the caller looks the object up again after the call.
 func (c *core) guard(off Offset) {
 	// sync(arena.guard): release
 	c.u64(c.slot(c.self.Slot()) + slotOpening).Store(uint64(off))
@@ -87,12 +87,15 @@ func (c *core) guarded(off Offset) bool {
 	return false
 }
 
-// releaseUnseen is release for a block that was in the directory, or was an object. If a participant
-// guards the block, releaseUnseen only marks the block as freeing. This process then releases it later.
+// releaseUnseen does what the method release does, for a block that was in the directory, or was an
+// object. If a participant guards the block, releaseUnseen only marks the block as freeing. This
+// process then releases it later.
 func (c *core) releaseUnseen(b block, w blockWord) {
 	if !c.guarded(b.off) {
 		// Free the nodes only now. Before this point a reaper may still examine them.
 		c.freeNodesAt(b.off)
+		// A reaper that has not opened the object may have made a record since publishRecords was called.
+		c.publishRecords(b.off)
 		c.freeRecords(b.off)
 		crashpoint.Hit("arena.delete.nodes_freed")
 		c.release(b, w)
@@ -271,9 +274,9 @@ func (c *core) withObject(off Offset, f func(h *header)) {
 	}
 }
 
-// withUnpublished is withObject for an object that is committed while its block is still marked as
-// claimed by the maker. The bytes of a claimed block may have any value, so the directory has to show
-// that there is an object.
+// withUnpublished does what the method withObject does, for an object that is committed while its
+// block is still marked as claimed by the maker. The bytes of a claimed block may have any value, so
+// the directory has to show that there is an object.
 func (c *core) withUnpublished(off Offset, f func(h *header)) {
 	b, ok := c.locate(off)
 	if !ok || b.class == classNode {

@@ -75,8 +75,8 @@ func (a *Arena) ObjectsAndErrors() iter.Seq2[Object, error] {
 // walk the arena itself.
 func (a *Arena) visit(f func(Object)) { a.visitIn(a.eachBlock, f) }
 
-// visitTouched is visit for some of the objects: those in chunks that the participant in the slot may
-// have changed.
+// visitTouched does what the method visit does, for some of the objects: those in chunks that the
+// participant in the slot may have changed.
 func (a *Arena) visitTouched(slot int, f func(Object)) {
 	a.visitIn(func(f func(Offset, uint64, blockWord) bool) {
 		a.eachTouched(slot, func(chunk uint64) { a.eachBlockOf(chunk, f) })

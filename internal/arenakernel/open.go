@@ -108,8 +108,8 @@ func isPath(name string) bool { return strings.Contains(name, "/") }
 // maxMoves limits how often an opener starts over because the name has come to mean another file.
 const maxMoves = 1000
 
-// enterNamed joins the arena in the segment that find returns. It starts over if the name has come to
-// mean another file during the join, or if the arena was replaced.
+// enterNamed joins the arena in the segment that the function find returns. It starts over if the
+// name has come to mean another file during the join, or if the arena was replaced.
 func enterNamed(ctx context.Context, op, name string, opts *Options, find func() (*shm.Segment, bool, error)) (*Arena, error) {
 	o := opts.orDefault()
 	for range maxMoves {

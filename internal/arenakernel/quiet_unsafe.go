@@ -55,7 +55,7 @@ type quietWatch struct {
 	round   uint64 // incremented before each sleep
 	turns   [quietTurns]turn
 	turnsN  uint
-	left    uint32 // the value of unfinished when frees was filled
+	left    uint32 // the value of the field unfinished when the array frees was filled
 	frees   [quietTurns]free
 	freesN  uint
 	entries [1 + watchTargets]shmsync.WaitVEntry
@@ -63,9 +63,9 @@ type quietWatch struct {
 	now     int64 // CLOCK_MONOTONIC ns
 	until   int64 // the same; 0 for no bound
 
-	asking uint // the byte lock asked for is that of frees[asking-1], or of a watch target if asking is 0
+	asking uint // says whose byte lock was asked for: 0, a watch target; n, the slot frees[n-1]
 
-	time  unix.Timespec // the time from the clock, and later the value of until
+	time  unix.Timespec // the time from the clock, and later the time until which to sleep
 	byte  unix.Flock_t  // the byte lock to ask about
 	slept bool
 }
@@ -116,8 +116,8 @@ func (q *quietWatch) mayTell(a *Arena) {
 	}
 }
 
-// watch sleeps until the watcher may have to act. It adds to seen the deaths that it has left to other
-// watchers. It returns false if it did not sleep at all.
+// watch sleeps until the watcher may have to act. It adds the deaths that it has left to other
+// watchers to the set seen. It returns false if it did not sleep at all.
 func (q *quietWatch) watch(a *Arena, seen notices) (slept bool) {
 	if q == nil {
 		return false
@@ -196,7 +196,7 @@ func (q *quietWatch) word(i int, off Offset) *uint32 {
 	return (*uint32)(unsafe.Add(q.slot1, uintptr(i-1)*slotStride+uintptr(off)))
 }
 
-// The results of look.
+// The results of the method look.
 const (
 	quietAct   = iota // the watcher may have something to do
 	quietAsk          // ask for a byte lock; if the lock is held, call look again
@@ -291,8 +291,8 @@ func (q *quietWatch) look() int {
 	return quietSleep
 }
 
-// ask prepares the system call that asks whether the byte lock of slot i is held. asking is the value
-// for q.asking.
+// ask prepares the system call that asks whether the byte lock of slot i is held. The parameter
+// asking is the value for the field q.asking.
 //
 //go:nosplit
 func (q *quietWatch) ask(i int, asking uint) {

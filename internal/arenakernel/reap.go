@@ -121,23 +121,24 @@ type concern struct {
 	undoing  bool // an undo log has a transaction of the dead participant
 }
 
-// owesAnybody reports whether any participant may wait for a wake from dead, whether or not they share
-// an open object. That is so if dead, which is not this process, died while it ended waits of other
-// participants, or while it reaped.
+// owesAnybody reports whether any participant may wait for a wake from the participant dead, even if
+// the two have no object open in common. That is so in two cases: the participant dead, which is not
+// this process, died while it ended waits of other participants, or while it reaped.
 func (a *Arena) owesAnybody(dead ParticipantID) bool {
 	s := a.slot(dead.Slot())
 	return a.u32(s+slotTelling).Load() != 0 || a.u64(s+slotWalking).Load() != 0
 }
 
-// leftNothing reports whether dead, which is not this process, cannot have left anything in an object
-// or wait node. That is so if it had no object open and had touched nothing in the heap.
+// leftNothing reports whether the participant dead, which is not this process, cannot have left
+// anything in an object or wait node. That is so if it had no object open and had touched nothing in
+// the heap.
 func (a *Arena) leftNothing(dead ParticipantID) bool {
 	return !a.owesAnybody(dead) && a.touchedNothing(dead.Slot())
 }
 
-// repairAll takes back what dead holds in objects, and finds out which participants the death concerns.
-// If all is true, dead may hold any object. Otherwise it holds only objects in chunks that it has
-// touched.
+// repairAll takes back what the participant dead holds in objects, and finds out which participants the
+// death concerns. If the parameter all is true, any object may have such a hold. Otherwise only objects
+// in chunks that the participant has touched have one.
 func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	c := &concern{all: all, nobody: !all && a.touchedNothing(dead.Slot())}
 	a.visitFor(dead, c, func(o Object) {
@@ -156,9 +157,10 @@ func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	return c
 }
 
-// undoing reports whether an undo log has a transaction of dead. It examines the objects in the chunks
-// that the participants of the slot may have touched. undoing may wrongly return true: it does not
-// guard the objects, and an object that is being deleted may contain any bytes.
+// undoing reports whether an undo log has a transaction of the participant dead. The method examines
+// the objects in the chunks that the participants of the slot may have touched. The result may be
+// wrongly true, because undoing does not guard the objects, and an object that is being deleted may
+// contain any bytes.
 func (a *Arena) undoing(dead ParticipantID) (is bool) {
 	a.eachTouched(dead.Slot(), func(chunk uint64) {
 		a.eachBlockOf(chunk, func(off Offset, _ uint64, w blockWord) bool {
@@ -173,7 +175,7 @@ func (a *Arena) undoing(dead ParticipantID) (is bool) {
 	return is
 }
 
-// visitFor calls f for the objects in which dead may have left something.
+// visitFor calls f for the objects in which the participant dead may have left something.
 func (a *Arena) visitFor(dead ParticipantID, c *concern, f func(Object)) {
 	if c.all {
 		a.visit(f)
@@ -182,7 +184,8 @@ func (a *Arena) visitFor(dead ParticipantID, c *concern, f func(Object)) {
 	a.visitTouched(dead.Slot(), f)
 }
 
-// addOpeners adds the participants that have o open to c, if dead has o open.
+// addOpeners adds to c the participants that have the object o open, if the participant dead has it
+// open.
 func (a *Arena) addOpeners(c *concern, o Object, dead ParticipantID) {
 	h, err := a.headerAt(o.Offset)
 	if err != nil {
@@ -302,8 +305,8 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	a.ringWatchersOf(i)
 }
 
-// reclaimMemory reclaims the memory that dead had not handed to other participants. It does the same
-// for earlier participants of the slot whose reapers died before they had done so.
+// reclaimMemory reclaims the memory that the participant dead had not handed to other participants.
+// It does the same for earlier participants of the slot whose reapers died before they had done so.
 //
 // Preconditions: this process is the reaper of the slot, or owns the slot.
 func (a *Arena) reclaimMemory(dead ParticipantID) {
@@ -352,8 +355,8 @@ func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	a.casSlot(i, w, w.with(phaseFree))
 }
 
-// unfinished says which kinds of work are left in the slots of leftover; 0 means none. The bits above
-// leftToFree count, so that a quiet watch notices new work while it sleeps.
+// unfinished says which kinds of work are left in the slots of the map leftover; 0 means none. The
+// bits above leftToFree are a counter, so that a quiet watch notices new work while it sleeps.
 type unfinished struct{ atomic.Uint32 }
 
 const (
@@ -378,8 +381,8 @@ func (a *Arena) leaveFor(i int) {
 	a.unfinished.leave(leftToReap)
 }
 
-// leaveToFree postpones the last step of a reap: to free the slot. All data is handed over, and endings
-// has recorded when the slot may be freed.
+// leaveToFree postpones the last step of a reap: to free the slot. All data is handed over, and the
+// field endings says when the slot may be freed.
 func (a *Arena) leaveToFree(i int) {
 	a.leftover.add(i)
 	a.unfinished.leave(leftToFree)

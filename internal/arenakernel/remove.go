@@ -165,7 +165,8 @@ func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 	return moved, nil
 }
 
-// removeIt is removeFile with an error that names the operation and the path.
+// removeIt does what the function removeFile does, with an error that names the operation and the
+// path.
 func removeIt(f *os.File, path string) (moved bool, err error) {
 	if moved, err = removeFile(f, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, &shmsync.Error{Op: "arena.remove", Object: path, Err: err}
@@ -206,7 +207,7 @@ func (a *Arena) watchName(f func()) {
 				return
 			case <-tick.C:
 			}
-			// After Close the file is closed, and moved returns false.
+			// After Close the file is closed, and the method moved returns false.
 			if a.moved() {
 				f()
 				return

@@ -20,9 +20,10 @@ const rollbackMutexVersion = 1
 
 const rollbackPolicy = 2
 
-// hasTransactionOf reports whether an undo log of the object has a transaction of dead that some
-// process is undoing or will undo. The rollback will write into objects that dead had open. Until it
-// has done so, these objects are not deleted, and their memory is not reused.
+// hasTransactionOf reports whether an undo log of the object has a transaction of the participant
+// dead that some process is undoing or will undo. The rollback will write into objects that this
+// participant had open. Until the rollback has ended, these objects are not deleted, and their
+// memory is not reused.
 func (a *Arena) hasTransactionOf(o Object, dead ParticipantID) bool {
 	if o.Kind == rollbackRWMutexKind && o.Version == rollbackRWMutexVersion {
 		return a.hasWriteOf(o, dead)
@@ -54,9 +55,9 @@ var rollbackRWMutexKind = KindOf("RWMX")
 
 const rollbackRWMutexVersion = 2
 
-// hasWriteOf is hasTransactionOf for an RWMutex. It is also true while the gate, the word that makes
-// readers wait for a writer, names dead. A reaper opens the gate only if no other process has the
-// writers' mutex. Otherwise the reaper tries again later.
+// hasWriteOf does what the method hasTransactionOf does, for an RWMutex. It is also true while the
+// gate, the word that makes readers wait for a writer, names the participant dead. A reaper opens
+// the gate only if no other process has the writers' mutex. Otherwise the reaper tries again later.
 func (a *Arena) hasWriteOf(o Object, dead ParticipantID) bool {
 	m, err := TryAt[rollbackRWMutex](a, o.Body)
 	if err != nil || m.policy.Load()&0xff != rollbackPolicy {

@@ -236,7 +236,15 @@ func (c *core) listsRecord(object Offset, b block) (listed bool) {
 func (c *core) keepRecord(b block, w blockWord) bool {
 	object := Offset(c.peek64(b.off + recordObject))
 	o, ok := c.locate(object)
-	if !ok || o.size < objectHeader || o.load().kind() != blockObject {
+	if !ok || o.size < objectHeader {
+		return false
+	}
+	if o.load().kind() == blockFreeing && c.listsRecord(object, b) {
+		// The process that deletes the object frees the records of its list, and must find this one there.
+		b.swap(w, makeRecordWord(int(c.peek32(b.off+recordSlot))))
+		return true
+	}
+	if o.load().kind() != blockObject {
 		return false
 	}
 	// While the object is guarded, its list does not change: a deleter either sees the guard, or has
@@ -264,7 +272,7 @@ func (c *core) keepRecord(b block, w blockWord) bool {
 	return true
 }
 
-// publishRecords publishes the slot records of an object that is about to be freed. If the maker of a
+// publishRecords publishes the slot records of an object that is being freed. If the maker of a
 // record died before it published the record, its reaper may not have done so yet. No living
 // participant has the object open.
 func (c *core) publishRecords(object Offset) {

@@ -3,6 +3,7 @@
 package arenakernel
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -53,6 +54,39 @@ func stopAfterPush(t *testing.T, v *Arena) {
 		o, _, _ := v.OpenObject(spec("x"))
 		v.SlotRecord(o, 128)
 	}))
+}
+
+// TestStrangerMakesARecordDuringADelete: a reaper that has not opened an object makes a slot record of it
+// while the object is being deleted, and dies before it has published the record. No record is left.
+func TestStrangerMakesARecordDuringADelete(t *testing.T) {
+	for _, reaped := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reaped before the records are freed: %v", reaped), func(t *testing.T) {
+			p := newNeighbours(3<<20, 8)
+			a, v, d := p.join(1), p.join(2), p.join(3)
+			o, _ := withSlotRecords(t, "x", a)
+			a.CloseObject(o)
+			crashpoint.ArmFunc("arena.delete.freeing", 1, func() {
+				off, err := v.pushRecord(o.Offset, v.mySlot, 192)
+				require.NoError(t, err)
+				b, ok := v.locate(off)
+				require.True(t, ok)
+				require.True(t, b.swap(makeRecordWord(v.mySlot), makeBlock(blockClaimed, v.self)))
+				p.kill(v.self)
+				if reaped {
+					p.reap(a, v.self)
+				}
+			})
+			defer crashpoint.Disarm()
+			require.NoError(t, d.Delete("x"))
+			if !reaped {
+				p.reap(a, v.self)
+			}
+			requireSound(t, a)
+			require.Zero(t, a.Stats().SlotRecords)
+			require.Zero(t, a.Stats().Claimed)
+			require.Zero(t, a.Stats().Objects)
+		})
+	}
 }
 
 // TestMakerOfARecordIsStopped: a participant is stopped after it has pushed its record. Other

@@ -54,9 +54,10 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 
 func isNoSpace(err error) bool { return errors.Is(err, shmsync.ErrNoSpace) }
 
-// spanBelow claims n free chunks in a row. It searches downwards from top. At least least of these
-// chunks must be backed by memory already. If there is no such row, the offset is 0, and busy says
-// whether other participants are changing chunks meanwhile.
+// spanBelow claims n free chunks in a row. It searches downwards from top. At least as many of
+// these chunks as the parameter least says must be backed by memory already. If there is no such
+// row, the offset is 0, and the result busy says whether other participants are changing chunks
+// meanwhile.
 func (c *core) spanBelow(top, n, least uint64) (off Offset, busy bool, err error) {
 	run := uint64(0)
 	for i := top; i > 0; i-- {
@@ -87,8 +88,8 @@ func (c *core) spanBelow(top, n, least uint64) (off Offset, busy bool, err error
 	return 0, busy, nil
 }
 
-// claimRun claims n chunks, beginning with head. If it cannot claim all of them, it claims none and
-// returns false.
+// claimRun claims n chunks, of which the parameter head is the first. If it cannot claim all of
+// them, it claims none and returns false.
 func (c *core) claimRun(head, n uint64) bool {
 	for k := range n {
 		w := c.loadChunk(head + k)
@@ -102,7 +103,8 @@ func (c *core) claimRun(head, n uint64) bool {
 	return true
 }
 
-// freeRun frees n chunks, beginning with head, if this participant has claimed them.
+// freeRun frees n chunks, of which the parameter head is the first, if this participant has claimed
+// them.
 func (c *core) freeRun(head, n uint64) {
 	for k := range n {
 		if w := c.loadChunk(head + k); w.kind() == chunkClaimed && w.participant() == c.self {

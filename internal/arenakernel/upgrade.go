@@ -113,7 +113,8 @@ func (a *Arena) openExisting(name string) (h header, created uint64, err error) 
 	return h, a.u64(h.Offset + objCreated).Load(), nil
 }
 
-// buildSuccessor makes the successor of old. The successor cannot be found before it is complete.
+// buildSuccessor makes the successor of the object old. No process can find the successor before it
+// is complete.
 func (a *Arena) buildSuccessor(spec ObjectSpec, next string, old Object, created uint64, fill func(body []byte)) error {
 	o, made, err := a.OpenObject(ObjectSpec{
 		Kind: KindBlock, Version: 1, Name: next, Size: spec.Size + successorTrailer, Layout: spec.Layout, Type: spec.Type,
@@ -136,8 +137,8 @@ func (a *Arena) buildSuccessor(spec ObjectSpec, next string, old Object, created
 	return nil
 }
 
-// finishUpgrade finishes an upgrade of the object that an earlier process has begun and not finished,
-// if any.
+// finishUpgrade finishes the upgrade of the object if an earlier process has begun an upgrade and not
+// finished it.
 func (a *Arena) finishUpgrade(name, next string) error {
 	s, _, err := a.openExisting(next)
 	if errors.Is(err, fs.ErrNotExist) {

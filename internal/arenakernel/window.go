@@ -310,7 +310,7 @@ func (c *core) eachTold() (teller ParticipantID, ok bool) {
 	return 0, true
 }
 
-// postpone records why a renewal cannot be completed now. It returns again.
+// postpone records why a renewal cannot be completed now. It returns its parameter again.
 func (a *Arena) postpone(again bool, format string, args ...any) bool {
 	a.postponed = fmt.Sprintf(format, args...)
 	return again

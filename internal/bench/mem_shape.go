@@ -86,7 +86,7 @@ func HugeName(h shm.HugePages) string {
 	return h.String()
 }
 
-// memRefusals caches the results of refused, by policy and page size.
+// memRefusals caches the results of the method refused. The key is the policy and the page size.
 var memRefusals sync.Map
 
 // MemBytes returns the size of an arena for that much memory. It is larger, because the arena has words for each

@@ -48,7 +48,7 @@ var groups = []groupKind{
 	{"rw", nil, []string{"rwmutex."}, nil},
 	{"spin", nil, []string{"spinlock."}, nil},
 	{"rwspin", nil, []string{"rwspinlock."}, nil},
-	{"cond", nil, []string{"cond.", "monitor.", "park.waitnode."}, nil},
+	{"cond", nil, []string{"cond.", "record.", "park.waitnode."}, nil},
 	{"wg", nil, []string{"counter."}, func(t *testing.T, x *agent, killed int) {
 		if killed == 0 {
 			require.Zero(t, x.do(t, "wg.count", "x"))
@@ -176,7 +176,7 @@ func groupPoints(t *testing.T) (names []string) {
 
 // groupRare lists the points that a group may not pass, because another process must die or be stopped first.
 var groupRare = []string{
-	"monitor.replay.", "monitor.cleanup.", "fairmutex.recover.", "cond.pass.", "future.reap.", "event.wait.before_pass", "sequencer.reset.",
+	"monitor.replay.", "monitor.cleanup.", "fairmutex.recover.", "future.reap.", "event.wait.before_pass", "sequencer.reset.",
 	"sequencer.stop.", "barrier.complete.", "barrier.reset.", "barrier.reap.", "barrier.tell.", "spinlock.recover.", "spinlock.owner_dead.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.rollback.", "rwmutex.owner_dead.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "multilock.recover.", "signal.reap.",
 	"counter.reap.", "counter.wait.", // TestKillWaitGroup
 	"once.reap.", "once.wait.", // TestKillOnce

@@ -103,6 +103,14 @@ func (x *goAgent) cond(o order) (uint64, error) {
 		m.Lock()
 	case "cond.unlock":
 		m.Unlock()
+	case "cond.apart": // cond.wait with a lock of its own
+		if m, err = prims.OpenMutex(x.a, "", nil); err != nil {
+			return 0, err
+		}
+		if c, err = prims.OpenCond(x.a, o.name, m, nil); err != nil {
+			return 0, err
+		}
+		fallthrough
 	case "cond.wait":
 		if err := m.LockContext(o.ctx(1)); err != nil {
 			return 0, err

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Confirm takes a later snapshot, by calling again. It returns the findings of s that the later snapshot confirms,
-// and the later snapshot. This is needed because a snapshot is read word by word, and so can show a deadlock that
-// never existed.
+// Confirm takes a later snapshot by a call of the function again. It returns the findings of s that the later
+// snapshot confirms, and the later snapshot. This is needed because a snapshot is read word by word, and so can
+// show a deadlock that never existed.
 func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot, error) {
 	f := s.findings()
 	passing := func(f Finding) bool { return f.Kind != Corrupt || s.Damage == nil }

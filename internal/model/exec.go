@@ -92,9 +92,9 @@ type Wait struct {
 	Value uint8
 }
 
-// Sleep sleeps while all words have their expected values, and continues at then. It also continues
-// at then if a word has another value. If quit is not 0, the thread continues there when its
-// context ends.
+// Sleep sleeps while all words have their expected values, and continues at the step then. It also
+// continues there if a word has another value. If quit is not 0, the thread continues at the step
+// quit when its context ends.
 func (x *Exec) Sleep(then, quit uint8, waits ...Wait) {
 	x.drain(x.Me)
 	var on uint16

@@ -261,13 +261,6 @@ var generalMutants = []mutant{
 		pkg:  "prims", run: "TestSpinLockHolderDies",
 	},
 	{
-		name: "a signal dies with its receiver",
-		file: "prims/cond_queue.go",
-		old:  "if !passed && k.signal(",
-		new:  "if !passed && false && k.signal(",
-		pkg:  "prims", run: "TestCondSignalledThenDied",
-	},
-	{
 		name: "who leaves is not asked for again", // whether somebody tells it of a wait
 		file: "internal/arenakernel/node.go",
 		old:  "n.State() == NodeResolved && !(told && c.allTold())",

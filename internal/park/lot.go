@@ -218,10 +218,10 @@ func (h *lot) looseBefore() uint64 {
 	return h.loosed
 }
 
-// fasten ends the loose state of the nodes that were loose when looseBefore returned before. The
-// caller has seen that every releaser has pushed these nodes since they became loose, and has then
-// emptied the stack. So a releaser can push one of these nodes only after it has made the node ready
-// again.
+// fasten ends the loose state of the nodes that were loose when looseBefore returned the list
+// before. The caller has seen that every releaser has pushed these nodes since they became loose,
+// and has then emptied the stack. So a releaser can push one of these nodes only after it has made
+// the node ready again.
 func (h *lot) fasten(before uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

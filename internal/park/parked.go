@@ -15,8 +15,9 @@ func (q *Queue) mayBeDirect(since int64) bool {
 	return false
 }
 
-// link inserts me into the queue, ordered by since. A waiter that has been woken and waits again
-// has waited longer than those that came meanwhile, and usually longest of all.
+// link inserts me into the queue, which is ordered by the field since of the waiters. A waiter that
+// has been woken and waits again has waited longer than those that came meanwhile, and usually
+// longest of all.
 func (q *Queue) link(me *waiter) { // guarded by: mu
 	me.queued = true
 	if me.since != 0 && q.first != nil && me.since < q.first.since {

@@ -172,8 +172,8 @@ func (b *nodePool) untold() (lost []untold) {
 }
 
 // forgive wakes the waiters of lost nodes. The caller is the poller. It first found these nodes by
-// untold, then saw that every granter had pushed all its nodes, and then emptied the stack once
-// more. So a node that has not come off the stack by now never will.
+// a call of untold, then saw that every granter had pushed all its nodes, and then emptied the
+// stack once more. So the poller will never pop a node that it has not popped by now.
 func (b *nodePool) forgive(lost []untold) {
 	for _, l := range lost {
 		b.mu.Lock()
@@ -212,8 +212,8 @@ func (b *nodePool) check() {
 	}
 }
 
-// prod wakes the waiter of a wait node if its wait is over, or in any case if always is set. Other
-// code may wake the same waiter, too.
+// prod wakes the waiter of a wait node if its wait is over, or in any case if the parameter always
+// is true. Other code may wake the same waiter, too.
 func (b *nodePool) prod(s *WaitNode, always bool) {
 	b.mu.Lock()
 	var notify func()

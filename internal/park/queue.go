@@ -71,7 +71,8 @@ type waiter struct {
 	timer      *time.Timer   // nil until one is needed
 }
 
-// after returns a channel that receives a value after d nanoseconds, unless me.timer is stopped.
+// after returns a channel that receives a value after d nanoseconds, unless the timer me.timer is
+// stopped.
 func (me *waiter) after(d int64) <-chan time.Time {
 	if me.timer == nil {
 		me.timer = time.NewTimer(time.Duration(d))
@@ -328,12 +329,11 @@ func (q *Queue) setIdle() { // guarded by: mu
 	}
 }
 
-// deliver wakes the first parked goroutine, or all of them if all is set. If it has to wake one and
-// none is parked, the wake is passed on to another queue.
+// deliver wakes the first parked goroutine of the queue, or all of them if the parameter all is
+// true. If it has to wake one and none is parked, it passes the wake on to another queue.
 //
-// The node is marked as waiting for the remaining goroutines before the woken goroutine runs. The
-// woken goroutine may take the lock, release it, and search for the next waiter before deliver
-// continues.
+// If goroutines stay parked, deliver first marks the poller node as waiting. A woken goroutine may
+// take the lock, release it, and search for the next waiter before deliver goes on.
 func (q *Queue) deliver(all bool) {
 	q.mu.Lock()
 	var woken *waiter // linked by next

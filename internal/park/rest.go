@@ -72,8 +72,8 @@ func (c *checker) check(queues []*Queue) (kept []*Queue) {
 	return kept
 }
 
-// look reads the words of the resting queues in at. It appends the queues that have to be checked
-// to queues.
+// look reads the words of the resting queues in the list at. It appends the queues that have to be
+// checked to the list queues.
 func (c *checker) look(at *[]resting, lap uint32, queues []*Queue) []*Queue {
 	all, rest := *at, 0 // rest counts the queues that still rest
 	for i := range all {

@@ -37,8 +37,8 @@ type Tuning struct {
 	Slot    int            // slot of this participant
 }
 
-// Spin calls done until it returns true, or until it is likely that sleeping is faster than
-// spinning. It reports whether done has returned true.
+// Spin calls the function done until it returns true, or until it is likely that sleeping is faster
+// than spinning. Spin reports whether the function has returned true.
 func (t Tuning) Spin(done func() bool) bool {
 	b := t.Budget.Load()
 	if b == 1 || oneCPU() {
@@ -68,9 +68,9 @@ func (t Tuning) Spin(done func() bool) bool {
 	return false
 }
 
-// SpinFor calls done until it returns true or until limit nanoseconds have passed. The argument of
-// done is the number of nanoseconds spent so far. SpinFor uses and changes no Tuning. On a machine
-// with one CPU it does not spin.
+// SpinFor calls the function done until it returns true, or until limit nanoseconds have passed.
+// The argument of the function is the number of nanoseconds spent so far. SpinFor uses and changes
+// no Tuning. On a machine with one CPU it does not spin.
 func SpinFor(limit int64, done func(spent int64) bool) {
 	if oneCPU() {
 		return
@@ -106,8 +106,8 @@ func (t Tuning) yield(done func() bool) bool {
 	return ok
 }
 
-// GiveWay yields the CPU up to n times while done returns false. It reports whether done has
-// returned true. It stops early if a yield has let another thread compute.
+// GiveWay yields the CPU up to n times while the function done returns false. It reports whether
+// that function has returned true. GiveWay stops early if a yield has let another thread compute.
 func GiveWay(n int, done func() bool) bool {
 	for range n {
 		if shmsync.Monotonic() < noYieldUntil.Load() {

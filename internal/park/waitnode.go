@@ -37,6 +37,8 @@ type WaitNode struct {
 	// instead of Abandon. Withdraw takes the wait off its queue. It returns false if the wait is
 	// already resolved.
 	Withdrawer interface{ Withdraw(s *WaitNode) bool }
+	// Found is for the Withdrawer: what Withdraw has found. Only the owner uses it.
+	Found uint8
 
 	since         int64       // only used by the owner; when the wait for the turn began, CLOCK_MONOTONIC ns, or 0
 	turns         *Turns      // only used by the owner; nil if the wait is on no line

@@ -20,7 +20,7 @@ type Proc struct {
 	in    *os.File
 	dump  func() string
 	limit time.Duration // for each wait
-	grace time.Duration // time to print the stacks, after limit
+	grace time.Duration // time to print the stacks, after the limit has passed
 
 	stderr   output
 	messages *queue[message]

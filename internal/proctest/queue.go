@@ -40,7 +40,7 @@ func (q *queue[T]) signal() {
 	}
 }
 
-// Outcomes of get.
+// outcome is the result of a call of get.
 type outcome int
 
 const (

@@ -22,10 +22,10 @@ func Long() bool {
 // race detector. CI runs the race detector with -short, and must not skip anything.
 func Quick() bool { return testing.Short() && !race.Enabled }
 
-// Rounds returns the number of rounds, or the duration, of a test. It returns short with -short,
-// and long if [Long] is true. Otherwise it returns a part of long, but at least short: a fifth in
-// builds with crash points, because CI runs these at this length only, and a thirtieth in other
-// builds, which CI runs with Long.
+// Rounds returns the number of rounds, or the duration, of a test. It returns the parameter short
+// with the flag -short, and the parameter long if [Long] is true. Otherwise it returns a part of
+// long, but at least short. The part is a fifth in builds with crash points, because CI runs these
+// at this length only. It is a thirtieth in other builds, which CI runs with Long.
 func Rounds[N ~int | ~int64 | ~uint64](short, long N) N {
 	switch {
 	case testing.Short():

@@ -73,7 +73,8 @@ func (t *selftester) start(file *os.File, env []string, role string, args ...str
 	return a, nil
 }
 
-// says waits for the agent's next line, which must begin with want. It returns the rest of the line.
+// says waits for the agent's next line, which must begin with the text want. It returns the rest of
+// the line.
 func (a *agent) says(t *selftester, want string) (rest string, err error) {
 	select {
 	case line, ok := <-a.lines:

@@ -38,7 +38,7 @@ func (t *selftester) proveNear() (string, error) {
 }
 
 // nearRound lets each waiter have the lock once. choices is how often waiters on the holder's node and on other nodes
-// waited at the same time. near is how often a waiter on the holder's node then got the lock.
+// waited at the same time. The result near is how often a waiter on the holder's node then got the lock.
 func (t *selftester) nearRound() (text string, choices, near int, err error) {
 	cpus := t.cpus()
 	slices.Reverse(cpus) // a process on the last node holds the lock; one on the first node waits first

@@ -45,8 +45,8 @@ func mapWords(f *os.File) ([]byte, error) {
 
 func wakeWord(mem []byte, line int) *atomic.Uint32 { return control.WordAt(mem, line*64) }
 
-// until calls try repeatedly until it returns true, for example because a process has fallen asleep. It returns an
-// error after waitLimit.
+// until calls the function try repeatedly until it returns true, for example because a process has fallen asleep.
+// until returns an error after waitLimit.
 func (t *selftester) until(what string, try func() (bool, error)) error {
 	for end := time.Now().Add(t.waitLimit); ; time.Sleep(time.Millisecond) {
 		switch ok, err := try(); {

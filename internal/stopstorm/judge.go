@@ -13,7 +13,8 @@ import (
 // 1/excuseAfter of it.
 const excuseAfter = 30
 
-// excused reports whether all lanes in still have an excuse. If they have, it counts the stop as excused.
+// excused reports whether all lanes in the list still have an excuse. If they have, it counts the stop as
+// excused.
 func (s *storm) excused(victim int, still [][2]int) bool {
 	for _, x := range still {
 		if !s.lanes[x[1]].needs {
@@ -43,8 +44,8 @@ func (s *storm) inside(victim int) bool {
 	return false
 }
 
-// judge records a stop during which the lanes in still made no progress for longer than the bound. The stop is a
-// freeze unless all these lanes have an excuse. where says where the victim stands.
+// judge records a stop during which the lanes in the list still made no progress for longer than the bound. The
+// stop is a freeze unless all these lanes have an excuse. The text where says where the victim stands.
 func (s *storm) judge(victim int, still [][2]int, where func() string) {
 	if s.excused(victim, still) {
 		return

@@ -73,7 +73,7 @@ func (w *standstill) moved(often int) bool {
 	return all
 }
 
-// lately reports whether each lane has made progress after since.
+// lately reports whether each lane has made progress after the time since.
 func (w *standstill) lately(since time.Time) bool {
 	all := true
 	w.each(func(i, k int) { all = all && w.seen[i][k].moved.After(since) })

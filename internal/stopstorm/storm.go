@@ -53,7 +53,7 @@ const arenaSize = 8 << 20
 
 // target is the primitive of one storm, and the languages of its workers.
 type target struct {
-	which int    // index in workloads
+	which int    // index in the list workloads
 	in    string // languages of the workers
 }
 
@@ -303,7 +303,8 @@ func (s *storm) sound() error {
 	return s.ctx.Err()
 }
 
-// until waits until reached returns true. It returns an error if that takes longer than Trouble.
+// until waits until the function reached returns true. It returns an error if that takes longer
+// than Trouble.
 func (s *storm) until(what string, reached func() bool) error {
 	for end := time.Now().Add(s.o.Trouble); !reached(); nap(200 * time.Microsecond) {
 		if err := s.sound(); err != nil {

@@ -58,7 +58,7 @@ var workloads = append([]prim{
 	{"futex", "", openFutex},
 	{"future", "", openFuture},
 	{"waitany", "", openWaitAny},
-	{"cond", queueLocked, openCond},
+	{"cond", "", openCond},
 	{"queue", "", openQueue},
 	{"waitgroup", "", openWaitGroup},
 	{"latch", "", openLatch},

@@ -9,9 +9,9 @@ import (
 // more pairs, it draws some of them.
 const mostEnumerated = 4096
 
-// Pairs draws up to most different pairs of CPUs of a class. They are distributed evenly over the pairs of nodes, and
-// then over the pairs of leaves. The first pair is that of Representative, and pairs with CPU 0 come last. The
-// direction of a pair is random. The same seed gives the same pairs.
+// Pairs draws different pairs of CPUs of a class, not more than the parameter most says. The pairs are distributed
+// evenly over the pairs of nodes, and then over the pairs of leaves. The first pair is that of Representative, and
+// pairs with CPU 0 come last. The direction of a pair is random. The same seed gives the same pairs.
 func (t *Topology) Pairs(cpus []int, class Class, most int, seed uint64) (pairs [][2]int) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	seen := map[[2]int]bool{}

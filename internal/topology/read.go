@@ -57,8 +57,8 @@ func Read(fsys fs.FS) (*Topology, error) {
 	return t, err
 }
 
-// Record copies the files that Read reads to a new directory. They come from this host, or from the recording from.
-// Of long files it copies only the lines that Read uses.
+// Record copies the files that Read reads to a new directory. The files come from this host, or from the recording
+// in the directory from. Of long files, Record copies only the lines that Read uses.
 func Record(from, dir string) error {
 	src, err := source(system{os.DirFS("/")}), error(nil)
 	if from != "" {

@@ -124,7 +124,8 @@ func (x *xmlReader) mask(text string) []int {
 	return list
 }
 
-// within returns the members of a set that are also in all. If there are none, it returns all.
+// within returns those members of a set that are also in the list all. If there are none, it
+// returns the list all.
 func (x *xmlReader) within(set string, all []int) []int {
 	ids := x.mask(set)
 	list := slices.DeleteFunc(slices.Clone(all), func(id int) bool { return !slices.Contains(ids, id) })
@@ -134,8 +135,8 @@ func (x *xmlReader) within(set string, all []int) []int {
 	return list
 }
 
-// walk collects the CPUs and nodes below an object. c has what is known about these CPUs, and around is the nearest
-// object above that lists its CPUs.
+// walk collects the CPUs and nodes below an object. c has what is known about these CPUs, and the parameter around
+// is the nearest object above that lists its CPUs.
 func (x *xmlReader) walk(o *xmlObject, c cpuFacts, around *xmlObject) {
 	x.infos = append(x.infos, o.Info...)
 	if o.CPUs != "" && o.Type != "NUMANode" {

@@ -26,7 +26,7 @@ type busyness struct {
 	t           *torturer
 	at          time.Time
 	all, own    time.Duration
-	sum, judged time.Duration // of the time that was judged, and in all
+	sum, judged time.Duration // the time of all samples, and the part of it in which waits were judged
 }
 
 // ticks is the unit of the kernel's counters of CPU time.

@@ -130,8 +130,8 @@ func (p *party) linger(r *rand.Rand) {
 	}
 }
 
-// enterOne is enter for one of several places. No more processes may be inside than there are
-// places.
+// enterOne does what the method enter does, for one of several places. No more processes may be
+// inside than there are places.
 func (p *party) enterOne(places []atomic.Uint32) (*atomic.Uint32, error) {
 	for range 10_000 {
 		for i := range places {
@@ -145,7 +145,7 @@ func (p *party) enterOne(places []atomic.Uint32) (*atomic.Uint32, error) {
 	return nil, errors.New("more are inside than there is room for")
 }
 
-// ends runs f with a context that ends, sooner or later or not at all.
+// ends runs f with a context. The context ends sooner or later, or not at all.
 func ends(r *rand.Rand, f func(ctx context.Context) error) error {
 	ctx, cancel := context.Background(), func() {}
 	switch r.IntN(4) {

@@ -122,7 +122,7 @@ func (s *spans) begin(from int64) (i uint64) {
 
 func (s *spans) end(i uint64, to int64) { s.span[i%tortureSpans].to.Store(to) }
 
-// each calls f with the parts of the spans that lie in from..to.
+// each calls f with those parts of the spans that lie between the offsets from and to.
 func (s *spans) each(from, to int64, f func(from, to int64)) {
 	n := s.n.Load()
 	for i := n - min(n, tortureSpans); i < n; i++ {

@@ -28,8 +28,8 @@ var outcomeNames = [outcomes]string{"killed", "newborn", "stopped", "continued",
 
 func (f outcome) String() string { return outcomeNames[f] }
 
-// victim is one of the processes that come to die. It is a function of the seed
-// and its number alone.
+// victim is one of the processes that a torture starts and lets die. The seed and the number of the
+// victim determine all that it does.
 type victim struct {
 	number  int
 	outcome outcome
@@ -107,7 +107,7 @@ func (v *victim) drawC(r *rand.Rand, only uint64) {
 	}
 }
 
-// nthBit is the n'th of the bits of set.
+// nthBit returns the n-th of the bits that are 1 in the word set.
 func nthBit(set uint64, n int) uint64 {
 	for range n {
 		set &= set - 1

@@ -52,10 +52,10 @@ type torturer struct {
 	busy                busyness
 	hanging             sync.Once
 	hangs               atomic.Bool // hanging has begun, which ends all processes
-	hung                *violation  // the violation that hanging has found
+	hung                *violation  // the violation that the method hanging has found
 
 	mu  sync.Mutex
-	all map[*tortured]bool // that live
+	all map[*tortured]bool // the processes that live
 }
 
 // tortured is a process of a torture.
@@ -395,7 +395,8 @@ func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 // lookMost is the time between two looks of until that counts.
 const lookMost = 20 * time.Millisecond
 
-// until waits until reached reports true. If p is not nil, p has to reach that before it ends.
+// until waits until the function reached returns true. If p is not nil, it is an error if p ends
+// before that.
 func (t *torturer) until(what string, p *tortured, reached func() bool) error {
 	left, last := 2*t.asked.Timeout+t.waitLimit(), time.Now()
 	for n := 0; !reached(); n++ {

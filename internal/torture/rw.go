@@ -105,8 +105,8 @@ func (j *rwJob) failed(err error, x shared, w *witness, r *rand.Rand) error {
 	return j.recover(x.Recover, w, r)
 }
 
-// reading is with the lock held for reading: no writer is inside, and the counts do
-// not change.
+// reading checks, while this thread holds the lock for reading, that no writer is inside and that
+// the counts do not change.
 func (j *rwJob) reading(x shared, w *witness, r *rand.Rand) error {
 	was, before, after := w.name.Load(), w.before, w.after
 	for range r.IntN(100) {

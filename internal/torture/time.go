@@ -100,10 +100,10 @@ const (
 	controlNoise  = 500 * time.Microsecond // deviations from this size on get a note
 )
 
-// controlThread sleeps on a thread of its own, works a little, and notes how late it is
-// with that: so long a thread of this process may be kept waiting for a CPU. It has to
-// work since one that only sleeps gets a CPU at once, however many others want it. Of
-// a resident it notes as well how long each of its other threads was kept waiting.
+// controlThread measures for how long a thread of this process waits for a CPU. On a thread of its
+// own, it sleeps, works a little, and records how late it is with that. It has to work, because a
+// thread that only sleeps gets a CPU at once, even if many other threads want one. In a resident,
+// controlThread also records how long each other thread of the process waited.
 func (p *party) controlThread(noise *spans, until *atomic.Int64, counts *[stats.HistBuckets]atomic.Uint64) {
 	runtime.LockOSThread()
 	threads := map[string]*threadDelay{}

@@ -356,7 +356,7 @@ func (j *condJob) rest() error {
 type latchJob struct {
 	*party
 	deep *prims.Latch
-	low  atomic.Bool // little is left of deep
+	low  atomic.Bool // little is left of the wait in the field deep
 }
 
 func openLatchJob(p *party) (jobWorker, error) {

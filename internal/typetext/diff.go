@@ -46,9 +46,10 @@ type Change struct {
 	Old, New string // kind and offset, such as "int64 at 8"; "" if the type does not have the field
 }
 
-// Changes lists the differences between two types: first those of the fields of now, then the fields that only
-// old has. A field with another name but the same offset and kind counts as the same field, unless its old name
-// is now the name of another field.
+// Changes lists the differences between an old and a new description of a type, which is the parameter now.
+// First come the fields of the new type, then the fields that only the old type has. A field with another name
+// but the same offset and kind counts as the same field, unless its old name is the name of another field in
+// the new type.
 func Changes(old, now *Type) (all []Change) {
 	if was, is := old.Kind(), now.Kind(); was != is && (was == "struct" || is == "struct") {
 		return []Change{{Old: was, New: is}}

@@ -57,7 +57,8 @@ func first() {
 	powerOff()
 }
 
-// collect waits for processes that end, until pid is one of them. It reports whether pid ended with status 0.
+// collect waits for processes that end, until the process pid has ended. It reports whether that process
+// ended with status 0.
 func collect(pid int) bool {
 	for {
 		var status unix.WaitStatus

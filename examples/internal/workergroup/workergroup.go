@@ -84,8 +84,8 @@ var events = make(chan Event, 1<<16)
 // Next waits for the next line from any process, or for the end of a process.
 func Next() Event { return <-events }
 
-// Await waits for a line from p that begins with what, and returns the rest of that line. It discards the lines
-// before it. If p ends first, Await ends the program.
+// Await waits for a line from p that begins with the text what, and returns the rest of that line. It discards
+// the lines before it. If p ends first, Await ends the program.
 func Await(p *Proc, what string) string {
 	for {
 		e := Next()

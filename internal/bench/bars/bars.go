@@ -165,7 +165,7 @@ func find(results []*bench.Result, o *plan.Options, side func(*plan.Options) (*b
 	return nil
 }
 
-// otherThan returns the parameters of the group other that group does not have.
+// otherThan returns the parameters that the group other has and the parameter group does not have.
 func otherThan(group, other string) string {
 	known := strings.Split(group, "/")
 	return strings.Join(slices.DeleteFunc(strings.Split(other, "/"), func(p string) bool { return slices.Contains(known, p) }), " ")

@@ -208,7 +208,8 @@ func (r *run) control() error {
 	return nil
 }
 
-// awaitWord waits until the value of w is at least want. It returns an error if the run fails meanwhile.
+// awaitWord waits until the value of w is at least the value of the parameter want. It returns an error
+// if the run fails meanwhile.
 func (r *run) awaitWord(w *atomic.Uint32, want uint32) error {
 	for v := w.Load(); v < want; v = w.Load() {
 		shmsync.Wait(control.FutexWord(w), v, shmsync.Monotonic()+int64(checkEvery))

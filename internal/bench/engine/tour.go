@@ -16,8 +16,8 @@ import (
 )
 
 // tourOf returns the cells for one tour (see load.Tour), with c among them: cells of the matrix with the same subject
-// that take part in this round. cells are the candidates, and done returns how many repetitions a cell has had. It
-// returns nil if c has to run alone.
+// that take part in this round. cells are the candidates, and the function done returns how many repetitions a cell
+// has had. It returns nil if c has to run alone.
 func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cell) int) []*bench.Cell {
 	visits := func(o *bench.Cell) bool {
 		return o.Scenario.Name == "matrix" && o.Subject == c.Subject && o.Skip == "" && o.Apart() && (o == c || o.MaxReps == 0 || done(o) < o.MaxReps) &&
@@ -46,7 +46,7 @@ func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cel
 }
 
 // stepsOf returns the steps of a tour (see load.Tour), in a random order: for each of the cells, the pairs of CPUs
-// that its next repetition measures. done returns the number of repetitions that a cell has had.
+// that its next repetition measures. The function done returns the number of repetitions that a cell has had.
 func (e *Engine) stepsOf(cells []*bench.Cell, done func(*bench.Cell) int) (steps []load.Step) {
 	for _, c := range cells {
 		for _, pair := range c.PairsOf(done(c), e.CPUs) {

@@ -90,7 +90,8 @@ func (t *thread) awaitStop() {
 	}
 }
 
-// awaitCame sleeps until the waiters have come through want times, in all rounds together.
+// awaitCame sleeps until the waiters have come through as often as the parameter want says, in all
+// rounds together.
 func (t *thread) awaitCame(want uint64) {
 	for t.Scratch().Came.Load() < want {
 		time.Sleep(pollEvery)

@@ -13,11 +13,13 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/host"
 )
 
-// cpuPlace says what a CPU shares with others: the first CPU of its last-level cache, and its node.
+// cpuPlace names what a CPU shares with other CPUs. The field cache is the number of the first CPU
+// that uses the same last-level cache. The field node is the NUMA node.
 type cpuPlace struct{ cache, node int }
 
-// handoverOf returns the index in bench.HandoverKinds for a lock that went from CPU from to CPU to. same is set if it
-// is the same slot.
+// handoverOf returns the index in bench.HandoverKinds of a hand-over: the lock went from one CPU (the parameter from)
+// to another (the parameter to). The parameter same is true if the holder before and the holder after have the same
+// slot.
 func handoverOf(from, to int32, same bool, places map[int]cpuPlace) int {
 	a, b := places[int(from)], places[int(to)]
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// metricWrites is the index in the slot of a thread's number of writes.
+// metricWrites is the index of a figure in the slot of a thread: the number of its writes.
 const metricWrites = 0
 
 // workReaders times batches of shared lock and unlock. As many processes as the cell has do so. Before that, each

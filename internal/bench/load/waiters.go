@@ -133,8 +133,8 @@ func (r *crowdRun) start() {
 	}
 }
 
-// disturbed counts the waiters that returned although nothing was released, and the difference between the number of
-// waiters that left and left, the number that were cancelled.
+// disturbed counts two things: the waiters that returned although nothing was released, and by how much the number
+// of waiters that left differs from the parameter left, the number of waiters that were cancelled.
 func (t *thread) disturbed(r *crowdRun, left int) {
 	wrong := r.got.Load() + max(r.left.Load()-int64(left), int64(left)-r.left.Load())
 	t.slot.Metrics[metricDisturbed] += float64(wrong)

@@ -108,7 +108,8 @@ func stripes(o *Options) {
 	}
 }
 
-// choiceCells returns the cells of choices. It returns none if the user chose values of these parameters.
+// choiceCells returns the cells of the scenarios in the variable choices. It returns none if the user
+// chose values of these parameters.
 func choiceCells(o *Options) (cells []*bench.Cell) {
 	if len(o.Read)+len(o.Keys)+len(o.Batch)+len(o.Mem)+len(o.Huge) > 0 {
 		return nil

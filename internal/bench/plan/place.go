@@ -50,7 +50,7 @@ func (o *Options) on(name string) (cpus []int, why string) {
 	return cpus, ""
 }
 
-// find does the work of on, without its cache.
+// find does the work of the method on, without its cache.
 func (o *Options) find(name string) (cpus []int, why string) {
 	t := o.Topology
 	switch {

@@ -143,7 +143,7 @@ func (p Preset) budgetOf(o *Options) time.Duration { return p.budget * p.share(o
 // LimitOf is the time after which no more repetitions of a suite begin; 0: no limit.
 func (p Preset) LimitOf(o *Options) time.Duration { return p.Limit * p.share(o) }
 
-// Within returns a suite that takes as long as budget. Its rounds are as long as those of p.
+// Within returns a suite whose duration is budget. Its rounds are as long as those of p.
 func (p Preset) Within(budget time.Duration) Preset {
 	p.budget, p.Limit, p.exact = budget, budget, true
 	return p

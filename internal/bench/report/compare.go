@@ -50,8 +50,8 @@ type Comparison struct {
 	units   string // what the samples are: repetitions, or files
 }
 
-// CompareDocuments compares the cells that two documents share. A change counts if it is larger than least, a share
-// such as 0.05.
+// CompareDocuments compares the cells that two documents share. A change counts if it is larger than the parameter
+// least, a share such as 0.05.
 func CompareDocuments(before, after *Document, metric string, least float64) *Comparison {
 	all := &Comparison{least: least, units: "repetitions"}
 	for i := range before.Cells {
@@ -289,7 +289,8 @@ func withRange(unit string, s benchmath.Summary) string {
 	return formatMetric(unit, s.Center) + " " + s.PctRangeString()
 }
 
-// columns aligns rows in columns. The first column is aligned to the left, all others to the right.
+// columns formats rows as a table with aligned columns. The first column is aligned to the left,
+// all others to the right.
 func columns(rows [][]string) []string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

@@ -34,8 +34,9 @@ type contrast struct {
 	family       int     // the number of contrasts for which q is corrected
 }
 
-// against adds a comparison to a contrast: it divides worse by better, round by round. Less is better in both. A
-// contrast with several comparisons is as sure as the least sure of them.
+// against adds a comparison to a contrast: it divides the figures in worse by those in better, round by round.
+// For both, a smaller figure is better. A contrast with several comparisons is as sure as the least sure of
+// them.
 func (c *contrast) against(worse, better map[int]float64) {
 	e, err := stats.Paired(ratios(worse, better), c.least)
 	if err != nil {
@@ -122,7 +123,7 @@ func (r *Rounds) few() string {
 	return fmt.Sprintf("other programs disturbed %d of %d rounds, and %d clean ones are needed", r.Dirty, r.Made, r.Planned)
 }
 
-// correct sets the corrected p values of contrasts.
+// correct sets the corrected p values of the contrasts in list.
 func correct(list []*contrast, level float64) {
 	ps := make([]float64, len(list))
 	for i, c := range list {

@@ -166,7 +166,8 @@ func onOneCore(c *Cell) int {
 	return 0
 }
 
-// barsOf returns the bars of cells, with ratios to ours, the first cell.
+// barsOf returns the bars of cells, with ratios to the bar of the first cell, which is the
+// parameter ours.
 func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
 	hi := 0.0
 	for _, c := range cells {

@@ -27,7 +27,7 @@ const (
 )
 
 // layout computes the sizes and places of the box and of its children. It arranges the children in rows that are not
-// wider than most.
+// wider than the parameter most.
 func (b *box) layout(most float64) {
 	text := boxChar*float64(len([]rune(b.label))) + 2*boxPad
 	if len(b.kids) == 0 {

@@ -199,8 +199,8 @@ func newSection(sc *bench.Scenario, d *Document) (*htmlSection, error) {
 	return s, nil
 }
 
-// group returns a text that is the same for all cells that can be compared with this one: its parameters without
-// those of the subject and those in but.
+// group returns a text that is the same for all cells that can be compared with c. The text has the parameters
+// of c, except those that describe the subject and those whose names are in the parameter but.
 func (c *Cell) group(but ...string) string {
 	var parts []string
 	for k, v := range c.Params {

@@ -73,8 +73,8 @@ func better(sc *bench.Scenario) string {
 // bars would be invisible next to the long ones.
 const manyTimes = 20
 
-// barScale maps figures to the lengths of bars. If lo is 0, the scale is linear from 0 to hi. Otherwise it is
-// logarithmic from lo to hi.
+// barScale maps figures to the lengths of bars. If the field lo is 0, the scale is linear and ends at hi.
+// Otherwise it is logarithmic and goes from lo to hi.
 type barScale struct{ lo, hi float64 }
 
 // scaleOf returns a scale that suits the given medians and ranges.

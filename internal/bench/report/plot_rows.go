@@ -40,7 +40,7 @@ func namesWidth(list []row) float64 {
 }
 
 // drawRows returns a figure of bars. A legend explains the parts that have names. All bars have the same scale, which
-// ends at most, or at the longest bar if most is 0.
+// ends at the value of the parameter most, or at the longest bar if that value is 0.
 func drawRows(title, caption string, list []row, legend []string, most float64) *figure {
 	if most == 0 {
 		for _, r := range list {

@@ -78,8 +78,8 @@ func (c *Cell) Values(metric string) []float64 {
 	return bench.Or(vs, dirty...)
 }
 
-// pooled returns the merged histogram of all repetitions, or nil if there is none. Its values have to be divided by
-// div.
+// pooled returns the merged histogram of all repetitions, or nil if there is none. The caller has to divide its
+// values by the result div.
 func (c *Cell) pooled() (h *hdrhistogram.Histogram, div float64, err error) {
 	return c.merged(func(r *Repetition) string { return r.Hist })
 }

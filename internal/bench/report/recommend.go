@@ -214,7 +214,7 @@ next:
 	return list
 }
 
-// Conditions of find.
+// These functions return conditions for the method find.
 func by(subject string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Subject == subject }
 }

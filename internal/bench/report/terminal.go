@@ -80,7 +80,7 @@ func (d *Document) headline() string {
 	return clip(e.CPU, TerminalWidth-utf8.RuneCountInString(rest)) + rest
 }
 
-// mostDetail is the highest level of detail of answers.
+// mostDetail is the highest level of detail of the function answers.
 const mostDetail = 4
 
 // answers renders decisions at a level of detail. Level 4 shows the effect, the peers and the whole text of each
@@ -201,7 +201,8 @@ func clip(line string, width int) string {
 	return string([]rune(line)[:width-1]) + "…"
 }
 
-// wrap breaks a text into lines of a width. If it needs more than most lines, the last line ends in an ellipsis.
+// wrap breaks a text into lines of a width, not more than the parameter most says. If the text needs more lines,
+// the last line ends in an ellipsis.
 func wrap(head, indent, text string, width, most int) (lines []string) {
 	line, empty := head, true
 	for word := range strings.FieldsSeq(text) {

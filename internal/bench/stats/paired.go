@@ -21,8 +21,9 @@ type Effect struct {
 	least    float64
 }
 
-// Paired tests whether the ratios of rounds exceed least. It returns an error if there are no ratios, or if one is
-// not positive and finite. It assumes only that the logarithms of the ratios are distributed symmetrically.
+// Paired tests whether the ratios of rounds exceed the parameter least. It returns an error if there are no
+// ratios, or if one is not positive and finite. It assumes only that the logarithms of the ratios are distributed
+// symmetrically.
 func Paired(ratios []float64, least float64) (Effect, error) {
 	if len(ratios) == 0 {
 		return Effect{}, fmt.Errorf("no round has both figures")

@@ -91,7 +91,8 @@ func (m mutex) bias() error {
 	})
 }
 
-// untilBiased calls pair until the owner word that pair returns is biased.
+// untilBiased makes the owner word biased. It calls the function pair, which locks, unlocks and
+// returns the owner word, until that word is biased. After biasPairs calls it returns an error.
 func untilBiased(pair func() (word string)) error {
 	if race.Enabled || !shmsync.FeatureMembarrier.Have() {
 		return nil
@@ -137,8 +138,8 @@ func (m toldMutex) Inherit() (bench.Succession, error) {
 // residentMemory is the memory that withMemory has allocated in this process.
 var residentMemory []byte
 
-// withMemory returns an open function that also makes each process but the first allocate the given number of bytes
-// of private memory.
+// withMemory returns a function that opens a lock as the parameter open does, and also makes each process but the
+// first allocate the given number of bytes of private memory.
 func withMemory(bytes int, open func(*bench.Worker, int) (any, error)) func(*bench.Worker, int) (any, error) {
 	return func(w *bench.Worker, thread int) (any, error) {
 		if w.Proc != 0 && residentMemory == nil {

@@ -174,7 +174,8 @@ type upgrader struct {
 	lock, upgrade, unlock func()
 }
 
-// openUpgrader opens a lock with open and returns it as an upgrader. unlockWrite releases a hold that was upgraded.
+// openUpgrader calls the function open to open a lock, and returns the lock as an upgrader. unlockWrite releases a
+// hold that was upgraded.
 func openUpgrader(open func(w *bench.Worker, thread int) (any, error), w *bench.Worker, thread int) (u upgrader, unlockWrite func(), err error) {
 	v, err := open(w, thread)
 	if err != nil {

@@ -65,6 +65,29 @@ static int future(const order *o, uint64_t *n)
     return ENOSYS;
 }
 
+/* Takes all memory of the arena, or gives it back. */
+static int room(const order *o)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static shmsync_offset taken[1 << 16];
+    static size_t n; /* guarded by: lock, as taken */
+    const size_t most = sizeof taken / sizeof *taken;
+    uint64_t size;
+    int err = 0;
+    pthread_mutex_lock(&lock);
+    if (is(o, "room.take")) {
+        for (size = UINT64_C(1) << 20; size >= 64; size /= 2)
+            while (n < most && (shmsync_alloc(arena, size, &taken[n]) == 0 || shmsync_alloc(arena, size / 4 * 3, &taken[n]) == 0))
+                n++;
+        err = n < most ? 0 : E2BIG;
+    } else {
+        while (n > 0 && err == 0)
+            err = shmsync_free(arena, taken[--n]);
+    }
+    pthread_mutex_unlock(&lock);
+    return err;
+}
+
 /* Verbs for a Cond. Its lock is the mutex NAME+"-lock". */
 static int cond(const order *o, uint64_t *n)
 {
@@ -89,7 +112,9 @@ static int cond(const order *o, uint64_t *n)
     if (is(o, "cond.unlock"))
         return shmsync_mutex_unlock(&m);
     abs = until(o, 0, &ts);
-    if (is(o, "cond.wait")) { /* locks before the wait, and unlocks after it */
+    if (is(o, "cond.apart") && (err = shmsync_mutex_open(arena, "", NULL, &m)) != 0)
+        return err;
+    if (is(o, "cond.wait") || is(o, "cond.apart")) { /* locks before the wait, and unlocks after it; apart: a lock of its own */
         if ((err = shmsync_mutex_lock(&m)) != 0)
             return err;
         err = abs == NULL ? shmsync_cond_wait(&c, &m) : shmsync_cond_timedwait(&c, &m, abs);
@@ -250,6 +275,8 @@ static int more(const order *o, uint64_t *n)
         return fair(o, n);
     if (strncmp(o->word[1], "future.", 7) == 0)
         return future(o, n);
+    if (strncmp(o->word[1], "room.", 5) == 0)
+        return room(o);
     if (strncmp(o->word[1], "cond.", 5) == 0)
         return cond(o, n);
     return ENOSYS;

@@ -25,6 +25,8 @@ static shmsync_sequencer count;
 static shmsync_futex posts;
 static shmsync_signalwaker waker;
 static shmsync_gate gate;
+static shmsync_cond cond;
+static shmsync_mutex cond_lock;
 static pthread_t user;
 static uint32_t handled, stop; /* atomic */
 
@@ -45,9 +47,11 @@ static void open_all(const char *name)
     CHECK(shmsync_futex_open(arena, "posts", NULL, &posts), 0);
     CHECK(shmsync_signalwaker_open(arena, "waker", NULL, &waker), 0);
     CHECK(shmsync_signalwaker_gate(&waker, 7, &gate), 0);
+    CHECK(shmsync_cond_open(arena, "cond", NULL, &cond), 0);
+    CHECK(shmsync_mutex_open(arena, "cond-lock", NULL, &cond_lock), 0);
 }
 
-/* The calls that docs/c-api.md allows in a handler. */
+/* The calls that docs/c-api.md allows in a handler, and those that wake a Cond. */
 static void calls(void)
 {
     uint64_t v;
@@ -60,6 +64,8 @@ static void calls(void)
     CHECK(shmsync_event_set(&token), 0);
     CHECK(shmsync_event_set(&broad), 0);
     CHECK(shmsync_event_reset(&broad), 0);
+    CHECK(shmsync_cond_signal(&cond), 0);
+    CHECK(shmsync_cond_broadcast(&cond), 0);
 }
 
 static void on_signal(int sig)
@@ -93,6 +99,21 @@ static void *wait_token(void *x)
         CHECK(shmsync_event_wait(&token), 0);
     return NULL;
 }
+static void *wait_cond(void *x)
+{
+    struct timespec ts;
+    int err;
+    (void)x;
+    CHECK(shmsync_mutex_lock(&cond_lock), 0);
+    while (!shmi_ld32(&stop)) {
+        CHECK(clock_gettime(CLOCK_MONOTONIC, &ts), 0);
+        ts.tv_sec++; /* the wait may begin after the last call */
+        err = shmsync_cond_timedwait(&cond, &cond_lock, &ts);
+        CHECK(err == ETIMEDOUT ? 0 : err, 0);
+    }
+    CHECK(shmsync_mutex_unlock(&cond_lock), 0);
+    return NULL;
+}
 static void *storm(void *x)
 {
     uint32_t i;
@@ -108,7 +129,7 @@ static void *storm(void *x)
 
 static void work(const char *name)
 {
-    pthread_t waiter[WAITERS + 2], killer;
+    pthread_t waiter[WAITERS + 2], cond_waiter[WAITERS], killer;
     struct sigaction sa;
     sigset_t set, now;
     uint64_t rounds = 0;
@@ -120,6 +141,8 @@ static void work(const char *name)
     user = pthread_self();
     for (i = 0; i < WAITERS; i++)
         CHECK(pthread_create(&waiter[i], NULL, wait_counts, NULL), 0);
+    for (i = 0; i < WAITERS; i++)
+        CHECK(pthread_create(&cond_waiter[i], NULL, wait_cond, NULL), 0);
     CHECK(pthread_create(&waiter[i++], NULL, wait_permits, NULL), 0);
     CHECK(pthread_create(&waiter[i++], NULL, wait_token, NULL), 0);
     memset(&sa, 0, sizeof sa);
@@ -140,6 +163,8 @@ static void work(const char *name)
         calls(); /* each call ends a wait of each kind */
     for (i = 0; i < WAITERS + 2; i++)
         CHECK(pthread_join(waiter[i], NULL), 0);
+    for (i = 0; i < WAITERS; i++)
+        CHECK(pthread_join(cond_waiter[i], NULL), 0);
     CHECK(shmsync_futex_get(&posts), rounds + SIGNALS + WAITERS + 2);
     CHECK(shmsync_sequencer_value(&count), rounds + SIGNALS + WAITERS + 2);
     _exit(0);
@@ -170,6 +195,7 @@ int main(int argc, char **argv)
     if (sigtimedwait(&set, NULL, &timeout) < 0) {
         fprintf(stderr, "the child hangs\n");
         fprintf(stderr, "permits: commit %#llx, first %#llx\n", (unsigned long long)shmi_ld64(permits.impl->q.commit), (unsigned long long)shmi_ld64(permits.impl->q.first));
+        fprintf(stderr, "cond: commit %#llx, boundary %#llx\n", (unsigned long long)shmi_ld64(cond.impl->q.commit), (unsigned long long)shmi_ld64(cond.impl->q.boundary));
         state("token", &token.impl->count);
         state("broad", &broad.impl->count);
         CHECK(kill(child, SIGKILL), 0);

@@ -1,0 +1,507 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// Offsets of words of a Cond.
+const (
+	condCommit = 8 * iota
+	condFirst
+	condLast
+	condBoundary
+	condFlying
+)
+
+// condValue is the value of a recorded word of a Cond.
+func condValue(t *testing.T, arenaName string, off uint64, word int) uint32 {
+	t.Helper()
+	image, _ := body(t, arenaName, off)
+	return binary.LittleEndian.Uint32(image[word+4:])
+}
+
+// sleeps starts an order, and returns when one thread more than before sleeps in the object at off.
+func (x *agent) sleeps(t *testing.T, off uint64, verb, name string, args ...any) pending {
+	t.Helper()
+	return x.blocked(t, off, x.do(t, "waiters", "-", off)+1, verb, name, args...)
+}
+
+// condIdle waits until no wait is queued or owes in the Cond "c", and checks the arena.
+func condIdle(t *testing.T, name string, off uint64) {
+	t.Helper()
+	a, err := arena.Attach(name, &arena.Options{Label: "checker"})
+	require.NoError(t, err)
+	defer a.Close()
+	c, err := prims.OpenCond(a, "c", &sync.Mutex{}, nil)
+	require.NoError(t, err)
+	defer c.Close()
+	eventually(t, "nobody waits", name, func() bool { return c.State() == prims.CondState{} })
+	for _, word := range []int{condFirst, condLast, condBoundary} {
+		require.Zero(t, condValue(t, name, off, word), "word at %d", word)
+	}
+	eventually(t, "no turn of a Broadcast is owed", name, func() bool {
+		c.Signal()
+		return condValue(t, name, off, condFlying) == 0
+	})
+	sound(t, name)
+}
+
+// Calls with functions that unlock and lock, which may fail, and waits that time out.
+func TestCondFunctions(t *testing.T) {
+	quick := program(t, "cond.c")
+	// Here no periodic check wakes a wait.
+	rare := program(t, "cond.c", "-DSHMI_CHECK_EVERY=INT64_C(3600000000000)")
+	out, err := exec.Command(quick).Output()
+	require.NoError(t, err)
+	for i, scene := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		t.Run(scene, func(t *testing.T) {
+			bin := rare
+			if scene == "the turn is late" {
+				bin = quick
+			}
+			name := coreArena(t, 2<<20)
+			out, err := exec.Command(bin, name, fmt.Sprint(i)).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			sound(t, name)
+		})
+	}
+}
+
+// condDies has a process die at a crash point of a wait that a Signal has woken. The Signal passes on to one wait.
+func condDies(t *testing.T, lang, other, point string) {
+	name := newArena(t)
+	b := newAgent(t, other, name, "b")
+	off := b.do(t, "cond.open", "c")
+	x := newAgent(t, lang, name, "victim", "SHMSYNC_CRASHPOINT="+point)
+	x.mortal = true
+	x.sleeps(t, off, "cond.apart", "c")
+	second := b.sleeps(t, off, "cond.apart", "c")
+	third := b.sleeps(t, off, "cond.apart", "c")
+	b.do(t, "cond.signal", "c")
+	x.ends(t)
+	second.must(t)
+	require.EqualValues(t, 1, b.do(t, "waiters", "-", off))
+	b.do(t, "cond.signal", "c")
+	third.must(t)
+	condIdle(t, name, off)
+}
+
+var condWoken = []string{"record.await.resolved", "cond.wait.woken", "cond.wait.relocked"}
+
+func TestCondSignalledDies(t *testing.T) {
+	for _, other := range []string{"go", "c"} {
+		for _, point := range condWoken {
+			t.Run(point+"/"+other, func(t *testing.T) { condDies(t, "c", other, point) })
+		}
+	}
+}
+
+// A process dies that a Broadcast has woken. The Broadcast ends all other waits all the same.
+func TestCondBroadcastDies(t *testing.T) {
+	for _, other := range []string{"go", "c"} {
+		for _, point := range append(condWoken, "cond.settle.committed") {
+			t.Run(point+"/"+other, func(t *testing.T) { condBroadcastDies(t, "c", other, point) })
+		}
+	}
+}
+
+func condBroadcastDies(t *testing.T, lang, other, point string) {
+	name := newArena(t)
+	b := newAgent(t, other, name, "b")
+	off := b.do(t, "cond.open", "c")
+	x := newAgent(t, lang, name, "victim", "SHMSYNC_CRASHPOINT="+point)
+	x.mortal = true
+	x.sleeps(t, off, "cond.apart", "c")
+	var waits []pending
+	for range 20 { // more than a Broadcast wakes at a time
+		waits = append(waits, b.start(t, "cond.apart", "c"))
+	}
+	eventually(t, "all wait", name, func() bool { return b.do(t, "waiters", "-", off) == 21 })
+	b.do(t, "cond.broadcast", "c")
+	x.ends(t)
+	for _, w := range waits {
+		w.must(t)
+	}
+	condIdle(t, name, off)
+}
+
+// A process dies whose many threads a Signal each has woken. All Signals pass on.
+func TestCondManySignalledDie(t *testing.T) {
+	const waits = 70 // more than the list of such waits has room for
+	for _, other := range []string{"go", "c"} {
+		t.Run(other, func(t *testing.T) {
+			name := newArena(t)
+			b, x := newAgent(t, other, name, "b"), newAgent(t, "c", name, "victim")
+			x.mortal = true
+			off := b.do(t, "cond.open", "c")
+			for range waits {
+				x.start(t, "cond.wait", "c")
+			}
+			eventually(t, "the victim waits", name, func() bool { return b.do(t, "waiters", "-", off) == waits })
+			var after []pending
+			for range waits {
+				after = append(after, b.start(t, "cond.apart", "c"))
+			}
+			eventually(t, "all wait", name, func() bool { return b.do(t, "waiters", "-", off) == 2*waits })
+			b.do(t, "cond.lock", "c")
+			for range waits {
+				b.do(t, "cond.signal", "c")
+			}
+			x.kill(t)
+			for _, w := range after {
+				w.must(t)
+			}
+			condIdle(t, name, off)
+		})
+	}
+}
+
+// A wait begins between two Signals, and both processes that they have woken die. The later Signal does not take the only
+// wait to which the earlier one may go.
+func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
+	const signals = 6
+	for _, other := range []string{"go", "c"} {
+		t.Run(other, func(t *testing.T) {
+			name := newArena(t)
+			b, x := newAgent(t, other, name, "b"), newAgent(t, "c", name, "victim")
+			x.mortal = true
+			off := b.do(t, "cond.open", "c")
+			var first []pending
+			for range signals {
+				first = append(first, x.sleeps(t, off, "cond.wait", "c"))
+			}
+			b.do(t, "cond.broadcast", "c")
+			for _, w := range first {
+				w.must(t) // now the wait nodes of the victim are used again, in another order
+			}
+			for range signals {
+				x.sleeps(t, off, "cond.wait", "c")
+			}
+			waits := []pending{b.sleeps(t, off, "cond.apart", "c")}
+			b.do(t, "cond.lock", "c")
+			for range signals {
+				b.do(t, "cond.signal", "c")
+				waits = append(waits, b.start(t, "cond.apart", "c"))
+				eventually(t, "it waits", name, func() bool { return condValue(t, name, off, condLast) != 0 && b.do(t, "waiters", "-", off) > 0 })
+			}
+			eventually(t, "all wait", name, func() bool { return b.do(t, "waiters", "-", off) >= signals+1 })
+			x.kill(t)
+			for _, w := range waits[:signals] {
+				w.must(t)
+			}
+			b.do(t, "cond.signal", "c")
+			waits[signals].must(t)
+			condIdle(t, name, off)
+		})
+	}
+}
+
+// A process dies that a Signal has woken, and all processes that watch it are stopped. The next waiter, which does not
+// watch it, finds the death.
+func TestCondDeathThatNobodyCounts(t *testing.T) {
+	for _, waits := range []string{"go", "c"} {
+		t.Run(waits, func(t *testing.T) {
+			name := newArena(t)
+			var watchers []*agent
+			for n := range 3 {
+				watchers = append(watchers, newAgent(t, "c", name, fmt.Sprint("watcher ", n)))
+			}
+			x, z := newAgent(t, "c", name, "victim"), newAgent(t, waits, name, "waits")
+			x.mortal = true
+			off := x.do(t, "cond.open", "c")
+			x.sleeps(t, off, "cond.wait", "c")
+			w := z.sleeps(t, off, "cond.apart", "c")
+			watchers[0].do(t, "cond.lock", "c")
+			watchers[1].do(t, "cond.signal", "c")
+			for _, p := range watchers {
+				p.stop(t)
+			}
+			x.kill(t)
+			w.must(t)
+			for _, p := range watchers {
+				require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+			}
+			condIdle(t, name, off)
+		})
+	}
+}
+
+// A wait that begins after a Signal does not get it, even if the process dies that the Signal has woken.
+func TestCondSignalPassesToNoLaterWait(t *testing.T) {
+	for _, other := range []string{"go", "c"} {
+		t.Run(other, func(t *testing.T) { condNoLaterWait(t, "c", other) })
+	}
+}
+
+func condNoLaterWait(t *testing.T, lang, other string) {
+	name := newArena(t)
+	b := newAgent(t, other, name, "b")
+	off := b.do(t, "cond.open", "c")
+	x := newAgent(t, lang, name, "victim", "SHMSYNC_CRASHPOINT_STOP=cond.wait.woken")
+	x.mortal = true
+	x.sleeps(t, off, "cond.apart", "c")
+	b.do(t, "cond.signal", "c")
+	x.awaitStop(t)
+	late := b.sleeps(t, off, "cond.apart", "c")
+	x.kill(t)
+	sound(t, name) // the death has been reaped
+	b.start(t, "cond.wait", "c", 250).fails(t, syscall.ETIMEDOUT)
+	require.EqualValues(t, 1, b.do(t, "waiters", "-", off))
+	b.do(t, "cond.signal", "c")
+	late.must(t)
+	condIdle(t, name, off)
+}
+
+// condCannotLock has a process fail to lock after a Signal has woken it, because the holder of the lock has died. The
+// Signal passes on to one wait, even if the process dies at a crash point meanwhile. No point: it does not die.
+func condCannotLock(t *testing.T, lang, other, point string) {
+	name := newArena(t)
+	b, holder := newAgent(t, other, name, "b"), newAgent(t, "c", name, "holder")
+	holder.mortal = true
+	off := b.do(t, "cond.open", "c")
+	var env []string
+	if point != "" {
+		env = []string{"SHMSYNC_CRASHPOINT=" + point}
+	}
+	x := newAgent(t, lang, name, "victim", env...)
+	x.mortal = true
+	first := x.sleeps(t, off, "cond.wait", "c")
+	second := b.sleeps(t, off, "cond.apart", "c")
+	third := b.sleeps(t, off, "cond.apart", "c")
+	holder.do(t, "cond.lock", "c")
+	holder.do(t, "cond.signal", "c")
+	holder.kill(t)
+	if point == "" {
+		first.fails(t, syscall.EOWNERDEAD)
+	} else {
+		x.ends(t)
+	}
+	second.must(t)
+	require.EqualValues(t, 1, b.do(t, "waiters", "-", off))
+	b.do(t, "cond.signal", "c")
+	third.must(t)
+	condIdle(t, name, off)
+}
+
+// The points of a process that passes a Signal on. Its first record has queued its wait, and has changed four words.
+var condPassing = []string{
+	"record.commit.written:2", "record.commit.named:2", "record.complete.begun:5", "record.complete.begun:6", "record.complete.begun:8",
+	"record.tell.resolved:1", "record.commit.completed:2", "cond.settle.committed:1", "record.wake.before:1",
+}
+
+func TestCondCannotLock(t *testing.T) {
+	for _, other := range []string{"go", "c"} {
+		t.Run("lives/"+other, func(t *testing.T) { condCannotLock(t, "c", other, "") })
+		for _, point := range condPassing {
+			t.Run(point+"/"+other, func(t *testing.T) { condCannotLock(t, "c", other, point) })
+		}
+	}
+}
+
+// A process dies that a Signal has woken. The next waiter is stopped, and the only other process that notices the death
+// has not opened the Cond. It passes the Signal on.
+func TestCondSignalledDiesBesideStrangers(t *testing.T) {
+	for _, stranger := range []string{"go", "c"} {
+		for _, waits := range []string{"go", "c"} {
+			t.Run(stranger+"/"+waits, func(t *testing.T) {
+				name := newArena(t)
+				newAgent(t, stranger, name, "stranger")
+				b := newAgent(t, waits, name, "b")
+				off := b.do(t, "cond.open", "c")
+				x := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT_STOP=cond.wait.woken")
+				x.mortal = true
+				x.sleeps(t, off, "cond.apart", "c")
+				w := b.sleeps(t, off, "cond.apart", "c")
+				b.do(t, "cond.signal", "c")
+				x.awaitStop(t)
+				b.stop(t)
+				require.NotZero(t, condValue(t, name, off, condFirst))
+				x.kill(t)
+				eventually(t, "the Signal has passed on", name, func() bool { return condValue(t, name, off, condFirst) == 0 })
+				require.NoError(t, b.cmd.Process.Signal(syscall.SIGCONT))
+				w.must(t)
+				condIdle(t, name, off)
+			})
+		}
+	}
+}
+
+// The same, but the stranger has no room for a record that could pass the Signal on. It reaps the dead process, and leaves
+// the wait node that owes the Signal. The next waiter passes the Signal on when it runs again. If there is none, the next
+// call settles it.
+func TestCondSignalledDiesWithoutRoom(t *testing.T) {
+	for _, other := range []string{"go", "c"} {
+		for _, waits := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/another waits %v", other, waits), func(t *testing.T) { condWithoutRoom(t, other, waits) })
+		}
+	}
+}
+
+func condWithoutRoom(t *testing.T, other string, waits bool) {
+	name := newArena(t)
+	stranger, b := newAgent(t, "c", name, "stranger"), newAgent(t, other, name, "b")
+	off := b.do(t, "cond.open", "c")
+	b.do(t, "cond.signal", "c") // this reaps for the first time
+	x := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT_STOP=cond.wait.woken")
+	x.mortal = true
+	const slot, phaseLive, phaseFree = 3, 2, 0 // slot is that of the victim
+	x.sleeps(t, off, "cond.apart", "c")
+	var w pending
+	if waits {
+		w = b.sleeps(t, off, "cond.apart", "c")
+	}
+	b.do(t, "cond.signal", "c")
+	x.awaitStop(t)
+	b.stop(t)
+	stranger.do(t, "room.take", "-")
+	require.EqualValues(t, phaseLive, stranger.do(t, "gone.slot", "-", slot))
+	x.kill(t)
+	eventually(t, "the stranger has reaped", name, func() bool { return stranger.do(t, "gone.slot", "-", slot) == phaseFree })
+	require.Equal(t, waits, condValue(t, name, off, condFirst) != 0, "the wait is still queued")
+	require.NoError(t, b.cmd.Process.Signal(syscall.SIGCONT))
+	if waits {
+		w.must(t)
+	} else {
+		b.do(t, "cond.signal", "c")
+	}
+	stranger.do(t, "room.give", "-")
+	condIdle(t, name, off)
+}
+
+// A process is stopped when the record that queues its wait is committed, and not yet carried out. The wait gets the next
+// Signal.
+func TestCondSignalSeesAnUnfinishedWait(t *testing.T) {
+	for _, other := range []string{"go", "c"} {
+		t.Run(other, func(t *testing.T) { condUnfinished(t, "c", other) })
+	}
+}
+
+func condUnfinished(t *testing.T, lang, other string) {
+	name := newArena(t)
+	b := newAgent(t, other, name, "b")
+	off := b.do(t, "cond.open", "c")
+	b.start(t, "cond.apart", "c", 1).fails(t, syscall.ETIMEDOUT)
+	x := newAgent(t, lang, name, "victim", "SHMSYNC_CRASHPOINT_STOP=record.commit.named")
+	w := x.start(t, "cond.apart", "c")
+	x.awaitStop(t)
+	require.Zero(t, condValue(t, name, off, condBoundary))
+	b.do(t, "cond.signal", "c")
+	require.NoError(t, x.cmd.Process.Signal(syscall.SIGCONT))
+	w.must(t)
+	condIdle(t, name, off)
+}
+
+// condStops are the crash points at which a process in C is stopped in a call. wakes is the verb that lets the call
+// go on to the points, if it waits.
+var condStops = []struct {
+	verb   string
+	args   []any
+	wakes  string
+	points []string
+}{
+	{"cond.apart", nil, "", []string{
+		"record.wait.prepared", "record.commit.written", "record.commit.named", "record.complete.begun:1", "record.complete.begun:2",
+		"record.complete.begun:3", "record.commit.completed", "cond.wait.queued", "cond.wait.unlocked", "park.waitnode.asleep",
+	}},
+	{"cond.apart", []any{20}, "", []string{"record.commit.written:2", "record.commit.named:2", "record.complete.begun:6", "record.await.withdrawn"}},
+	{"cond.apart", nil, "cond.signal", condWoken},
+	{"cond.apart", nil, "cond.broadcast", append([]string{
+		"record.commit.written:2", "record.commit.named:2", "record.complete.begun:5", "record.commit.completed:2", "cond.settle.committed",
+	}, condWoken...)},
+	{"cond.signal", nil, "", []string{
+		"record.commit.written", "record.commit.named", "record.complete.begun:1", "record.complete.begun:2", "record.complete.begun:3",
+		"record.tell.resolved", "record.commit.completed", "record.wake.before",
+	}},
+	{"cond.broadcast", nil, "", []string{
+		"record.commit.written", "record.commit.named", "record.complete.begun:1", "record.complete.begun:2", "record.complete.begun:5",
+		"record.tell.resolved:1", "record.tell.resolved:2", "record.commit.completed", "cond.broadcast.committed", "record.commit.named:2", "record.wake.before",
+	}},
+}
+
+// A process that is stopped at a crash point delays nobody: others wait, signal and broadcast.
+func TestCondStoppedAtEachPoint(t *testing.T) {
+	for _, s := range condStops {
+		for _, point := range s.points {
+			t.Run(strings.TrimPrefix(s.verb+" "+s.wakes, "cond.")+fmt.Sprint(s.args)+"/"+point, func(t *testing.T) {
+				condStopped(t, "c", "go", s.verb, s.args, s.wakes, point)
+			})
+		}
+	}
+}
+
+func condStopped(t *testing.T, lang, other, verb string, args []any, wakes, point string) {
+	name := newArena(t)
+	y, z := newAgent(t, other, name, "y"), newAgent(t, "c", name, "z")
+	off := y.do(t, "cond.open", "c")
+	z.do(t, "cond.open", "c")
+	x := newAgent(t, lang, name, "victim", "SHMSYNC_CRASHPOINT_STOP="+point)
+	x.mortal = true
+	var before []pending
+	if verb != "cond.apart" {
+		for range 2 { // at most three turns fit into a record
+			before = append(before, y.sleeps(t, off, "cond.apart", "c"), z.sleeps(t, off, "cond.apart", "c"))
+		}
+	}
+	if wakes != "" {
+		x.sleeps(t, off, verb, "c", args...)
+		y.do(t, wakes, "c")
+	} else {
+		x.start(t, verb, "c", args...)
+	}
+	x.awaitStop(t)
+	if len(before) > 0 {
+		z.do(t, "cond.broadcast", "c")
+		for _, w := range before {
+			w.must(t)
+		}
+	}
+	// The wait of the stopped process uses up one Signal at most.
+	v, w := y.sleeps(t, off, "cond.apart", "c"), z.sleeps(t, off, "cond.apart", "c")
+	y.do(t, "cond.signal", "c")
+	z.do(t, "cond.signal", "c")
+	y.do(t, "cond.signal", "c")
+	v.must(t)
+	w.must(t)
+	v, w = y.sleeps(t, off, "cond.apart", "c"), z.sleeps(t, off, "cond.apart", "c")
+	z.do(t, "cond.broadcast", "c")
+	v.must(t)
+	w.must(t)
+	z.start(t, "cond.apart", "c", 5).fails(t, syscall.ETIMEDOUT)
+	x.kill(t)
+	condIdle(t, name, off)
+}
+
+// A peer has overwritten words of a Cond. Calls in C end.
+func TestCondOverwritten(t *testing.T) {
+	for _, word := range []int{condCommit, condFirst, condLast, condBoundary, condFlying} {
+		for _, value := range []uint64{1 << 32, 5<<32 | 7, 0x3000 << 32, 1<<63 | 1, 2048, 1<<64 - 1} {
+			t.Run(fmt.Sprintf("%d/%#x", word, value), func(t *testing.T) {
+				name := newArena(t)
+				x := newAgent(t, "c", name, "x")
+				off := x.do(t, "cond.open", "c")
+				w := x.sleeps(t, off, "cond.apart", "c", 200)
+				image, write := body(t, name, off)
+				binary.LittleEndian.PutUint64(image[word:], value)
+				write(image)
+				for _, verb := range []string{"cond.signal", "cond.broadcast"} {
+					require.Contains(t, []syscall.Errno{0, syscall.EPROTO}, x.start(t, verb, "c").wait(t).err)
+				}
+				require.Contains(t, []syscall.Errno{0, syscall.EPROTO, syscall.ETIMEDOUT}, x.start(t, "cond.apart", "c", 5).wait(t).err)
+				require.Contains(t, []syscall.Errno{0, syscall.EPROTO, syscall.ETIMEDOUT}, w.wait(t).err)
+			})
+		}
+	}
+}

@@ -1,0 +1,431 @@
+package prims
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("cond.broadcast.committed")
+	_ = crashpoint.Register("cond.settle.committed")
+)
+
+// condCore is a process's side of a Cond. Its queue has the waits that nobody has woken, in the order of
+// arrival. A wait that was woken is on no queue, and its node owes: the owner has not locked L again yet.
+// See docs/design/0058.
+type condCore struct {
+	recordQueue
+	plainRecords
+	words   *condWords
+	opening *opening
+	limit   uint32 // how many waiters of a Broadcast compete for the lock at the same time
+	// before is the value of flying, with its tag, at the last check. It is 0 if that check found no
+	// wait that a Broadcast still had to wake.
+	before atomic.Uint64
+}
+
+// The kinds of words of a Cond that records change. The boundary is that of the recordQueue.
+const (
+	condBoundaryWord = recordOwnKinds + iota
+	condFlyingWord
+)
+
+// condSignal is set in the word extra of a node that owes a Signal. The other bits are the bound of the
+// Signal: the number of the last change before it, modulo condNumbers. No wait with a larger number may
+// get the Signal. In a node that a Broadcast has woken, extra is 0.
+const (
+	condSignal  = 1 << 31
+	condNumbers = 1 << 31
+)
+
+// buildCond makes a handle. A bare handle, for a reaper or a tool, cannot wait.
+func buildCond(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*condCore, error) {
+	w, counts := condAt(a, o)
+	k := &condCore{words: w, limit: condBatch}
+	if batch := w.batch.Load(); batch != 0 {
+		k.limit = uint32(min(batch, condAll))
+	}
+	k.init(a, o, recordQueueWords{&w.commit, &w.first, &w.last, &w.spin, &w.pays, &w.lastCPU, counts}, k)
+	k.boundary = &w.boundary
+	ok, err := k.openRecords(a, o, !bare)
+	if err != nil || bare {
+		return k, err
+	}
+	if !ok {
+		return nil, k.corrupt("its list of slot records")
+	}
+	k.opening = newOpening(a, o)
+	k.queue = park.NewQueue(park.Config{
+		WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller},
+		Object:   o, Word: o.Body + condWakeOff, All: true, Check: k.check,
+	})
+	k.opening.waitsIn(k.queue)
+	k.opening.end = k.queue.Close
+	return k, nil
+}
+
+// wordAt returns the word of k that has this kind. The recordQueue calls it.
+func (k *condCore) wordAt(kind uint8, _ uint32) *atomic.Uint64 {
+	switch kind {
+	case condBoundaryWord:
+		return &k.words.boundary
+	case condFlyingWord:
+		return &k.words.flying
+	}
+	return nil
+}
+
+func (k *condCore) corrupt(detail string) error {
+	return failed(k.a, k.object, "cond.change", shmsync.ErrCorrupt, nil, detail)
+}
+
+// removed implements recordedObject. A wait that leaves the queue has moved the boundary already.
+func (k *condCore) removed(*recordedChange) {}
+
+// number returns the number of a queued wait: the version of the record with which it joined.
+func (w wait) number() uint64 { return w.Wanted().Load() }
+
+// condBound returns the bound in the word extra of a node that owes a Signal. now is the present version.
+// If more than condNumbers changes have passed since the Signal, the result is too large, but never too
+// small.
+func condBound(extra uint32, now uint64) uint64 {
+	return now - (now-uint64(extra))%condNumbers
+}
+
+// uncovered returns the first wait that no Broadcast has covered. ok is false if there is none, or x is torn.
+func (k *condCore) uncovered(x *recordedChange) (w wait, ok bool) {
+	v := x.get(k.boundary)
+	if v == 0 {
+		return wait{}, false
+	}
+	return k.waitAt(x, v)
+}
+
+// enqueue puts a new wait at the end of the queue.
+func (k *condCore) enqueue() (*park.WaitNode, error) {
+	s, err := k.queue.TakeNode()
+	if err != nil {
+		return nil, err
+	}
+	k.prepare(s, 0)
+	b := takeWakes()
+	defer k.wake(b) // deferred first, so it runs after the lock is released
+	k.private.Lock()
+	defer k.private.Unlock()
+	x := &k.scratch
+	for {
+		// Another iteration means that another call has changed the Cond, so the loop is lock-free.
+		if err := k.begin(x, b); err != nil {
+			k.unused(s)
+			return nil, err
+		}
+		s.Node.Wanted().Store(x.c.version() + 1)
+		k.join(x, s)
+		switch ok, err := k.end(x, b); {
+		case err != nil && x.made:
+			s.Forget()
+			return nil, err
+		case err != nil:
+			k.unused(s)
+			return nil, err
+		case ok:
+			return s, nil
+		}
+	}
+}
+
+// signal wakes the first wait that no Broadcast has covered, if there is one.
+func (k *condCore) signal() error {
+	b := takeWakes()
+	defer k.wake(b)
+	k.private.Lock()
+	defer k.private.Unlock()
+	x := &k.scratch
+	if err := k.reapIfDue(x, b); err != nil {
+		return err
+	}
+	for {
+		// Another iteration means that another call has changed the Cond, or that this call has removed
+		// the wait of a dead participant.
+		if err := k.begin(x, b); err != nil {
+			return err
+		}
+		w, ok := k.uncovered(x)
+		over := !ok
+		switch {
+		case !ok:
+		case !k.waiting(w):
+			k.detach(x, w, arenakernel.RecordedRemoved)
+		default:
+			k.give(x, w, condSignal|uint32(x.c.version()%condNumbers))
+			over = true
+		}
+		if ok, err := k.end(x, b); err != nil || ok && over {
+			return err
+		}
+	}
+}
+
+// give adds to x that a wait is woken by a Signal. extra has the bound of the Signal.
+func (k *condCore) give(x *recordedChange, w wait, extra uint32) {
+	k.detach(x, w, arenakernel.RecordedOwes)
+	x.set(recordPrev, w.index(), w.Extra(), extra)
+}
+
+// broadcast covers all waits, and wakes the first of them.
+func (k *condCore) broadcast() error {
+	b := takeWakes()
+	defer k.wake(b)
+	k.private.Lock()
+	defer k.private.Unlock()
+	x := &k.scratch
+	if err := k.reapIfDue(x, b); err != nil {
+		return err
+	}
+	for {
+		// Another iteration means that another call has changed the Cond, so the loop is lock-free.
+		if err := k.begin(x, b); err != nil {
+			return err
+		}
+		covers := x.get(k.boundary) != 0
+		if covers {
+			x.set(condBoundaryWord, 0, k.boundary, 0)
+			k.turns(x, k.limit)
+		}
+		switch ok, err := k.end(x, b); {
+		case err != nil:
+			return err
+		case ok && !covers:
+			return nil
+		case ok:
+			crashpoint.Hit("cond.broadcast.committed")
+			return k.serve(x, b, k.limit)
+		}
+	}
+}
+
+// turns adds to x that the first waits of the queue are woken if a Broadcast has covered them, as many as
+// fit into the record and until limit of them compete for L. It ends at a wait whose owner is dead.
+func (k *condCore) turns(x *recordedChange, limit uint32) {
+	for {
+		y := *x
+		flying := y.get(&k.words.flying)
+		w, ok := k.head(&y)
+		if y.torn {
+			x.torn = true
+		}
+		if !ok || flying >= limit || w.index() == y.get(k.boundary) || !k.waiting(w) {
+			return
+		}
+		k.detach(&y, w, arenakernel.RecordedOwes)
+		y.set(condFlyingWord, 0, &k.words.flying, flying+1)
+		if y.tooMany {
+			return
+		}
+		*x = y
+	}
+}
+
+// serve wakes waiters of a Broadcast until limit of them compete for L. The caller holds private.
+func (k *condCore) serve(x *recordedChange, b *wakes, limit uint32) error {
+	for {
+		// Another iteration means that another call has changed the Cond, or that this call has taken a
+		// wait off the queue.
+		if err := k.begin(x, b); err != nil {
+			return err
+		}
+		if w, ok := k.head(x); ok && w.index() != x.get(k.boundary) && !k.waiting(w) {
+			k.detach(x, w, arenakernel.RecordedRemoved)
+		} else {
+			k.turns(x, limit)
+		}
+		over := x.n == 0
+		if ok, err := k.end(x, b); err != nil || ok && over {
+			return err
+		}
+	}
+}
+
+// settle ends the wait of a node that owes. outcome is the new value of the word next of the node. A Signal
+// passes on to the next wait that was queued when it was given; after a Broadcast, further waits get their
+// turn. ok is false if the node does not owe. outcome is
+// RecordedLeft if this process is the owner, or RecordedRemoved if the owner is dead. The caller holds private.
+func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (ok bool, err error) {
+	for {
+		// Another iteration means that another call has changed the Cond, or that this call has removed
+		// the wait of a dead participant.
+		if err := k.begin(x, b); err != nil {
+			return false, err
+		}
+		owes, done := x.get(w.Next()) == arenakernel.RecordedOwes && (outcome == arenakernel.RecordedLeft || k.ofDead(w.Node)), false
+		switch extra := x.get(w.Extra()); {
+		case !owes:
+			done = true
+		case extra&condSignal == 0:
+			x.set(recordNext, w.index(), w.Next(), outcome)
+			// The word gets a new tag even if a turn makes its value the same again: see check.
+			x.set(condFlyingWord, 0, &k.words.flying, max(x.get(&k.words.flying), 1)-1)
+			k.turns(x, k.limit)
+			done = true
+		default:
+			to, has := k.uncovered(x)
+			has = has && to.number() <= condBound(extra&^condSignal, x.c.version())
+			if has && !k.waiting(to) {
+				k.detach(x, to, arenakernel.RecordedRemoved)
+				break
+			}
+			x.set(recordNext, w.index(), w.Next(), outcome)
+			if has {
+				k.give(x, to, extra)
+			}
+			done = true
+		}
+		if ok, err := k.end(x, b); err != nil || ok && done {
+			if ok && owes {
+				crashpoint.Hit("cond.settle.committed")
+				err = k.serve(x, b, k.limit)
+			}
+			return ok && owes, err
+		}
+	}
+}
+
+// landed ends the wait of s, whose owner has locked L again.
+func (k *condCore) landed(s *park.WaitNode) error { return k.finish(s, false) }
+
+// passOn ends the wait of s, whose owner could not lock L again. A Signal passes on to the next waiter.
+func (k *condCore) passOn(s *park.WaitNode) error { return k.finish(s, true) }
+
+func (k *condCore) finish(s *park.WaitNode, pass bool) error {
+	if !k.queue.EnterStay() {
+		return k.closed() // the wait was settled, or will be, when this process leaves
+	}
+	defer k.queue.ExitLasting()
+	n := s.Node
+	if valueIn(n.Extra())&condSignal != 0 && !pass {
+		// Only the owner changes the word now: a reaper does so only if the owner is dead.
+		w := recordedWord(n.Next().Load())
+		if w.value() != arenakernel.RecordedOwes || !n.Next().CompareAndSwap(uint64(w), uint64(w.with(arenakernel.RecordedLeft))) {
+			s.Forget()
+			return k.corrupt("a wait node, which ended a wait that was not woken")
+		}
+	} else if err := k.settleOwn(s); err != nil {
+		return err
+	}
+	k.handBack(s)
+	return nil
+}
+
+// settleOwn settles the wait of s by a record. If a peer has overwritten the node or the queue, settleOwn gives
+// the node up.
+func (k *condCore) settleOwn(s *park.WaitNode) error {
+	b := takeWakes()
+	defer k.wake(b)
+	k.private.Lock()
+	defer k.private.Unlock()
+	x := &k.scratch
+	ok, err := k.settle(x, b, wait{s.Off, s.Node}, arenakernel.RecordedLeft)
+	if ok {
+		return nil // an error concerns only the waits of others
+	}
+	s.Forget()
+	if err == nil {
+		err = k.corrupt("a wait node, which ended a wait that was not woken")
+	}
+	return err
+}
+
+// sleepIn waits until the wait of s is woken. If sleepIn returns an error, or covered, the caller must not
+// use s any more. covered says that ctx has ended the wait, but that a Broadcast came before.
+func (k *condCore) sleepIn(ctx context.Context, s *park.WaitNode) (covered bool, _ error) {
+	r, err := k.await(ctx, s, true, (*condWaits)(k))
+	if r == park.Again {
+		crashpoint.Hit("record.await.resolved")
+		race.Acquire(k.key)
+		k.counts.took()
+		return false, nil
+	}
+	crashpoint.Hit("record.await.withdrawn")
+	covered = k.withdrawn(s)
+	if r == park.Closed {
+		return false, k.closed()
+	}
+	return covered, err
+}
+
+// takeBack ends the wait of s before its owner has slept. If a Signal has woken it already, the Signal passes
+// on.
+func (k *condCore) takeBack(s *park.WaitNode) {
+	if k.withdraw(s) {
+		k.withdrawn(s)
+		return
+	}
+	k.passOn(s)
+}
+
+// withdrawn gives a node back whose wait was withdrawn, and reports whether a Broadcast had covered the wait.
+func (k *condCore) withdrawn(s *park.WaitNode) (covered bool) {
+	if s.Found == condForgotten {
+		s.Forget()
+		return false
+	}
+	covered = s.Found == condCovered
+	k.unused(s)
+	return covered
+}
+
+// What a withdrawal has found, in the Found of a wait node.
+const (
+	condLeft      = iota // the wait was not covered
+	condCovered          // a Broadcast had covered the wait
+	condForgotten        // a peer has overwritten the queue, which may still name the node
+)
+
+// condWaits implements the interface that [park.WaitNode] needs of a Cond.
+type condWaits condCore
+
+// Withdraw is withdraw.
+func (k *condWaits) Withdraw(s *park.WaitNode) bool { return (*condCore)(k).withdraw(s) }
+
+// withdraw takes a wait of this process off the queue, and stores in s what it has found. The caller then
+// gives the node back. withdraw reports false if the wait was woken.
+func (k *condCore) withdraw(s *park.WaitNode) bool {
+	b := takeWakes()
+	defer k.wake(b)
+	k.private.Lock()
+	defer k.private.Unlock()
+	x, w := &k.scratch, wait{s.Off, s.Node}
+	for {
+		// Another iteration means that another call has changed the Cond, so the loop is lock-free.
+		err := k.begin(x, b)
+		v := x.get(w.Next())
+		switch {
+		case err != nil:
+		case v == arenakernel.RecordedOwes && s.Resolved():
+			return false
+		case queuedValue(v):
+			s.Found = condLeft
+			if first, ok := k.uncovered(x); !ok || w.number() < first.number() {
+				s.Found = condCovered
+			}
+			k.detach(x, w, arenakernel.RecordedLeft)
+			var ok bool
+			switch ok, err = k.end(x, b); {
+			case ok:
+				return true
+			case err == nil:
+				continue
+			}
+		case k.load() != x.c:
+			continue // the record that wakes the wait may be incomplete
+		}
+		s.Found = condForgotten // a peer has overwritten the node, or the queue
+		return true
+	}
+}

@@ -1,0 +1,28 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+)
+
+// plainRecord is a slot record that has nothing but the record of the last change that a participant of
+// the slot made. A FairMutex and a Cond have such slot records. Its tags are those of a semaphoreRecord.
+type plainRecord struct {
+	_       structs.HostLayout
+	_       [32]byte // the header of a slot record
+	head    atomic.Uint64
+	kinds   atomic.Uint64
+	_       [16]byte
+	entries [recordMost]recordEntry
+}
+
+// The offsets are ABI. If one of them changes, the package does not compile.
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(plainRecord{}.head)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(plainRecord{}.kinds)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(plainRecord{}.entries)-64]
+	_ = [1]struct{}{}[unsafe.Sizeof(plainRecord{})-plainRecordBytes]
+)
+
+const plainRecordBytes = 192
