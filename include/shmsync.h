@@ -15037,7 +15037,6 @@ SHMI_FN struct shmi_wait shmi_mon_node(struct shmi_monitor *m, uint64_t off)
 }
 
 /* A queue in order of arrival. */
-SHMI_FN int shmi_fifo_empty(shmi_list_words *q) { return shmi_get(&q->first) == 0; }
 SHMI_FN struct shmi_wait shmi_fifo_head(struct shmi_monitor *m, shmi_list_words *q)
 {
     return shmi_mon_node(m, shmi_get(&q->first));
@@ -15069,34 +15068,8 @@ SHMI_FN void shmi_fifo_detach(struct shmi_monitor *m, shmi_list_words *q, struct
         shmi_put(&q->last, shmi_link_prev(l));
 }
 
-SHMI_FN void shmi_fifo_clear(shmi_list_words *q)
-{
-    shmi_put(&q->first, 0);
-    shmi_put(&q->last, 0);
-}
-
 SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w);
 SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w);
-
-/* Takes off a queue the waits whose owners are dead or have given up. If the list is a cycle, it is rebuilt. */
-SHMI_FN void shmi_fifo_discard_dead(struct shmi_monitor *m, shmi_list_words *q)
-{
-    uint64_t before = 0;
-    struct shmi_wait w = shmi_fifo_head(m, q);
-    while (w.n != NULL) {
-        struct shmi_wait next;
-        uint64_t s = shmi_stamp_of(w);
-        if (s <= before) {
-            shmi_set_broken(m, 1);
-            return;
-        }
-        before = s;
-        next = shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
-        if (!shmi_mon_waiting(m, w))
-            shmi_mon_discard(m, w);
-        w = next;
-    }
-}
 
 /* Whether a participant is current. The participant m->without, which leaves, does not count as current. */
 SHMI_FN int shmi_mon_current(struct shmi_monitor *m, uint32_t name)
@@ -15758,14 +15731,6 @@ SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
     }
 }
 
-/* Does the wake of objects that begin with a monitor. */
-SHMI_FN void shmi_mon_wake_object(shmsync_arena *a, const shmi_object *o, int owed)
-{
-    shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 8);
-    if (w != NULL)
-        shmi_mutex_wake_words(a, w, owed);
-}
-
 /* 0, or ENOTCONN in a child of fork. */
 SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi_self(a) != 0) ? 0 : shmi_fail(shmi_nameless(a), op, NULL, "%s", ""); }
 
@@ -15863,7 +15828,6 @@ SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t
     *impl = shmi_share(a, &o, build, arg);
     return shmi_exit_with(a, *impl != NULL ? 0 : shmi_last.err);
 }
-SHMI_FN int shmi_mon_close(struct shmi_monitor *m) { return shmi_unshare(m->a, m->o.off, shmi_mon_free); }
 
 /* Fills in the body of a kind that begins with monitor words, of which only the spin budget is not zero. */
 SHMI_FN void shmi_mon_fill(unsigned char *body, const void *arg) { ((shmi_monitor_words *)(void *)body)->spin = *(const uint32_t *)arg; }

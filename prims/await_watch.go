@@ -38,7 +38,7 @@ func (p *Pending) watch(notify func()) (watcher, error) {
 	w := &pendingWatch{p, notify}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waitNode == nil && p.source == nil {
+	if p.source == nil {
 		notify()
 		return w, nil
 	}

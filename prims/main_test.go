@@ -12,6 +12,7 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
@@ -57,6 +58,14 @@ func words(a *arena.Arena) string {
 		s += fmt.Sprintf("%v %s, notice %s, fenced %v\n", p.Identity, p.State, p.Notice, p.Fenced)
 	}
 	return s
+}
+
+// needsCrashPoints skips a test in a build without crash points.
+func needsCrashPoints(t testing.TB) {
+	t.Helper()
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
 }
 
 // alone waits until n participants are left and all of them are alive, so that all dead

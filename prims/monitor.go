@@ -95,17 +95,6 @@ func (m *monitor) enterAtOnce() bool {
 	return !race.Enabled && atomic.CompareAndSwapUint32(m.queueLock.own, 0, atomic.LoadUint32(&m.queueLock.self))
 }
 
-// leaveQuiet does what leave does, for a caller that has ended no wait, so there is no owner to
-// wake.
-func (m *monitor) leaveQuiet() {
-	if m.broken.Load() {
-		m.leave(nil)
-		return
-	}
-	m.queueLock.Unlock()
-	m.queueLock.yield()
-}
-
 // enter takes the queue lock. ctx may be nil. The errors are those of a call that cannot begin:
 // ctx.Err(), ErrCorrupt, ErrClosed.
 func (m *monitor) enter(ctx context.Context) error {
@@ -224,20 +213,6 @@ func (m *monitor) await(ctx context.Context, s *park.WaitNode) (outcome, error) 
 		return 0, err
 	}
 	return m.collect(s), nil
-}
-
-// refuse ends a wait in which no goroutine sleeps, and which was queued while the handle was being
-// closed. It returns the error of the wait, or nil if the wait has been resolved.
-func (m *monitor) refuse(s *park.WaitNode) error {
-	if s.Resolved() {
-		return nil
-	}
-	w := waitOf(s)
-	if !s.Abandon() {
-		return nil
-	}
-	m.cleanUp(w)
-	return m.closed()
 }
 
 // sleep is await, except that the caller collects the wait node. After an error the caller must not

@@ -15,9 +15,7 @@ import (
 // TestSequencerCloseByTheFirstOfManyWaiters: a call ends the wait of a waiter. That waiter closes the handle
 // while the call still wakes the waiters of other cells.
 func TestSequencerCloseByTheFirstOfManyWaiters(t *testing.T) {
-	if !crashpoint.Enabled {
-		t.Skip("needs the build tag crashpoint")
-	}
+	needsCrashPoints(t)
 	for _, c := range []struct {
 		name string
 		call func(s *prims.Sequencer)
@@ -63,9 +61,7 @@ func TestSequencerCloseByTheFirstOfManyWaiters(t *testing.T) {
 // that the counter has reached its token, and closes the handle. The call does not panic, and the waiters of
 // other handles wake.
 func TestSequencerCloseBeforeTheCountIsLookedAt(t *testing.T) {
-	if !crashpoint.Enabled {
-		t.Skip("needs the build tag crashpoint")
-	}
+	needsCrashPoints(t)
 	a := newArena(t, nil)
 	s, err := prims.OpenSequencer(a, "s", nil)
 	require.NoError(t, err)

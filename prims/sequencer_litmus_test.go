@@ -329,9 +329,7 @@ func turnGate(x *litmusSide, n uint64, r *rand.Rand) {
 // TestNoWakeIsLostWithoutChecks: the processes run without periodic checks. So if a wake were lost, a round
 // would never end.
 func TestNoWakeIsLostWithoutChecks(t *testing.T) {
-	if !crashpoint.Enabled {
-		t.Skip("needs the build tag crashpoint")
-	}
+	needsCrashPoints(t)
 	for mode, part := range map[string]func(x *litmusSide, n uint64, r *rand.Rand){
 		"gate":  turnGate,
 		"token": func(x *litmusSide, n uint64, r *rand.Rand) { x.auto.Set() },
@@ -346,9 +344,7 @@ func TestNoWakeIsLostWithoutChecks(t *testing.T) {
 // TestSequencerCounterDies: a process counts, and dies before it checks for waiters. Its count stays, and the
 // reaper wakes the waiters.
 func TestSequencerCounterDies(t *testing.T) {
-	if !crashpoint.Enabled {
-		t.Skip("needs the build tag crashpoint")
-	}
+	needsCrashPoints(t)
 	a := newArena(t, nil)
 	s, err := prims.OpenSequencer(a, "s", nil)
 	require.NoError(t, err)
@@ -379,9 +375,7 @@ func TestSequencerCounterDies(t *testing.T) {
 // TestSequencerCounterStopped: a process is stopped after it has counted. It is not dead, so nobody reaps it.
 // The periodic checks of the waiters find the count, both for blocked and for pending waits.
 func TestSequencerCounterStopped(t *testing.T) {
-	if !crashpoint.Enabled {
-		t.Skip("needs the build tag crashpoint")
-	}
+	needsCrashPoints(t)
 	for _, op := range []string{"wait", "async"} {
 		t.Run(op, func(t *testing.T) {
 			a := newArena(t, nil)
@@ -407,9 +401,7 @@ func TestSequencerCounterStopped(t *testing.T) {
 // the wait is over when the waiter has already checked the counter and is about to sleep. A later check wakes
 // the waiter.
 func TestSequencerCheckBeforeTheSleep(t *testing.T) {
-	if !crashpoint.Enabled {
-		t.Skip("needs the build tag crashpoint")
-	}
+	needsCrashPoints(t)
 	const much = 1 << 31
 	for _, c := range []struct {
 		what  string
@@ -447,9 +439,7 @@ func TestSequencerCheckBeforeTheSleep(t *testing.T) {
 // TestSequencerPassedBeforeTheAnnouncement: a waiter for a far token has read the counter, and is about to
 // announce a nearer token. The counter passes the nearer token before the announcement.
 func TestSequencerPassedBeforeTheAnnouncement(t *testing.T) {
-	if !crashpoint.Enabled {
-		t.Skip("needs the build tag crashpoint")
-	}
+	needsCrashPoints(t)
 	const far = 1 << 29
 	s := newSequencer(t, &prims.SequencerOptions{Spin: -1})
 	crashpoint.ArmFunc("sequencer.wait.read", 1, func() {
@@ -478,9 +468,7 @@ func TestSequencerCountChangesTheWordOnce(t *testing.T) {
 		}
 	})
 	t.Run("others count meanwhile", func(t *testing.T) {
-		if !crashpoint.Enabled {
-			t.Skip("needs the build tag crashpoint")
-		}
+		needsCrashPoints(t)
 		s := newSequencer(t, nil)
 		far, near := s.WaitAsync(1<<40+1), s.WaitAsync(1)
 		crashpoint.ArmFunc("sequencer.count.counted", 1, func() { s.Counter().Add(100) })
@@ -495,9 +483,7 @@ func TestSequencerCountChangesTheWordOnce(t *testing.T) {
 // TestSequencerServesBeforeClose: the goroutine that serves the token heap keeps the handle open, even after
 // all waits have left the heap.
 func TestSequencerServesBeforeClose(t *testing.T) {
-	if !crashpoint.Enabled {
-		t.Skip("needs the build tag crashpoint")
-	}
+	needsCrashPoints(t)
 	s := newSequencer(t, nil)
 	other := s.WaitAsync(16 + 5)
 	in, out, ended := make(chan bool), make(chan bool), make(chan error)
@@ -523,9 +509,7 @@ func TestSequencerServesBeforeClose(t *testing.T) {
 // TestSequencerEndOfWaitsIsLeft: a process ends the waits of a Sequencer, or counts past tokens, and wakes
 // nobody. Then it dies, or is stopped for ever. The waits still end.
 func TestSequencerEndOfWaitsIsLeft(t *testing.T) {
-	if !crashpoint.Enabled {
-		t.Skip("needs the build tag crashpoint")
-	}
+	needsCrashPoints(t)
 	for op, points := range map[string][]string{
 		"advance":        {"sequencer.count.counted", "sequencer.count.before_wake"},
 		"cancel.waiters": {"sequencer.cancel.marked", "sequencer.count.before_wake"},

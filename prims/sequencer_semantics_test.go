@@ -274,9 +274,7 @@ func TestSequencerWatchAfterStop(t *testing.T) {
 // other waits begin, and their tokens are reached. These waits also end, either without an error or with
 // ErrCanceled.
 func TestSequencerWaitsDuringReset(t *testing.T) {
-	if !crashpoint.Enabled {
-		t.Skip("needs the build tag crashpoint")
-	}
+	needsCrashPoints(t)
 	s := newSequencer(t, nil)
 	var reached func() (bool, error)
 	var leave func()

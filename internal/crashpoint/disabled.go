@@ -27,6 +27,13 @@ func ArmFunc(name string, n int, f func()) { panicDisabled("ArmFunc") }
 // crashpoint there are none.
 func Disarm() {}
 
+// disabled is a variable, so that linters do not regard the code behind a call of Arm as dead. In a test, that code is
+// compiled without the tag, too.
+var disabled = !Enabled
+
 func panicDisabled(op string) {
+	if !disabled {
+		return
+	}
 	panic("crashpoint: " + op + " needs the build tag crashpoint")
 }

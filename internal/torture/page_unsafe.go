@@ -174,7 +174,8 @@ func (p *torturePage) histogram(which int) []uint64 {
 // pageFlags tell worker.c where things are on the page.
 func pageFlags() (flags []string) {
 	var p torturePage
-	lane, resident := unsafe.Offsetof(p.lane), &p.worker[0]
+	lane := unsafe.Offsetof(p.lane)
+	var resident tortureSlot
 	for _, f := range []struct {
 		name string
 		is   uintptr
@@ -185,7 +186,7 @@ func pageFlags() (flags []string) {
 		{"RESIDENT_ROLLBACKS", unsafe.Offsetof(p.inC) + unsafe.Offsetof(p.inC.rollbacksOfResidents)},
 		{"PHASE", unsafe.Offsetof(p.phase)}, {"PHASE_END", torturePhaseEnd}, {"REFEREE", unsafe.Offsetof(p.referee)},
 		{"RESIDENTS", unsafe.Offsetof(p.workers)}, {"THREADS", tortureThreads}, {"FINISHED", tortureFinished},
-		{"RESIDENT", unsafe.Offsetof(p.worker)}, {"RESIDENT_SIZE", unsafe.Sizeof(*resident)},
+		{"RESIDENT", unsafe.Offsetof(p.worker)}, {"RESIDENT_SIZE", unsafe.Sizeof(resident)},
 		{"RESIDENT_PID", unsafe.Offsetof(resident.pid)}, {"RESIDENT_AT", unsafe.Offsetof(resident.at)},
 		{"RESIDENT_CALM", unsafe.Offsetof(resident.calm)}, {"RESIDENT_STILL", unsafe.Offsetof(resident.still)},
 		{"RESIDENT_TURNS", unsafe.Offsetof(resident.turns)}, {"RESIDENT_SINCE", unsafe.Offsetof(resident.since)},

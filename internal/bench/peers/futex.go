@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// FutexPeers run the algorithms of the C peers over the kernel's waits from Go. So the difference between c:futex and
-// go:futex is the cost of Go. The other subjects use other calls to wait and wake.
+// FutexPeers run the algorithms of the C peers over the kernel's waits from Go. So the difference between the subjects
+// c:futex and go:futex is the cost of Go. The other subjects use other calls to wait and wake.
 var FutexPeers = []*bench.Subject{
 	{By: "go", Prim: "futex", MaxN: naiveMost, Open: OpenFutexEnd, Scenarios: []string{"waiters", "handoff", "wake"},
 		Brief: []string{"waiters", "wake"}},
