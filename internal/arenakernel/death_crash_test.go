@@ -734,3 +734,19 @@ func TestSuccessorOwesWhatTheDeadOwed(t *testing.T) {
 		}
 	}
 }
+
+// awaitUnlocked waits until the byte lock of a slot is free. The kernel may keep the lock for a
+// while after the process has ended, as it does with the memory of the process.
+func (ta *testArena) awaitUnlocked(t testing.TB, slot int) {
+	t.Helper()
+	f, err := os.OpenFile(ta.path(), os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	end := time.Now().Add(4 * bound())
+	pollUntil(func() bool {
+		locked, err := shmsync.ByteLocked(f, int64(headerSize+(slot-1)*slotStride))
+		require.NoError(t, err)
+		require.True(t, !locked || time.Now().Before(end), "not within %v\n%s", 4*bound(), dumpWords(ta.name))
+		return !locked
+	})
+}
