@@ -148,16 +148,17 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 	a, err := Create(ta.name, &ta.opts)
 	require.NoError(t, err)
 	defer a.Close()
-	v, m := startMany(t, ta, manyThreads{Threads: 3, KernelIO: KernelIOAsynchronous})
-	i := m.Name.Slot()
-	s := a.slot(i)
-	pid := a.u32(s + slotPID).Load()
-
+	// The kernel may take long to end a process, and the victim does not live for ever. So this process is first.
 	zombie, err := os.StartProcess("/proc/self/exe", []string{"-", "-test.run=^$"}, &os.ProcAttr{})
 	require.NoError(t, err)
 	require.NoError(t, zombie.Kill())
 	defer zombie.Wait()
 	pollFor(t, a, func() bool { return isZombie(zombie.Pid) })
+
+	v, m := startMany(t, ta, manyThreads{Threads: 3, KernelIO: KernelIOAsynchronous})
+	i := m.Name.Slot()
+	s := a.slot(i)
+	pid := a.u32(s + slotPID).Load()
 
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
