@@ -6,14 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A byte lock is a lock on one byte of a file that belongs to an open file description. The kernel
-// drops the lock when the last descriptor of that description is closed; after the death of the
-// process, that is only a matter of time. Unlike a robust list, a byte lock works in every sandbox,
-// and unlike a pid it means the same in every namespace. But the kernel does not report its end: a
-// process has to ask for it.
+// A byte lock is a lock on one byte of a file. It belongs to an open file description. The kernel releases the lock
+// when the last descriptor of that description is closed. If the process dies, the kernel closes its descriptors, after
+// some time. Unlike a robust list, a byte lock works in every sandbox. Unlike a pid, it means the same in every
+// namespace. But the kernel does not tell other processes when a byte lock ends, so they have to ask.
 //
-// The calls need no probe: a call that works shows that the feature exists, and an error that Is
-// ErrNotSupported shows that the feature is missing, on this system or on this file system.
+// The calls below need no probe. A call that works shows that the feature exists. An error that Is ErrNotSupported
+// shows that the feature is missing, on this system or on this file system.
 
 // LockByte takes an exclusive byte lock at off through f, without waiting. It reports false if
 // another open file description has the lock.

@@ -4,8 +4,8 @@ package shmsync
 
 import "syscall"
 
-// Errno is an error number: [syscall.Errno]. On Plan 9, which has no error numbers, it is a type
-// of its own.
+// Errno is an error number. It is [syscall.Errno], except on Plan 9. That system has no error numbers, so Errno is a
+// type of its own there.
 type Errno = syscall.Errno
 
 const (

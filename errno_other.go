@@ -4,7 +4,7 @@ package shmsync
 
 import "syscall"
 
-// Some systems have no names for these errors. The values are those of Linux.
+// The package syscall of some systems has no names for these errors. The values here are those of Linux.
 const (
 	eOWNERDEAD      = syscall.Errno(0x82)
 	eNOTRECOVERABLE = syscall.Errno(0x83)

@@ -2,8 +2,8 @@ package shmsync
 
 import "strconv"
 
-// Plan 9 identifies errors by strings. The library gives its errors the numbers of Linux here, so
-// that programs that name them build.
+// Plan 9 identifies errors by strings and has no error numbers. Here the errors have the numbers of Linux, so that
+// programs that use their names compile.
 const (
 	eINVAL          = Errno(0x16)
 	eNOENT          = Errno(0x2)
@@ -16,8 +16,8 @@ const (
 	eNOTRECOVERABLE = Errno(0x83)
 )
 
-// Errno is an error number. Plan 9 has none, so it is a type of its own there, with the numbers of
-// Linux. On other systems it is syscall.Errno.
+// Errno is an error number. Plan 9 has no error numbers, so there Errno is a type of its own, with the numbers of
+// Linux. On other systems Errno is syscall.Errno.
 type Errno uintptr
 
 // Error implements error.

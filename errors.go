@@ -21,11 +21,11 @@ var (
 	// ErrCorrupt says that shared bytes hold a value that no correct peer
 	// writes. Matches EPROTO.
 	ErrCorrupt = errors.New("shared memory is corrupt")
-	// ErrIncompatible says that a file is no arena or has another layout, or that a named object is
-	// of another kind or has other options. Matches EINVAL.
+	// ErrIncompatible says that a file is no arena, or that its layout is not that of this program. It also says that a
+	// named object has another kind or other options than the caller wants. Matches EINVAL.
 	ErrIncompatible = errors.New("incompatible")
-	// ErrCanceled says that the object was stopped or the wait cancelled by Stop or Cancel. If a
-	// context ends, the error is that of the context instead. Matches ECANCELED.
+	// ErrCanceled says that the object was stopped, or that the wait was cancelled by Stop or Cancel. If a wait ends
+	// because its context ends, the error is that of the context instead. Matches ECANCELED.
 	ErrCanceled = errors.New("canceled")
 	// ErrClosed says that the segment, arena or handle was closed. Matches
 	// EBADF.
@@ -68,7 +68,7 @@ func errnoOf(sentinel error) Errno {
 // fields are for people to read.
 type Identity struct {
 	Slot       int       // index of the participant's slot, from 1
-	Generation uint32    // tells the participants of the slot apart
+	Generation uint32    // distinguishes the participants that used the slot
 	PID        int       // in the participant's own pid namespace
 	Label      string    // the label in the options of arena.Open
 	Died       time.Time // when a peer noticed the death; zero while alive, or if unknown
@@ -83,8 +83,8 @@ func (id Identity) String() string {
 	return fmt.Sprintf("%s (pid %d, slot %d.%d)", label, id.PID, id.Slot, id.Generation)
 }
 
-// Error is the type of the errors that the packages of the module return. It wraps a sentinel error
-// of this package and, if one stands for the condition, an errno: errors.Is matches both.
+// Error is the type of the errors that the packages of the module return. It wraps a sentinel error of this package. If
+// an errno stands for the condition, errors.Is matches the errno as well.
 type Error struct {
 	Op     string    // the operation, as in "mutex.lock"
 	Object string    // the object's name, or its offset if it has no name

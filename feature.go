@@ -20,8 +20,8 @@ import (
 // A probe makes the real call. Some sandboxes answer EPERM and others ENOSYS, so either error means
 // that the feature is absent.
 
-// Feature is an optional facility of the kernel: the library works without it, but slower or with
-// less function.
+// Feature is an optional facility of the kernel. Without the feature, the library works, but it is slower or has fewer
+// functions.
 type Feature struct {
 	name  string
 	since string
@@ -60,7 +60,8 @@ func (f *Feature) Check() error {
 	return err
 }
 
-// refused returns an error if the feature is known not to work here, and nil if it may work.
+// refused returns an error if the feature is known not to work here. It returns nil if the feature works or has not
+// been probed.
 func (f *Feature) refused() error {
 	if disabled()[f.name] {
 		return f.Check()

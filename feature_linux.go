@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The features that the library probes for. The environment variable SHMSYNC_DISABLE, a
-// comma-separated list of their names, makes them absent; it is read once.
+// The features that the library probes for. The environment variable SHMSYNC_DISABLE has a comma-separated list of
+// features that the library treats as absent. The variable is read once.
 var (
 	FeatureRobustList = &Feature{name: "robust", since: "2.6.17", probe: probeRobustList}
 	FeatureWaitV      = &Feature{name: "waitv", since: "5.16", probe: probeWaitV}
@@ -17,7 +17,8 @@ var (
 	FeatureThreads    = &Feature{name: "threads", since: "5.16", probe: probeThreads}
 )
 
-// notSupported turns the errno of a call that a system may lack into an error.
+// notSupported returns the error for a failed system call that a system may lack. If the errno says that the call is
+// missing or forbidden, the error Is ErrNotSupported.
 func notSupported(op string, errno unix.Errno) error {
 	switch errno {
 	case unix.ENOSYS, unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOPNOTSUPP:
@@ -55,7 +56,8 @@ func probeMembarrier() error {
 	if mask&need != need {
 		return &Error{Op: "membarrier", Err: ErrNotSupported, Detail: "the kernel lacks the global expedited command"}
 	}
-	// A sandbox may allow the query and forbid the command.
+	// A sandbox may allow a program to query the commands of membarrier, and yet forbid this command. So execute the
+	// command.
 	if _, errno := membarrier(membarrierGlobalExpedited); errno != 0 {
 		return notSupported("membarrier", errno)
 	}
@@ -65,11 +67,11 @@ func probeMembarrier() error {
 func probeOFDLock() error {
 	fd, err := unix.MemfdCreate("shmsync-probe", unix.MFD_CLOEXEC)
 	if err != nil {
-		// Byte locks may work although memfds are forbidden.
+		// Byte locks may work even if memfds are forbidden, so try a file in /dev/shm.
 		fd, err = unix.Open("/dev/shm", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	}
 	if err != nil {
-		return os.NewSyscallError("open", err) // cannot tell
+		return os.NewSyscallError("open", err) // it stays unknown whether byte locks work
 	}
 	defer unix.Close(fd)
 	lock := byteLock(unix.F_WRLCK, 0)

@@ -19,7 +19,7 @@ func RegisterFence() error { return ErrNotSupported }
 // Fence reports ErrNotSupported on this system.
 func Fence() error { return ErrNotSupported }
 
-// The bits of a word on a robust list.
+// The bits of a word that a robust list names.
 const (
 	RobustWaiters   uint32 = 0x80000000
 	RobustOwnerDied uint32 = 0x40000000

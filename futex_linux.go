@@ -18,8 +18,7 @@ func Wait(addr *uint32, val uint32, deadline int64) (Outcome, error) {
 	return WaitBitset(addr, val, MatchAny, deadline)
 }
 
-// WaitBitset is Wait, but only wakes whose bitset shares a bit with bitset end it. bitset must not
-// be 0.
+// WaitBitset is Wait, except that a wake ends it only if the two bitsets have a bit in common. bitset must not be 0.
 func WaitBitset(addr *uint32, val, bitset uint32, deadline int64) (Outcome, error) {
 	return classify("futex_wait", futexWait(addr, val, bitset, deadline))
 }
@@ -34,15 +33,15 @@ func Wake(addr *uint32, n int) int {
 func WakeBitset(addr *uint32, n int, bitset uint32) int {
 	woken, errno := futexWakeSome(addr, n, bitset)
 	if errno != 0 {
-		// EFAULT: the page was unmapped meanwhile, so nobody can sleep there.
+		// The errno is EFAULT if the page has been unmapped. Then nobody can sleep there.
 		return 0
 	}
 	return woken
 }
 
-// Requeue wakes up to wake sleepers on addr and moves up to move of the other sleepers to target,
-// if *addr is still val. Otherwise it does nothing and returns [Changed]. n is the number of
-// sleepers that were woken or moved.
+// Requeue wakes up to wake sleepers on addr, and moves up to move others of them to the word target. It does so only if
+// *addr is still val; otherwise it does nothing and returns [Changed]. n is the number of sleepers that were woken or
+// moved.
 func Requeue(addr *uint32, val uint32, wake int, target *uint32, move int) (n int, o Outcome, err error) {
 	n, errno := futexRequeue(addr, val, wake, target, move)
 	if errno != 0 {
@@ -80,9 +79,9 @@ func classify(op string, errno unix.Errno) (Outcome, error) {
 	return Failed, os.NewSyscallError(op, errno)
 }
 
-// The monotonic clock of the Go runtime is CLOCK_MONOTONIC, read through the vDSO, but with another
-// origin. A system call that reads CLOCK_MONOTONIC itself costs ten times as much, so the
-// difference of the origins is measured once.
+// The monotonic clock of the Go runtime is CLOCK_MONOTONIC with another origin. The runtime reads it through the vDSO.
+// A system call that reads CLOCK_MONOTONIC costs ten times as much. So the difference between the two origins is
+// measured once, and then added to the time of the runtime.
 var (
 	clockBase   = time.Now()
 	clockOffset = monotonicOffset()

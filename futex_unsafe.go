@@ -19,9 +19,9 @@ type WaitVEntry struct {
 	_     uint32
 }
 
-// NewWaitVEntry makes an entry that waits on addr while it holds val. addr
-// must point into mapped memory, or to a heap word that the caller keeps
-// alive across the wait: the entry does not.
+// NewWaitVEntry makes an entry that waits on addr while the word there is val. addr must point into mapped memory, or
+// to a word of the heap. The entry does not keep a heap word alive, so the caller must do that until the wait has
+// returned.
 //
 //go:nosplit
 func NewWaitVEntry(addr *uint32, val uint32) WaitVEntry {
@@ -41,15 +41,15 @@ func futexWait(addr *uint32, val, bitset uint32, deadline int64) unix.Errno {
 		ts = timespec(deadline)
 		tsp = &ts
 	}
-	// Not RawSyscall6: a wait without a timeout would keep the garbage collector waiting for this
-	// thread for ever.
+	// Use Syscall6 and not RawSyscall6. In a RawSyscall6, a wait without a timeout would keep the garbage collector
+	// waiting for this thread for ever.
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), futexWaitBitset,
 		uintptr(val), uintptr(unsafe.Pointer(tsp)), 0, uintptr(bitset))
 	return errno
 }
 
-// timespec converts a monotonic time, which is not 0. A time before the boot becomes the first
-// nanosecond after it.
+// timespec converts a deadline, in nanoseconds of CLOCK_MONOTONIC, which is not 0. A deadline before the boot is as
+// good as any that has passed, so it becomes the first nanosecond after the boot.
 func timespec(deadline int64) unix.Timespec {
 	if deadline < 1 {
 		deadline = 1
@@ -89,19 +89,19 @@ func futexWaitV(ws []WaitVEntry, deadline int64) (int, unix.Errno) {
 	return int(r), errno
 }
 
-// RobustList is a list of words that the kernel marks when the thread that registered the list
-// ends. The list is on a page that is mapped shared, but that no other process has. In private
-// memory, the out-of-memory reaper of the kernel may discard the list before the kernel walks it.
-// In memory of other processes, these could overwrite it.
+// RobustList is a list of words that the kernel marks when the thread that registered the list ends. The list is on a
+// page of its own, which is mapped shared but which no other process has mapped. The list cannot be in private memory,
+// because the out-of-memory reaper of the kernel may discard such memory before the kernel walks the list. It cannot be
+// in memory of other processes, because they could overwrite it.
 type RobustList struct {
 	head *robustHead
 	page []byte
-	// before is the list that was registered for the thread before this one, or 0.
-	// A C library registers one for its robust mutexes.
+	// The field before is the robust list that the thread had registered earlier, or 0. A C library registers such a
+	// list for its robust mutexes.
 	before uintptr
 }
 
-// robustHead is struct robust_list_head of the kernel, and the nodes that the list links.
+// robustHead has the layout of struct robust_list_head of the kernel, followed by the nodes of the list.
 type robustHead struct {
 	next    uintptr // &nodes[0], or &next when the list is empty
 	offset  int64   // distance from a node to its word
@@ -126,8 +126,8 @@ func NewRobustList() (*RobustList, error) {
 	return l, nil
 }
 
-// Link puts n words on the list: the first at first, each of the others 8 bytes after the one
-// before. The kernel marks the last one first.
+// Link puts n words on the list. The address of the first word is first, and each further word is 8 bytes after the
+// previous one. The kernel marks the words in reverse order.
 func (l *RobustList) Link(first *uint32, n int) {
 	h := l.head
 	h.offset = int64(uintptr(unsafe.Pointer(first))) - int64(uintptr(unsafe.Pointer(&h.nodes[0])))
@@ -195,8 +195,8 @@ func getRobustList() (head uintptr, errno unix.Errno) {
 	return head, errno
 }
 
-// reregisterRobustList registers the current robust list of the calling thread again. It changes
-// nothing, but needs the same kernel support as a new list.
+// reregisterRobustList registers the current robust list of the calling thread again. This changes nothing, but works
+// only if the kernel lets the thread register a list. So it is a probe.
 func reregisterRobustList() unix.Errno {
 	head, errno := getRobustList()
 	if errno != 0 {

@@ -2,8 +2,8 @@ package shmsync
 
 import "golang.org/x/sys/unix"
 
-// RegisterFence makes this process a target of [Fence]. It is needed once, and takes milliseconds
-// in a process with many threads.
+// RegisterFence makes this process a target of [Fence]. One call in each process is enough. In a process with many
+// threads, the call takes milliseconds.
 func RegisterFence() error {
 	if err := FeatureMembarrier.Check(); err != nil {
 		return err

@@ -9,15 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// When a process ends, each of its threads first leaves the system call that it is in, and then
-// gives up the memory of the process: the kernel sets the thread's mm to NULL. The last thread that
-// does so takes the memory apart, which takes 30 ms or more for each GiB, and then releases the
-// locks of the process. When no thread has memory, no thread of the process executes an
-// instruction, or is in a system call that copies into the memory.
+// When a process ends, each of its threads first leaves the system call that it is in, and then gives up the memory of
+// the process: the kernel sets the thread's mm to NULL. The last thread that does so takes the memory apart, which
+// takes 30 ms or more for each GiB, and then releases the locks of the process. When no thread has memory, no thread of
+// the process executes an instruction, or is in a system call that copies into the memory.
 //
-// /proc/PID/task/TID/exe shows whether one thread has memory: if not, the link cannot be read.
-// Reading it takes no reference to the memory. Reading most other files there does, so the reader
-// may become the last user of the memory, which then has to take the memory apart.
+// The link /proc/PID/task/TID/exe shows whether that thread has memory, because the link cannot be read if the thread
+// has none. Reading the link takes no reference to the memory. Reading most other files of /proc/PID does. Then the
+// reader may become the last user of the memory, and has to take the memory apart itself.
 
 // Detached reports whether every thread of a process has given up its memory. startTime is the
 // start time of the process, field 22 of its /proc/PID/stat. If the number now belongs to another
@@ -39,17 +38,17 @@ func Detached(pid int, startTime uint64) bool {
 	return d.device() == ownProc() && d.detached(strconv.Itoa(pid), startTime)
 }
 
-// NoProcess reports whether no process of this process's pid namespace has that number. The number
-// belongs to a process until all its threads have given up its memory and its parent has waited
-// for it, so a process that had the number is detached.
+// NoProcess reports whether no process in the pid namespace of this process has the ID pid. An ID belongs to a process
+// until all threads of the process have given up their memory and its parent has waited for it. So if the result is
+// true, a process that had the ID is detached.
 //
 // NoProcess returns false if [FeatureThreads] is missing.
 func NoProcess(pid int) bool {
 	return pid > 0 && FeatureThreads.Have() && unix.Kill(pid, 0) == unix.ESRCH
 }
 
-// taskDir is an open /proc/PID/task. All look-ups in it concern the same process, even if the
-// number is given to another process.
+// taskDir is an open directory /proc/PID/task. All look-ups in it concern the same process, even if the number PID is
+// given to another process later.
 type taskDir struct {
 	fd  int
 	st  unix.Stat_t
@@ -108,7 +107,8 @@ func (d *taskDir) detached(leader string, startTime uint64) bool {
 			return false
 		}
 	}
-	// Reading this file takes a reference to the memory if the leader has memory. It has none.
+	// Reading this file takes a reference to the memory of the leader, if the leader has memory. The walks have shown
+	// that it has none.
 	count, started, ok := d.stat(leader)
 	if !ok || started != startTime || count < 1 {
 		return false
@@ -141,10 +141,10 @@ func (d *taskDir) mayHaveMemory(thread string) bool {
 	return err != unix.ENOENT && err != unix.ESRCH
 }
 
-// mostThreads bounds a walk.
+// mostThreads is the largest number of threads that a walk lists.
 const mostThreads = 1 << 15
 
-// walk returns the threads that it finds.
+// walk returns the names of the threads that the directory lists. It may miss threads if one ends meanwhile.
 func (d *taskDir) walk() (threads []string, ok bool) {
 	if _, err := unix.Seek(d.fd, 0, 0); err != nil {
 		return nil, false
@@ -198,10 +198,10 @@ var ownProc = sync.OnceValue(func() uint64 {
 	return uint64(st.Dev)
 })
 
-// probeThreads checks that /proc belongs to the pid namespace of this process, and shows that a
-// living thread has memory. The kernel must also be one whose io_uring copies only in threads of
-// the process, as Linux does since 5.12. No probe can show that, so probeThreads checks for a
-// system call that is newer than 5.12.
+// probeThreads checks that /proc belongs to the pid namespace of this process, and that the files there show that a
+// living thread has memory. The kernel must also be one whose io_uring copies data only in threads of the process, as
+// Linux does since 5.12. No probe can show that. So probeThreads checks instead for a system call that is newer than
+// 5.12.
 func probeThreads() error {
 	if err := FeatureWaitV.Check(); err != nil {
 		return err

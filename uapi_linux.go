@@ -17,7 +17,7 @@ const (
 	clockMonotonic = 1
 )
 
-// The bits of a word on a robust list.
+// The bits of a word that a robust list names.
 const (
 	RobustWaiters   uint32 = 0x80000000 // FUTEX_WAITERS: the kernel wakes one sleeper when the owner dies
 	RobustOwnerDied uint32 = 0x40000000 // FUTEX_OWNER_DIED: set by the kernel when the owning thread is gone

@@ -7,13 +7,13 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Arena is one opening of a shared arena by this process. All openings of the process share one
-// membership. Each opening is closed separately: Close ends the handles that were opened through this
-// opening, and no other handles.
+// Arena is an opening of a shared arena, that is, what one call of Open or a similar function returned. If this process
+// opens an arena several times, other processes still see it as one participant. Each opening is closed separately:
+// Close ends the handles that were opened through this opening, and no other handles.
 //
-// Many goroutines may call the methods at the same time. After Close, a method that can return an error
-// returns an error that Is [shmsync.ErrClosed]. A method that cannot return an error panics, or still
-// works while this process has another opening.
+// Many goroutines may call the methods at the same time. After Close, a method that can return an error returns an
+// error that Is [shmsync.ErrClosed]. A method that cannot return an error panics, or still works while this process has
+// another opening.
 type Arena arenakernel.Arena
 
 // kernel converts the arena to the type of package arenakernel, which has the methods that package
@@ -91,19 +91,18 @@ func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 	return (*Arena)(a), err
 }
 
-// Close ends this opening of the arena. It first closes the handles that were opened through it: their
-// waits end with an error that Is [shmsync.ErrClosed]. A second Close of the same opening also returns
-// such an error, and changes nothing.
+// Close ends this opening of the arena. It first closes the handles that were opened through this opening: waits on
+// these handles end with an error that Is [shmsync.ErrClosed]. A second Close of the same opening also returns such an
+// error, and changes nothing.
 //
-// When the last opening of this process is closed, the process leaves the arena. Locks that the process
-// still holds are then treated as if it had died: other processes get ErrOwnerDead. Pointers into the
-// arena become invalid. A program that uses such a pointer during or after Close is wrong, and may
-// crash.
+// When the last opening of this process is closed, the process leaves the arena. Locks that the process still holds are
+// then treated as if the process had died: other processes get ErrOwnerDead. Pointers into the arena become invalid. A
+// program that uses such a pointer during or after Close is wrong, and may crash.
 //
-// Close waits until these waits have ended. It also waits for functions of the program that a call
-// through this opening runs, such as a Repair or the function of an Update, so such a function must not
-// call Close. After Close has begun, such a function may still unlock what it has locked, but its waits
-// through this opening end, and it can open no more objects.
+// Close returns when the waits on its handles have ended. It also waits for functions of the program that a call
+// through this opening runs, such as a Repair or the function of an Update. So such a function must not call Close.
+// After Close has begun, such a function may still unlock what it has locked, but its waits through this opening end,
+// and it can open no more objects.
 func (a *Arena) Close() error { return a.kernel().Close() }
 
 // Segment returns the memory that the arena is in.
@@ -115,8 +114,8 @@ func (a *Arena) Path() string { return a.kernel().Path() }
 // PathState says whether the path of an arena still leads to it.
 type PathState string
 
-// The states of the path of an arena. If the path was removed or replaced, a process that opens it
-// joins another arena or none, and does not meet the participants of this one.
+// The states of the path of an arena. If the path was removed or replaced, a process that opens the path joins another
+// arena or none, and does not meet the participants of this arena.
 const (
 	PathThere    PathState = "there"    // the path leads to the arena
 	PathRemoved  PathState = "removed"  // no file is at the path

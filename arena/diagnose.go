@@ -23,13 +23,12 @@ type Finding struct {
 	Participants []ParticipantID // the participants that cause it, as far as they are known
 }
 
-// Diagnose examines the arena twice, a moment apart. It returns the findings that both examinations
-// have, the worst first. The command shmctl waits prints the same findings. A wait in which every
-// process is alive becomes a finding when it has lasted for the time older. If older is 0, this time is
-// 10 s for a lock, and one minute for permits, parties and room in a queue.
+// Diagnose examines the arena twice, a moment apart. It returns the findings that both examinations have, the worst
+// first. The command shmctl waits prints the same findings. If every process that is involved in a wait is alive, the
+// wait becomes a finding when it has lasted as long as the parameter older says. If older is 0, this time is 10 s for a
+// lock, and one minute for permits, parties and room in a queue.
 //
-// The program must import the packages that define the objects, such as prims. The error is an error of
-// Refresh.
+// The program must import the packages that define the objects, such as prims. The error is an error of Refresh.
 func (i *Inspector) Diagnose(older time.Duration) ([]Finding, error) {
 	look := func() (*diagnose.Snapshot, error) {
 		if err := i.Refresh(); err != nil {

@@ -25,7 +25,7 @@ type Hold struct {
 	Since int64         // CLOCK_MONOTONIC, ns; 0 if unknown
 	Note  string        // further details, in words
 
-	AtLeast bool // the hold may have begun before Since, which is when a waiter first saw the hold
+	AtLeast bool // the hold may be older: Since is only the time when a waiter first saw it
 }
 
 // The values of Hold.Mode.
@@ -39,7 +39,7 @@ const (
 	HoldQueueLock  = "queue lock" // the queue lock that guards the object's own state
 	HoldPermits    = "permits"    // permits of a semaphore
 	HoldOwes       = "owes"       // the participant has claimed work that others wait for, and has not done it yet
-	HoldParty      = "party"      // the participant has not arrived yet
+	HoldParty      = "party"      // the participant belongs to a Barrier, and has not arrived yet
 	HoldRunner     = "runner"     // the participant runs the function that others wait for
 	HoldProducer   = "producer"   // the participant will set the result
 	HoldLease      = "lease"      // the participant has taken an item of a queue, and has not finished with it
@@ -52,7 +52,7 @@ type Wait struct {
 	Owner ParticipantID // the participant that the goroutines belong to
 	For   string        // what the wait is for: "lock", "read", "permits" and the like
 	Want  *uint64       // how many units, which key or which token; nil if that does not apply
-	Stamp uint64        // a wait with a lower stamp came earlier; 0 if the waits have no order
+	Stamp uint64        // a wait with a lower stamp began earlier; 0 if the waits have no order
 	Since int64         // CLOCK_MONOTONIC, ns; 0 if unknown
 	How   string        // one of the constants below
 	Count uint64        // how many goroutines, as far as known; 0 if unknown

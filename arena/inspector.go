@@ -37,14 +37,14 @@ func InspectFile(f *os.File) (*Inspector, error) {
 // Refresh reads the arena again. The error is an error of Inspect, or of reading the file.
 func (i *Inspector) Refresh() error { return i.kernel().Refresh() }
 
-// Close frees the copy.
+// Close closes the file, and frees the copy of its bytes.
 func (i *Inspector) Close() error { return i.kernel().Close() }
 
 // Witness describes a participant as an Inspector sees it.
 type Witness struct {
 	Participant
-	// Life is "alive", "dead" or "unknown". It is also "dead" for a dead participant that has not been
-	// reaped yet, whose State is still live.
+	// Life is "alive", "dead" or "unknown". It is "dead" as soon as the process has died. The State of such a
+	// participant may still be live, until another process has reaped it, that is, has taken back what it held.
 	Life string
 }
 
@@ -55,8 +55,8 @@ const (
 	LifeUnknown = "unknown"
 )
 
-// Participants returns the participants of the arena, including dead participants that have not been
-// reaped.
+// Participants returns the participants of the arena. It includes dead participants that have not been reaped, that is,
+// whose locks and slots no other process has taken back yet.
 func (i *Inspector) Participants() (all []Witness) {
 	for _, w := range i.kernel().Participants() {
 		all = append(all, Witness{Participant: Participant(w.Participant), Life: w.Life})

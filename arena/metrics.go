@@ -1,7 +1,7 @@
 package arena
 
-// Metrics describes the state of an arena by numbers, for a monitoring system. Its JSON form has one
-// member for each field.
+// Metrics describes the state of an arena by numbers, for a monitoring system. Encoded as JSON, it has one member for
+// each field.
 type Metrics struct {
 	Participants int                      // how many participants are in the arena
 	Deaths       uint32                   // how many deaths and leaves were recorded since the arena was made
@@ -39,11 +39,11 @@ func (a *Arena) Metrics() Metrics {
 // AllocStats counts the blocks in the heap of an arena.
 type AllocStats struct {
 	Chunks      uint64 // how many chunks of 64 KiB the heap has
-	FreeChunks  uint64 // in no use
+	FreeChunks  uint64 // chunks that are not in use
 	Reserved    uint64 // chunks that are backed by memory
 	Raw         uint64 // blocks that Alloc returned and no process has freed
 	Objects     uint64
-	SlotRecords uint64 // blocks that objects have for the slots of participants that used them
+	SlotRecords uint64 // blocks in which objects keep the state of a participant
 	Nodes       uint64 // wait nodes in use, or on the list of an object
 	PollerNodes uint64 // blocks on the node list of an object, which are freed with the object
 	Claimed     uint64 // blocks that are being made or taken apart

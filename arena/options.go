@@ -7,9 +7,9 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// KernelIO says which system calls of a process write into an arena. After the death of the process,
-// its data is not handed over to others before these calls are finished; see [Arena.Gone]. If a
-// declaration leaves out a call that the process makes, data can be corrupted.
+// KernelIO says which system calls of a process write into an arena. After the death of the process, other processes
+// get the data that it had locked only when these calls are finished; see [Arena.Gone]. If a declaration leaves out a
+// call that the process makes, data can be corrupted.
 type KernelIO = arenakernel.KernelIO
 
 const (
@@ -63,10 +63,10 @@ type Options struct {
 	Populate bool
 	// Lock has the meaning of shm.Options, for the mapping of this process.
 	Lock bool
-	// OnFirst runs in the participant that begins an epoch, before its Open returns. During the call no
-	// other process is in the arena or can join it, so OnFirst may delete and repair anything. If
-	// OnFirst fails, or its process dies, the next participant that joins begins the epoch. OnFirst
-	// must not open the same arena. RecoverAll of package prims repairs the objects that deaths have
+	// OnFirst runs in the participant that begins an epoch, that is, joins while no other participant is in the arena.
+	// It runs before Open returns. During the call no other process is in the arena or can join it, so OnFirst may
+	// delete and repair anything. If OnFirst fails, or its process dies, the next participant that joins begins the
+	// epoch. OnFirst must not open the same arena. RecoverAll of package prims repairs the objects that deaths have
 	// made unusable.
 	OnFirst func(a *Arena, e Epoch) error `json:"-"`
 	// Recreate says for which reasons a new arena replaces an arena in which there is no process. 0

@@ -57,8 +57,7 @@ func (a *Arena) Participants() iter.Seq[Participant] {
 	}
 }
 
-// Current reports whether n is a participant that is not marked dead and has not left. It costs one
-// load.
+// Current reports whether n is a participant that is not marked dead and has not left. It costs one load.
 //
 // A false result synchronizes with the reap of n: no thread of n executes another instruction that
 // stores to the arena. But a system call of such a thread may still write to the arena until

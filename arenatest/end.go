@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// never is how long a World waits for something that happens at once unless the program hangs.
+// never is how long a World waits for something that takes no time unless the program hangs.
 const never = 2 * time.Minute
 
 // held are the modes of holds that a program has to release before the end of the test.
@@ -19,7 +19,7 @@ var held = []string{
 	arena.HoldPermits, arena.HoldOwes, arena.HoldRunner, arena.HoldProducer, arena.HoldLease, arena.HoldClaim,
 }
 
-// end does the work of the World at the end of the test.
+// end looks for leftovers at the end of the test, and then closes the participants and removes the arena.
 func (w *World) end() {
 	w.t.Helper()
 	if w.t.Failed() {
@@ -31,7 +31,7 @@ func (w *World) end() {
 	defer w.mu.Unlock()
 	for _, p := range w.in {
 		if p.killed && waits(p.a) {
-			continue // goroutines of the dead sleep on these bytes for ever
+			continue // a goroutine sleeps in this mapping, and will never wake
 		}
 		if err := p.a.Close(); err != nil && !closed(err) {
 			w.t.Errorf("arenatest: close %q: %v", p.label, err)
@@ -53,7 +53,7 @@ func (w *World) end() {
 func waits(a *arena.Arena) (yes bool) {
 	defer func() {
 		if recover() != nil {
-			yes = false // it was closed
+			yes = false // the arena was closed
 		}
 	}()
 	for o := range a.Objects() {
@@ -121,7 +121,7 @@ func beingReaped(i *arena.Inspector) bool {
 	return dead && alive
 }
 
-// of returns the participant with an ID, or nil.
+// of returns the participant of this World whose ID is id. It returns nil if there is none.
 func (w *World) of(id arena.ParticipantID) *participant {
 	w.mu.Lock()
 	defer w.mu.Unlock()

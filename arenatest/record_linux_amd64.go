@@ -26,11 +26,13 @@ import (
 // bytes of the arena after each instruction. The function still runs in the process of the test,
 // and sees the variables of the test.
 
-// envTracer has the ID of the thread to step. Its presence makes a process a tracer.
+// envTracer names the environment variable that contains the ID of the thread to step. A process is a tracer if the
+// variable is in its environment.
 const envTracer = "SHMSYNC_ARENATEST_TRACE"
 
-// tracerVariable is the variable that record sets. Tests that measure coverage set another variable
-// than envTracer, because a process that ends in an init function writes no coverage data.
+// tracerVariable is the environment variable that the function record sets to start a tracer. Tests that measure
+// coverage use another variable than envTracer. A process with envTracer ends in an init function, and would write no
+// coverage data.
 var tracerVariable = envTracer
 
 // The files of a tracer.
@@ -99,13 +101,14 @@ func record(file *os.File, op func()) (*recording, error) {
 	done := make(chan error, 1)
 	var cmd *exec.Cmd
 	go func() {
-		// The thread is never unlocked: it ends with the goroutine, and so does its CPU affinity.
+		// The thread is never unlocked. So it ends together with the goroutine, and its CPU affinity affects nothing
+		// else.
 		runtime.LockOSThread()
 		returned := false
 		var err error
 		defer func() {
 			p := recover()
-			ctl.ended.Store(1) // first, so that the rest is not stepped
+			ctl.ended.Store(1) // before anything else, so that the tracer does not step the rest
 			if p != nil {
 				err = fmt.Errorf("the function panicked: %v\n%s", p, debug.Stack())
 			} else if !returned {
@@ -133,14 +136,15 @@ func record(file *os.File, op func()) (*recording, error) {
 		pipes[1][1].Close()
 		var b [1]byte
 		for {
-			// Read from the descriptor itself, because this very thread has to wait.
+			// Read from the descriptor by a system call. A read from the os.File would park the goroutine, but it is
+			// this thread that has to wait.
 			n, err := unix.Read(int(pipes[0][0].Fd()), b[:])
 			if err == unix.EINTR {
 				continue
 			}
 			if n != 1 {
 				returned = true
-				return // the recording of the tracer says why
+				return // the recording of the tracer contains the error
 			}
 			break
 		}
@@ -286,8 +290,8 @@ func (t *tracer) step() (at uint64, called bool, err error) {
 	return at, called, t.wait()
 }
 
-// noteGo remembers the address of an instruction if it is Go code. The race detector makes atomic
-// stores in C code, which has no frame pointers.
+// noteGo remembers the address of an instruction if it is Go code. It is needed because the race detector makes atomic
+// stores in C code, which has no frame pointers. The last Go instruction then shows where the store is.
 func (t *tracer) noteGo(at uint64) (err error) {
 	is, seen := t.goText[at]
 	if !seen {
@@ -319,8 +323,8 @@ func (t *tracer) wait() error {
 		}
 		switch s := ws.StopSignal(); s {
 		case unix.SIGTRAP, unix.SIGURG, unix.SIGPROF:
-			// This is the end of a step, or a signal by which the Go runtime interrupts threads.
-			// The thread continues without it.
+			// The stop is the end of a step, or a signal by which the Go runtime interrupts threads. The thread
+			// continues without such a signal.
 		default:
 			if int(ws)>>16 == 0 {
 				t.sig = int(s)
@@ -360,7 +364,7 @@ type watch struct {
 	f       *os.File
 	bytes   []byte
 	last    []byte
-	extents [][2]int64 // the parts that are backed by memory; reading the others would allocate memory
+	extents [][2]int64 // the parts that are backed by memory; reading other parts would allocate memory
 }
 
 func newWatch(f *os.File) (*watch, error) {
@@ -380,7 +384,7 @@ func newWatch(f *os.File) (*watch, error) {
 	return w, nil
 }
 
-// refresh finds parts of the file that memory has backed since the last call.
+// refresh finds the parts of the file that are backed by memory now.
 func (w *watch) refresh() error {
 	w.extents = w.extents[:0]
 	return eachExtent(w.f, int64(len(w.bytes)), func(from, to int64) {

@@ -13,14 +13,14 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// errNoTrace says that stores cannot be recorded on this system.
+// errNoTrace says that the stores of a function cannot be recorded, because this system does not permit ptrace(2).
 var errNoTrace = errors.New("this system does not let a process trace another")
 
 // recording is the stores that a function made into an arena.
 type recording struct {
 	First   []byte  // the arena before the first store
-	Stores  []store // in their order
-	Steps   int     // instructions
+	Stores  []store // in the order in which they were made
+	Steps   int     // number of instructions that were executed
 	Err     string
 	Refused bool // the first call of ptrace failed, and Err is its error
 }
@@ -98,7 +98,7 @@ func (w *World) KillAtEveryStore(op func(), check func(a *arena.Arena) error) {
 		len(r.Stores)+1, len(r.Stores), r.Steps, time.Since(began).Round(time.Millisecond))
 }
 
-// place says where the death is if it comes after n stores.
+// place says in words where the process dies if it dies after n stores.
 func (r *recording) place(n int) string {
 	if n == 0 {
 		return fmt.Sprintf("before the first of %d stores", len(r.Stores))
@@ -139,7 +139,7 @@ func (w *World) placeOf(c change) string {
 	return text(at) + " of the arena"
 }
 
-// tryImage runs check in a copy of the arena. goes is false if check hangs.
+// tryImage runs check in a copy of the arena, which image contains. The result goes is false if check hangs.
 func (w *World) tryImage(image []byte, check func(a *arena.Arena) error) (err error, goes bool) {
 	w.t.Helper()
 	seg, err := shm.CreateMemfd("arenatest", int64(len(image)), func(s *shm.Segment) error {
@@ -198,7 +198,7 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// putImage writes an image into a new segment. Pages of zeros take no memory.
+// putImage writes a copy of an arena into a new segment. It skips pages of zeros, so these take no memory.
 func putImage(s *shm.Segment, image []byte) error {
 	const page = 4096
 	var zeroes [page]byte

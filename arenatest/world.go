@@ -30,7 +30,7 @@ type World struct {
 	seg  *shm.Segment // a mapping of the arena that belongs to no participant
 
 	mu     sync.Mutex
-	in     []*participant // guarded by: mu; all that joined
+	in     []*participant // guarded by: mu; all participants that have joined
 	common *mapping       // guarded by: mu; the mapping that the participants of Join share under -race
 }
 
@@ -77,7 +77,7 @@ func New(t testing.TB, opts *arena.Options) *World {
 	return w
 }
 
-// format makes an arena of a new segment.
+// format makes an arena in a new segment, with the options of the World.
 func (w *World) format(seg *shm.Segment) error { return arena.Format(seg, &w.opts) }
 
 // plain returns the part of a test's name that the name of a segment can contain.
@@ -206,5 +206,5 @@ func (w *World) find(a *arena.Arena) *participant { // guarded by: mu
 	return nil
 }
 
-// closed reports whether err says that something had been closed already.
+// closed reports whether err is the error of closing something a second time.
 func closed(err error) bool { return errors.Is(err, shmsync.ErrClosed) }

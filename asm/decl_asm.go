@@ -18,9 +18,9 @@ func Pause(n uint32)
 //go:noescape
 func LoadFence()
 
-// StoreRelease32 stores v to *p after everything that precedes it in program
-// order. Unlike an atomic store it does not order what follows: a later load of
-// another word may take effect first. The race detector does not see it.
+// StoreRelease32 stores v to *p after everything that precedes it in program order. Unlike an atomic store, the call
+// does not order what follows: a later load of another word may take effect before the store. The race detector does
+// not see the store.
 //
 //go:noescape
 func StoreRelease32(p *uint32, v uint32)

@@ -4,44 +4,47 @@ import "context"
 
 // Awaitable is a wait that WaitAny and WaitAll can combine with others:
 //
-//   - a Future, for its result or the death of its producer;
-//   - a Pending, for its end;
-//   - Futex.At, for a Futex to reach a token;
-//   - Sequencer.At, for a Sequencer to reach a token;
-//   - an Event, for its set; Event.ResetAwaitable, for the reset of a bidirectional Event.
+//   - a Future: the wait ends when the Future is set, or when its producer has died;
+//   - a Pending: the wait ends when the Pending ends;
+//   - Futex.At: the wait ends when the counter of the Futex has reached a given number;
+//   - Sequencer.At: the wait ends when the Sequencer has reached a given number;
+//   - an Event: the wait ends when the Event is set;
+//   - Event.ResetAwaitable: the wait ends when a bidirectional Event is reset.
 //
-// A wait for an auto-reset Event takes its token, as Wait does. All other waits change
-// nothing, and any number of waiters can see the same event.
+// A wait for an auto-reset Event takes the token of a Set, as Event.Wait does, so each Set ends at most one such
+// wait. The other waits change nothing, so one event can end any number of them.
 //
 // The methods are not exported: only this package can make a wait that can be given up without a loss.
 type Awaitable interface {
-	// reached reports, without waiting, whether a wait would end now, and with which error. If such a wait
-	// would take a token, reached takes it.
+	// reached reports, without waiting, whether a wait would end now, and with which error. At an auto-reset
+	// Event, reached also takes the token that ends the wait: the permission for one waiter to go on.
 	reached() (done bool, err error)
-	// watch begins a wait; only the watcher's reached can take a token. watch arranges that notify is called
-	// when the wait may be over: before watch returns, or later on any goroutine, possibly even after
-	// watcher.leave. notify never blocks. An error means that the wait has not begun.
+	// watch begins a wait. At an auto-reset Event, watch takes no token; only the method reached of the watcher
+	// takes one. watch arranges that notify is called when the wait may be over: before watch returns, or later
+	// on any goroutine. notify may be called even after the method leave of the watcher. notify never blocks.
+	// An error means that the wait has not begun.
 	watch(notify func()) (watcher, error)
 }
 
-// watcher is a wait of an Awaitable. Only one goroutine calls its methods.
+// watcher is a wait for an Awaitable that has begun. Only one goroutine calls its methods.
 type watcher interface {
-	// reached is like Awaitable.reached, for a wait that began when the watcher was made. An event
-	// counts if it has come since then, even if a reset has followed. An auto-reset Event is
-	// different: only a token that is still there counts.
+	// reached is like Awaitable.reached, for a wait that began when the watcher was made. An event since then
+	// ends the wait even if a reset has followed the event. An auto-reset Event is different: the wait ends
+	// only if reached can still take a token.
 	reached() (done bool, err error)
 	// leave ends the wait. It is called once, even if the wait is over.
 	leave()
 }
 
-// WaitAny waits until at least one element of the list has come, and returns its index: the lowest index if
-// several have come. The error is the one that the wait for that element alone would return: nil, or
-// ErrOwnerDead from a Future whose producer died, for example. WaitAny takes nothing from the other elements.
-// The list may have the same element more than once.
+// WaitAny waits until at least one element of the list has come, that is, until a wait for this element alone
+// would end. It returns the index of the element, or the lowest index if several elements have come. The error
+// is the one that the wait for that element alone would return. This is nil or, for example, ErrOwnerDead from
+// a Future whose producer died. WaitAny takes nothing from the other elements. The list may have the same
+// element more than once.
 //
-// At an auto-reset Event, WaitAny counts as a waiter. So a Set makes a token for the WaitAny, and IsSet does
-// not report that token. WaitAny takes the token only if it returns the index of the Event. Otherwise the
-// token stays there for other waiters.
+// At an auto-reset Event, WaitAny counts as a waiter. So a Set makes a token for the WaitAny, that is, a
+// permission for one waiter to go on. IsSet does not report that token. WaitAny takes the token only if it
+// returns the index of the Event. Otherwise the token stays there for other waiters.
 //
 // WaitAny returns an index of -1 if the waiting itself fails. The error is then ErrCorrupt or
 // ErrClosed. WaitAny of an empty list returns -1 and nil at once.
@@ -74,14 +77,13 @@ func WaitAnyContext(ctx context.Context, list ...Awaitable) (int, error) {
 	panic("unreachable: one has ended")
 }
 
-// WaitAll waits until each element of the list has come. The elements need not be there at the same
-// time. If the waits for some elements end with an error, WaitAll still waits for the others. It
-// then returns the error of the first such element in the list. WaitAll of an empty list returns
-// nil at once.
+// WaitAll waits until each element of the list has come. The elements may come at different times. If the waits
+// for some elements end with an error, WaitAll still waits for the others. It then returns the error of the
+// first such element in the list. WaitAll of an empty list returns nil at once.
 func WaitAll(list ...Awaitable) error { return WaitAllContext(context.Background(), list...) }
 
-// WaitAllContext is WaitAll that ends with ctx.Err() when ctx ends first. It does not give back the
-// tokens of auto-reset Events that it has taken by then.
+// WaitAllContext is WaitAll that ends with ctx.Err() when ctx ends first. If WaitAllContext has taken tokens of
+// auto-reset Events by then, it does not give them back.
 func WaitAllContext(ctx context.Context, list ...Awaitable) error {
 	t := newTogether(ctx, list, len(list))
 	defer t.leave()
@@ -122,7 +124,7 @@ func (t *together) notify() {
 	}
 }
 
-// wait waits until as many elements as wanted have come.
+// wait waits until t.want elements have come.
 func (t *together) wait() error {
 	if t.scan() {
 		return nil

@@ -1,7 +1,6 @@
 package prims
 
-// At returns the wait for a token as an Awaitable; see Wait. CancelWaiters, Stop and ResetTo end that
-// wait, as they end Wait.
+// At returns an Awaitable that waits as Wait(token) does. CancelWaiters, Stop and ResetTo end such a wait, too.
 func (s *Sequencer) At(token uint64) Awaitable { return sequencerToken{s, token} }
 
 // sequencerToken is an Awaitable that waits until a Sequencer reaches a token.
@@ -42,14 +41,15 @@ type tokenWatch struct {
 	err  error
 }
 
-// reached is watcher.reached. The watcher counts as a call of the Sequencer, for which a Close waits. reached
-// ends that call as soon as the result is known, because the caller may go on to wait for other elements.
+// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the
+// Sequencer, and Close waits for it. When the result is known, reached ends that call, because the caller may
+// go on to wait for other elements of its list.
 func (w *tokenWatch) reached() (bool, error) {
 	if w.done {
 		return true, w.err
 	}
 	over, err := w.c.s.judge(&w.wait)
-	if !over && w.c.isOff(&w.wait) { // notify is not called again
+	if !over && w.c.isOff(&w.wait) { // the wait is off the list of waits, so notify is not called again
 		over, err = true, w.c.outcome(&w.wait)
 	}
 	if over {

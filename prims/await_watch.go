@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// endedWait is a watcher whose wait was over when it began.
+// endedWait is a watcher for a wait that was over already when it began.
 type endedWait struct{ err error }
 
 func ended(err error, notify func()) endedWait {
@@ -57,7 +57,7 @@ func (w *pendingWatch) leave() {
 	delete(w.p.watchers, w)
 }
 
-// At returns the wait for a token as an Awaitable; see Wait.
+// At returns an Awaitable that waits as Wait(token) does.
 func (f *Futex) At(token uint64) Awaitable {
 	if token > maxToken {
 		panic(fmt.Sprintf("shmsync: At of futex %s for token %d: no counter gets there", objectName(f.object), token))
@@ -87,8 +87,8 @@ func (x futexToken) reached() (bool, error) {
 	return false, nil
 }
 
-// futexWatch is a watcher of a futexToken. A post that does not reach the token calls notify, too,
-// and then the wait goes on.
+// futexWatch is the watcher of a futexToken. A Post calls notify even if the counter has not reached the token.
+// In that case the wait goes on.
 type futexWatch struct {
 	futexToken
 	notify func()
@@ -108,12 +108,13 @@ func (x futexToken) watch(notify func()) (watcher, error) {
 	return w, nil
 }
 
-// listen arranges that the next post calls notify. If the wait has ended, it arranges nothing and reports
+// listen arranges that the next Post calls notify. If the wait has ended, listen arranges nothing and returns
 // false.
 func (w *futexWatch) listen() bool {
 	f := w.f
 	for {
-		// The loop ends for the same reason as the loop of waitSlow.
+		// The loop repeats if another call has changed the word, or if the handle is being closed. A close ends
+		// the loop in the next iteration. So the loop is lock-free.
 		if done, _ := w.futexToken.reached(); done {
 			return false
 		}
@@ -131,12 +132,13 @@ func (w *futexWatch) listen() bool {
 	}
 }
 
-// reached is watcher.reached. The watcher counts as a call of the Futex, for which a Close waits. reached ends
-// that call as soon as the result is known, because the caller may go on to wait for other elements.
+// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the Futex,
+// and Close waits for it. When the result is known, reached ends that call, because the caller may go on to
+// wait for other elements of its list.
 func (w *futexWatch) reached() (bool, error) {
 	for !w.done {
-		// Another iteration follows only if another call has posted, or if this iteration has
-		// called listen. So the loop is lock-free.
+		// The loop repeats only if another call has posted, or if this iteration has called listen. So it is
+		// lock-free.
 		switch w.done, w.err = w.futexToken.reached(); {
 		case w.done:
 			w.end()

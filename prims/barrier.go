@@ -49,9 +49,9 @@ type Barrier struct {
 	words      *barrierWords
 	name       arenakernel.ParticipantID
 	completion func()
-	records    *atomic.Uint32 // names the latest slot record
+	records    *atomic.Uint32 // offset of the newest slot record; see barrierSlot
 	known      atomic.Pointer[barrierSlots]
-	deaths     atomic.Uint32 // the value of a.Deaths when this handle last looked for dead participants
+	deaths     atomic.Uint32 // a.Deaths() when this handle last looked for dead participants
 	// scratch is the memory that change works in, so that it allocates nothing. Guarded by: recordLog.private
 	scratch struct {
 		is  barrierState
@@ -141,8 +141,9 @@ func newBarrier(completion func()) func(*arenakernel.Arena, arenakernel.Object) 
 	}
 }
 
-// buildBarrier makes a handle. If bare is set, the handle is for a tool or a reaper: it cannot wait, and it can
-// change the Barrier only if the slot of this participant already has a record.
+// buildBarrier makes a handle. If bare is set, the handle is for a tool or a reaper and cannot wait. A bare
+// handle can change the Barrier only if this participant already has a slot record, which is the memory in
+// which it announces its changes.
 func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(), bare bool) *Barrier {
 	w := arenakernel.At[barrierWords](a, o.Body)
 	x := &Barrier{words: w, name: a.Self(), completion: completion, records: a.SlotRecords(o)}
@@ -156,11 +157,11 @@ func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(),
 	return x
 }
 
-// Arrive counts n arrivals in this phase and returns the phase's number, for Wait. If these arrivals are the
-// last, it runs the completion. While another process runs the completion, Arrive waits for the next phase;
-// otherwise it does not block. At a broken Barrier it counts nothing, and returns the number of the broken
-// phase. It panics if n is not positive, or if n is more than the arrivals that the phase still takes. It also
-// panics with an error that Is ErrCorrupt or ErrClosed.
+// Arrive counts n arrivals in this phase and returns the number of the phase, which can be passed to Wait. If
+// these arrivals are the last, Arrive runs the completion. While another process runs the completion, Arrive
+// waits for the next phase; otherwise it does not block. At a broken Barrier it counts nothing, and returns the
+// number of the broken phase. It panics if n is not positive, or if n is more than the arrivals that the phase
+// still takes. It also panics with an error that Is ErrCorrupt or ErrClosed.
 func (x *Barrier) Arrive(n int64) BarrierPhase {
 	x.mustEnter()
 	defer x.leave()
@@ -171,8 +172,8 @@ func (x *Barrier) Arrive(n int64) BarrierPhase {
 	return BarrierPhase(p)
 }
 
-// Wait waits until phase p is over. It panics with an *[shmsync.Error] where WaitContext returns
-// one, and if no phase can have the number p yet.
+// Wait waits until phase p is over. It panics with an *[shmsync.Error] where WaitContext returns one. It also
+// panics if p is the number of a phase that has not begun.
 func (x *Barrier) Wait(p BarrierPhase) {
 	if err := x.WaitContext(nil, p); err != nil {
 		panic(err)
@@ -233,7 +234,7 @@ func (x *Barrier) ArriveAndDrop() {
 // wait waits for the end of phase p.
 func (x *Barrier) wait(ctx context.Context, p uint64) error {
 	for {
-		// The sequence changes only if the phase has ended or is broken. So the next iteration
+		// eventcount.wait below returns nil only if the phase has ended or is broken. The next iteration then
 		// returns.
 		s, err := x.read()
 		v := s.verdict(p, barrierBreak(x.words.breaks[p%barrierBreaks].Load()))
@@ -254,8 +255,8 @@ func (x *Barrier) wait(ctx context.Context, p uint64) error {
 	}
 }
 
-// arrive counts n arrivals, removes as many parties as the parameter drop says, and returns the
-// phase. The call has entered.
+// arrive counts n arrivals in this phase, removes drop parties from all later phases, and returns the number of
+// this phase. The caller has called the method enter.
 func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64) (uint64, error) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: %s of %d at barrier %s", verb, n, objectName(x.object)))
@@ -287,7 +288,7 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		case err != nil:
 			return 0, err
 		case was.completer != 0 && !was.isBroken():
-			// Each iteration waits until one completion of another process has ended.
+			// The loop repeats after each wait for another process that runs a completion.
 			if err := x.wait(ctx, was.phase); err != nil && !isOwnerDead(err) {
 				return 0, err
 			}
@@ -295,8 +296,8 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		case was.isBroken():
 			return was.phase, x.tell()
 		case is.isBroken() && is.phase == was.phase:
-			// A previous participant of this slot was a party and died. This participant has taken
-			// over its share, which has broken the phase.
+			// The process that had this participant's slot before was a party and died. This participant has
+			// taken over the share in the slot, and that has broken the phase.
 			return was.phase, x.tell()
 		case uint64(n) > was.pending:
 			panic(fmt.Sprintf("shmsync: %s of %d at barrier %s: more than are expected", verb, n, objectName(x.object)))
@@ -305,13 +306,13 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		if is.completer != 0 {
 			return was.phase, x.runCompletion()
 		}
-		// The process that ended the previous phase may have been stopped before it woke the waiters.
-		// This call then wakes them.
+		// The process that ended the previous phase may have been stopped before it woke the waiters. In that
+		// case this call wakes them.
 		return was.phase, x.tellOf(is.sequence())
 	}
 }
 
-// runCompletion runs the completion, and ends the phase.
+// runCompletion calls the function Completion of the options, and then ends the phase.
 func (x *Barrier) runCompletion() error {
 	crashpoint.Hit("barrier.complete.taken")
 	returned := false
@@ -336,7 +337,7 @@ func (x *Barrier) runCompletion() error {
 	return x.tell()
 }
 
-// giveUp breaks the phase after its completion has panicked.
+// giveUp breaks the phase because the Completion of this process has panicked.
 func (x *Barrier) giveUp() {
 	x.change(x.slot, func(s *barrierState, _ *barrierShare) {
 		if s.completer == x.name {
@@ -362,7 +363,8 @@ func (x *Barrier) Deregister() {
 	x.own(func(s *barrierState, h *barrierShare) { s.put(h, 0, 0) })
 }
 
-// own applies a rule to the share of this process.
+// own changes the state and the share of this process by the function rule. The share is the number of parties
+// that belong to this process.
 func (x *Barrier) own(rule func(s *barrierState, h *barrierShare)) {
 	x.mustEnter()
 	defer x.leave()
@@ -371,7 +373,7 @@ func (x *Barrier) own(rule func(s *barrierState, h *barrierShare)) {
 		rule(s, h)
 	})
 	if err == nil {
-		err = x.tell() // the change breaks the phase if the previous participant of this slot died as a party
+		err = x.tell() // if the slot's previous participant died as a party, the phase is broken now
 	}
 	if err != nil {
 		panic(err)
@@ -394,13 +396,13 @@ func (x *Barrier) ResetTo(parties int64) bool {
 	return x.reset(parties)
 }
 
-// reset is ResetTo, or Reset if parties is 0.
+// reset does what ResetTo does, or what Reset does if parties is 0.
 func (x *Barrier) reset(parties int64) bool {
 	x.mustEnter()
 	defer x.leave()
 	for {
-		// Each iteration waits until the dead participants are gone, or means that another call has changed
-		// the Barrier. So only other processes can keep the loop going.
+		// The loop repeats only after a wait for dead participants, or after another call has changed the
+		// Barrier.
 		x.reap(x.absent)
 		s, err := x.read()
 		switch {
@@ -429,17 +431,17 @@ func (x *Barrier) reset(parties int64) bool {
 	}
 }
 
-// mustEnter does what the method enter does, for a call that cannot return an error.
+// mustEnter calls the method enter, and panics with its error. It is for calls that cannot return an error.
 func (x *Barrier) mustEnter() {
 	if err := x.enter(); err != nil {
 		panic(err)
 	}
 }
 
-// Offset is the place of the Barrier in its arena, for BarrierAt in another process.
+// Offset is the place of the Barrier in its arena. Another process can pass it to BarrierAt.
 func (x *Barrier) Offset() arena.Offset { return x.object.Offset }
 
-// Close closes this handle on the Barrier, and no other. Calls that wait through it end with an
-// error that Is ErrClosed, and Close waits for a completion that one of them runs. This process
-// keeps its parties. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Barrier, and no other handle. Calls that wait through this handle end with an
+// error that Is ErrClosed. If one of them runs a completion, Close waits for it. This process keeps its
+// parties. A second Close is an error that Is ErrClosed.
 func (x *Barrier) Close() error { return x.opening.close("barrier.close") }

@@ -8,12 +8,13 @@ import (
 )
 
 // begin tries once to end this phase, if the phase is broken, and to begin the next phase. parties is the
-// number of parties of the next phase; 0 means the parties that are alive. begin reports whether it has begun
-// a phase.
+// number of parties of the next phase; 0 means the parties that are alive. begin reports whether it has begun a
+// phase.
 //
-// begin does nothing while a dead participant is not gone. Such a participant may still write to memory, and
-// it could overwrite the data of the next phase. begin checks this after it has loaded the commit word, so
-// that the check covers every death that c takes into account.
+// begin does nothing while a dead participant is not gone, because such a participant may still write to
+// memory. It could overwrite the data of the next phase. begin checks this after it has loaded the commit word,
+// the word by whose CAS each change takes effect. So the check covers every death that this value of the commit
+// word, c, takes into account.
 //
 //	Reset                                      another Reset, of the same phase
 //	state: the phase is broken, at c           the same
@@ -22,9 +23,9 @@ import (
 //	CAS of the commit word from c              CAS of the commit word
 //
 // begin writes the record of the broken phase before that phase ends. The record agrees with the state at c,
-// because a later death changes the commit word. A process may be stopped before its CAS of the record while
-// another process ends the phase. That CAS then fails, because the record has had another value since before
-// the phase ended.
+// because a later death changes the commit word. Suppose that a process is stopped before its CAS of the
+// record, and another process ends the phase. When the stopped process resumes, its CAS fails, because the
+// record has changed since the process loaded it.
 func (x *Barrier) begin(parties uint64) (done bool, err error) {
 	x.private.Lock()
 	defer x.private.Unlock()

@@ -14,15 +14,17 @@ var (
 	_ = crashpoint.Register("barrier.reap.lost")
 )
 
-// barrierSlots is what a handle knows about the slot records of a Barrier.
+// barrierSlots is a handle's copy of the list of slot records of a Barrier. A slot record holds the share of
+// one participant and its last change.
 type barrierSlots struct {
 	head uint32         // the latest slot record when the list was read
-	of   []*barrierSlot // indexed by slot; nil for a slot that has no record
+	of   []*barrierSlot // of[n-1] is the record of slot n, or nil if there is none
 	err  error          // an error in the list
 }
 
-// slots returns all slot records. Once this handle has found a record, it keeps it, even if a peer overwrites
-// the list. A participant has its record on the list before it commits a change that names a word of it.
+// slots returns all slot records. Once this handle has found a record, it keeps the record, even if a peer
+// overwrites the list. A participant puts its record on the list before its first change. So the list has every
+// record that a change can name.
 func (x *Barrier) slots() *barrierSlots {
 	for {
 		known, head := x.known.Load(), x.records.Load()
@@ -40,7 +42,7 @@ func (x *Barrier) slots() *barrierSlots {
 			}
 			return true
 		})
-		// If the swap fails, another goroutine has read the list. So the loop is lock-free.
+		// If the swap fails, another goroutine of this process has read the list. So the loop is lock-free.
 		if x.known.CompareAndSwap(known, r) {
 			return r
 		}
@@ -54,7 +56,7 @@ func (x *Barrier) slotOf(slot int) *barrierSlot {
 	return nil
 }
 
-// recordOf is the record of a slot, for recordLog.
+// recordOf returns the change record of a slot. The recordLog calls it.
 func (x *Barrier) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint64) {
 	s := x.slotOf(slot)
 	if s == nil {
@@ -65,8 +67,8 @@ func (x *Barrier) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint
 
 func (x *Barrier) load() counterWord { return x.recordLog.load() }
 
-// at reads the state that commit word c describes. If the commit word has changed since c was read, ok is
-// false, and s may mix parts of later states.
+// at reads the state that the commit word c describes. If ok is false, the commit word has changed since c was
+// read, and s may mix parts of later states.
 func (x *Barrier) at(c counterWord) (s barrierState, ok bool, err error) {
 	if err := x.complete(c); err != nil {
 		return s, false, err
@@ -81,7 +83,7 @@ func (x *Barrier) at(c counterWord) (s barrierState, ok bool, err error) {
 	return s, x.word.Load() == uint64(c), nil
 }
 
-// share reads the share of a slot.
+// share returns the share that the slot record holds: how many of the parties belong to its participant.
 func (s *barrierSlot) share() barrierShare {
 	return barrierShare{
 		name: arenakernel.ParticipantID(valueOf(&s.name) & arenakernel.ParticipantIDMask), phase: valueOf(&s.era)<<32 | valueOf(&s.phase),
@@ -93,21 +95,21 @@ func (s *barrierSlot) share() barrierShare {
 // read returns the state.
 func (x *Barrier) read() (barrierState, error) {
 	for {
-		// Each iteration means that another call has changed the Barrier. So the loop is lock-free.
+		// The loop repeats only if another call has changed the Barrier. So it is lock-free.
 		if s, ok, err := x.at(x.load()); ok || err != nil {
 			return s, err
 		}
 	}
 }
 
-// change applies a rule to the state and to the share of a slot, and publishes what the rule has changed.
-// It returns the state before and after the change. It may call the rule several times, so the rule must
-// have no other effect, and it must not wait.
+// change calls the function rule on the state and on the share of a slot, and publishes what rule has changed
+// in them. It returns the state before and after the change. It may call rule several times, so rule must have
+// no other effect, and must not wait.
 func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) (was, is barrierState, err error) {
 	x.private.Lock()
 	defer x.private.Unlock()
 	for {
-		// Each iteration means that another call has changed the Barrier. So the loop is lock-free.
+		// The loop repeats only if another call has changed the Barrier. So it is lock-free.
 		c := x.load()
 		s, ok, err := x.at(c)
 		if err != nil {
@@ -135,8 +137,8 @@ func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) 
 	}
 }
 
-// differState adds each word in which two states differ to the change. The first parameter is the
-// state before the change, the second is the state after it.
+// differState adds to the change each word that differs between two states. The first parameter is the state
+// before the change, and the second is the state after it.
 func (ch *recordChange) differState(s, is *barrierState) {
 	ch.differ(barrierPhase, s.phase, is.phase)
 	ch.differ(barrierEra, s.phase>>32, is.phase>>32)
@@ -160,16 +162,17 @@ func (ch *recordChange) differShare(slot int, had, has *barrierShare) {
 	ch.differ(barrierShareAt(slot, barrierShareGoneIn), had.goneIn, has.goneIn)
 }
 
-// differ adds a word whose value changes.
+// differ adds the word with this index to the change, if its value changes.
 func (ch *recordChange) differ(index uint32, from, to uint64) {
 	if uint32(from) != uint32(to) {
 		ch.set(index, to)
 	}
 }
 
-// tell sets the sequence of the events to the sequence of the state, if they differ. If a waiter has
-// announced itself, tell also wakes the waiters. The process that has changed the state calls tell. That
-// process may be stopped or dead before it does, so the waiters and the periodic checks call tell, too.
+// tell makes waiters notice a change of the state. Waiters sleep on the word events, an eventcount. If the
+// sequence in events is not that of the state, tell stores the sequence of the state. If a waiter has announced
+// itself, tell also wakes the waiters. The process that has changed the state calls tell, but it may be stopped
+// or die before that. So the waiters and the periodic checks call tell, too.
 //
 //	a change               tell                        a waiter for phase p
 //	commit word            events: e                   events: announced, if the sequence is 2p
@@ -177,12 +180,12 @@ func (ch *recordChange) differ(index uint32, from, to uint64) {
 //	                       CAS of e: the sequence,
 //	                       no announcement; wake
 //
-// tell reads the state after e, so the state is not older than e. If a process is stopped before its CAS, and
-// the events change meanwhile, the CAS fails. The exception is a stop of exactly 2^31 phases, after which e
-// has the same value again.
+// tell reads the state after e, so the state is not older than e. If a process is stopped before its CAS and
+// events changes meanwhile, the CAS fails. The only exception is a process that is stopped for exactly 2^31
+// phases, because events then has the same value again.
 func (x *Barrier) tell() error {
 	for {
-		// If the CAS fails, another process has changed the events. So the loop is lock-free.
+		// If the CAS fails, another process has changed the word events. So the loop is lock-free.
 		e := x.eventcount.load()
 		s, err := x.read()
 		if err != nil || e.sequence() == s.sequence() {
@@ -199,8 +202,8 @@ func (x *Barrier) tell() error {
 	}
 }
 
-// tellOf calls tell, unless the events already have the given sequence. The caller has just read a state that
-// has this sequence.
+// tellOf calls tell, unless the word events already has the given sequence. The caller has just read a state
+// that has this sequence.
 func (x *Barrier) tellOf(sequence uint32) error {
 	if x.eventcount.load().sequence() == sequence {
 		return nil
@@ -220,8 +223,8 @@ func (x *Barrier) look() {
 // absent reports whether a participant is dead or has left the arena.
 func (x *Barrier) absent(n arenakernel.ParticipantID) bool { return !x.a.Current(n) }
 
-// scan looks for deaths that a.Deaths does not count yet. A process marks a participant dead and then
-// counts the death, and it may be stopped in between.
+// scan looks for deaths that a.Deaths does not count yet. There are such deaths because a process first marks a
+// participant dead and then counts the death, and may be stopped in between.
 func (x *Barrier) scan() {
 	dead := false
 	x.holders(func(n arenakernel.ParticipantID) { dead = x.a.Dead(n) || dead })
@@ -251,13 +254,13 @@ func (x *Barrier) holders(f func(arenakernel.ParticipantID)) {
 
 // reap breaks the phases that dead participants leave incomplete.
 //
-// One pass over the slots is enough. When the participant died, the commit word may have named a record of
-// it; the first read of the state completes that record. From then on only living participants change the
-// share of the dead participant. They either mark its parties as lost, or take over the slot, which also
-// marks them as lost.
+// One pass over the slots is enough, for the following reason. When the participant died, the commit word may
+// have named its last record; the first read of the state completes that record. From then on, only living
+// participants change the share of the dead participant, and each such change marks its parties as lost. Such a
+// change is made by a reaper, or by a new participant that takes over the slot.
 //
-// A process that has no slot record cannot make a change, so reap does nothing in such a process. Another
-// process reaps instead: one that waits, or the next one that makes a call.
+// A process that has no slot record cannot change the Barrier, so reap does nothing in such a process. Another
+// process reaps instead: a process that waits, or the next process that makes a call.
 func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
 	deaths := x.a.Deaths()
 	if x.slotOf(x.slot) == nil {
@@ -299,11 +302,11 @@ func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// seen returns the state and the shares, indexed by slot, with all known deaths already taken into account.
-// It does not change the Barrier. State and the tools use it.
+// seen returns the state, and the share of each slot, indexed by slot number minus 1. It takes all known deaths
+// into account but does not change the Barrier. The method State and the tools use it.
 func (x *Barrier) seen() (s barrierState, shares []barrierShare, err error) {
 	for {
-		// Each iteration means that another call has changed the Barrier. So the loop is lock-free.
+		// The loop repeats only if another call has changed the Barrier. So it is lock-free.
 		c := x.load()
 		s, ok, err := x.at(c)
 		if err != nil {

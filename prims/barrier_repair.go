@@ -9,8 +9,8 @@ import (
 )
 
 // repairBarrier breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this
-// participant has never opened the Barrier, it has no slot record and cannot make a change. It then only
-// wakes the waiters, which find the death themselves.
+// participant has never opened the Barrier, it has no slot record and cannot make a change. In that case
+// repairBarrier only wakes the waiters, which then find the death themselves.
 func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < barrierBytes(a) {
 		return

@@ -10,8 +10,9 @@ import (
 // barrierMax is the highest number of parties.
 const barrierMax = 1<<31 - 1
 
-// barrierState is the state of a Barrier at one moment, without the shares. Its methods compute changes in this
-// copy and have no other effect. A call publishes the difference between two states by one record.
+// barrierState is the state of a Barrier at one moment, except how many parties belong to each process (see
+// barrierShare). The methods compute changes in this copy and have no other effect. A call publishes the
+// difference between two states as one change, by means of a recordLog.
 //
 //	completer  broken           pending  meaning                              left by
 //	0          no               > 0      this phase takes arrivals            an arrival; a death
@@ -22,7 +23,7 @@ const barrierMax = 1<<31 - 1
 //	0          this phase       any      this phase is broken: arrivals do    Reset
 //	                                     not count
 //
-// A phase that takes 0 arrivals never ends: all parties have left by ArriveAndDrop.
+// If all parties have left by ArriveAndDrop, the next phase takes 0 arrivals and never ends.
 type barrierState struct {
 	phase     uint64
 	reset     uint64 // the first phase after the last Reset
@@ -41,8 +42,8 @@ type barrierState struct {
 //	bit  30      parity  the lowest bit of the number of the broken phase
 //	bit  31      0
 //
-// All bits are 0 if no phase is broken. A phase ends only if it is not broken, so the broken phase
-// is either this phase or the next. One bit of its number is enough to tell which.
+// All bits are 0 if no phase is broken. The broken phase is either this phase or the next, because a broken
+// phase does not end until Reset. So the lowest bit of its number is enough to tell which of the two it is.
 type barrierBroken uint32
 
 const (
@@ -65,8 +66,8 @@ func (s *barrierState) isBroken() bool {
 	return s.broken.any() && uint64(s.broken>>barrierParityShift&1) == s.phase&1
 }
 
-// sequence is the number that waiters sleep on. If a wait ends in one of two states and goes on in the other,
-// the two states have different sequences.
+// sequence is the number that waiters sleep on: a waiter wakes up when it changes. It is different in any two
+// states of which one ends a wait and the other does not.
 func (s *barrierState) sequence() uint32 {
 	n := uint32(s.phase) << 1
 	if s.isBroken() {
@@ -75,7 +76,7 @@ func (s *barrierState) sequence() uint32 {
 	return n
 }
 
-// barrierShare is how many of the parties belong to a participant.
+// barrierShare says how many of the parties belong to a participant.
 //
 //	phase of the share           parties  left
 //	this one                     p        left of its p arrivals of this phase are to come
@@ -84,8 +85,8 @@ func (s *barrierState) sequence() uint32 {
 //	                                      now, all to come
 //	earlier                      void     void: a whole phase passed without it
 //
-// gone is the last participant of the slot that died as a party. It has a meaning only while goneIn is the
-// low half of barrierState.reset.
+// The field gone is the last participant of the slot that died as a party. It has a meaning only while the
+// field goneIn is the low half of barrierState.reset, that is, until the next Reset.
 type barrierShare struct {
 	name          arenakernel.ParticipantID
 	gone          arenakernel.ParticipantID
@@ -94,8 +95,8 @@ type barrierShare struct {
 	goneIn        uint64
 }
 
-// in returns how many parties the share h has in this phase, and how many arrivals of those parties are still
-// to come.
+// The method in returns how many parties the share h has in this phase, and how many arrivals of these parties
+// are still to come.
 func (s *barrierState) in(h *barrierShare) (parties, left uint64) {
 	switch ago := s.phase - h.phase; {
 	case ago == 0:
@@ -109,14 +110,14 @@ func (s *barrierState) in(h *barrierShare) (parties, left uint64) {
 	return 0, 0
 }
 
-// put stores in the share h that it has this many parties in this phase, and that as many of their
-// arrivals as the parameter left says are still to come.
+// put stores the numbers of this phase in the share h: its parties, and how many of their arrivals are left to
+// come.
 func (s *barrierState) put(h *barrierShare, parties, left uint64) {
 	h.phase, h.parties, h.left = s.phase, min(parties, barrierMax), min(left, parties, barrierMax)
 }
 
-// take gives the share of a slot to the participant me, which has that slot. If a previous
-// participant of the slot died as a party, its parties are lost.
+// take gives the share of a slot to the participant me, which has that slot now. If the previous participant of
+// the slot died as a party, the parties of that participant are lost.
 func (s *barrierState) take(h *barrierShare, me arenakernel.ParticipantID) {
 	if h.name != me {
 		s.lose(h)
@@ -133,8 +134,8 @@ func (s *barrierState) breakBy(phase uint64, dead arenakernel.ParticipantID) {
 	}
 }
 
-// full reports whether all arrivals of this phase have come. If a share still has arrivals left in a
-// full phase, other processes made these arrivals, and they have the parties now. A broken phase that is
+// full reports whether all arrivals of this phase have come. If a share still has arrivals left in a full
+// phase, other processes made these arrivals, and the parties are theirs now. A phase that is both broken and
 // full broke after its completion had begun.
 func (s *barrierState) full() bool {
 	return s.completer != 0 || s.isBroken() && s.pending == 0 && s.expected > 0
@@ -153,7 +154,7 @@ func (s *barrierState) lose(h *barrierShare) {
 	case parties > 0:
 		phase++
 	default:
-		h.parties, h.left = 0, 0 // the share is void, or other processes have its parties
+		h.parties, h.left = 0, 0 // the share does not count, or other processes have its parties
 		return
 	}
 	s.breakBy(phase, h.name)
@@ -174,8 +175,8 @@ func (s *barrierState) end() {
 	s.pending, s.skipped, s.completer = s.expected, 0, 0
 }
 
-// count counts n arrivals of the share h and removes as many parties as drop says. n is at most the
-// number of arrivals that the phase still takes. If these arrivals are the last, the participant
+// count counts n arrivals of the participant of the share h, and removes drop parties. n is at most the number
+// of arrivals that the phase still takes. If these arrivals are the last of the phase, the participant
 // completer has to run the completion. If completer is 0, the phase ends at once.
 func (s *barrierState) count(h *barrierShare, n, drop uint64, completer arenakernel.ParticipantID) {
 	parties, left := s.in(h)
@@ -194,7 +195,7 @@ func (s *barrierState) count(h *barrierShare, n, drop uint64, completer arenaker
 	}
 }
 
-// drop removes n parties at a broken Barrier.
+// drop removes n parties from the share h of a broken Barrier, and from the number of parties of later phases.
 func (s *barrierState) drop(h *barrierShare, n uint64) {
 	parties, left := s.in(h)
 	parties -= min(n, parties)
@@ -212,8 +213,8 @@ func (s *barrierState) register(h *barrierShare, n uint64) {
 	s.put(h, parties+n, left)
 }
 
-// begin ends a broken phase and begins the next one with the given number of parties. 0 means the
-// number of parties that are alive, but at least 1, for the process that called Reset.
+// begin ends a broken phase and begins the next phase with the given number of parties. 0 stands for the number
+// of parties that are alive, but at least 1, for the process that called Reset.
 func (s *barrierState) begin(parties uint64) {
 	if parties == 0 {
 		parties = max(s.expected-min(s.lost, s.expected), 1)
@@ -226,8 +227,8 @@ func (s *barrierState) begin(parties uint64) {
 	s.completer, s.broken, s.lost = 0, 0, 0
 }
 
-// barrierBreak records that a phase broke. The record of phase p is at p modulo 32, so a later broken
-// phase replaces it. Reset writes it before the phase ends.
+// barrierBreak records that a phase broke. The record of phase p is at index p modulo 32, so that of a later
+// broken phase replaces it. Reset writes the record before the phase ends.
 //
 //	bits 0..28   dead      the first party that died
 //	bits 29..33  lost      how many parties died; 31 means that many or more
@@ -253,7 +254,7 @@ const (
 
 var _ = [1]struct{}{}[barrierBreaks-1<<barrierLapOfPhase]
 
-// remembered is the record of this phase, which is broken.
+// remembered returns the record to keep of this phase, which is broken.
 func (s *barrierState) remembered() barrierBreak {
 	return barrierBreak(s.broken.dead()) | barrierBreak(min(s.lost, barrierLostMost))<<barrierLostShift | barrierRecorded |
 		barrierBreak(s.phase>>barrierLapOfPhase)<<barrierLapShift
@@ -264,24 +265,23 @@ func (r barrierBreak) dead() arenakernel.ParticipantID {
 }
 func (r barrierBreak) lost() uint64 { return uint64(r >> barrierLostShift & barrierLostMost) }
 
-// laps returns how many laps the phase in r is later than phase p. Both phases have their record in the same
-// place. ok is false if r is not a record.
+// laps returns how many laps the phase in the record r is later than phase p. A lap is 32 phases. Phases that
+// differ by whole laps have their record in the same place. ok is false if r is not a record.
 func (r barrierBreak) laps(p uint64) (after int32, ok bool) {
-	d := (uint32(r>>barrierLapShift) - uint32(p>>barrierLapOfPhase)) << 3 // 29 bits, with their sign
+	d := (uint32(r>>barrierLapShift) - uint32(p>>barrierLapOfPhase)) << 3 // 29 bits, with their sign extended
 	return int32(d) >> 3, r&barrierRecorded != 0
 }
 
 // barrierVerdict is how a wait for a phase ends.
 type barrierVerdict struct {
 	over, broken bool
-	// dead is the first party that died, for a phase that broke. 0 means that nobody knows how the phase
-	// ended.
+	// dead is the participant that died first, if the phase broke. It is 0 if nobody knows how the phase ended.
 	dead arenakernel.ParticipantID
 	lost uint64
 }
 
-// verdict says how a wait for the end of phase p ends. r is the record in the place for phase p. The
-// caller has read r after the state.
+// verdict says how a wait for the end of phase p ends. r is the record of broken phases at index p modulo 32.
+// The caller has read r after the state s.
 func (s *barrierState) verdict(p uint64, r barrierBreak) barrierVerdict {
 	if s.phase <= p {
 		if !s.isBroken() {

@@ -11,9 +11,10 @@ import (
 // barrierBreaks is the number of broken phases that a Barrier remembers.
 const barrierBreaks = 32
 
-// barrierWords is the body of a Barrier, 384 bytes. In an arena whose objects count their
-// operations, a countWords follows. The shares of the participants are in slot records; see
-// barrierSlot. Tagged words have these tags:
+// barrierWords is the body of a Barrier, 384 bytes. In an arena that counts the operations on its objects, a
+// countWords follows. The number of parties of each participant is in slot records; see barrierSlot. A field
+// with the remark Tagged is a tagged word: it holds a value and the version of the change that stored the
+// value. For these fields:
 //
 //	writers: every process that completes the record that the commit word names, by CAS
 //	readers: every call, after it completed that record; tools
@@ -22,18 +23,18 @@ const barrierBreaks = 32
 //	crash:   the next process completes the record
 type barrierWords struct {
 	_ structs.HostLayout
-	// commit is a counterWord of the logged form, or 0 before the first change. Every change of a
-	// Barrier takes effect by one CAS of it.
+	// commit is a counterWord that names the record of the last change, or 0 before the first change. Every
+	// change of a Barrier takes effect by one CAS of this word.
 	//   writers: every call that changes the state, and reaping, by CAS
 	//   readers: every call
 	//   order:   seq-cst
 	//   futex:   none; waiters sleep on events
 	//   crash:   the next process completes the record that it names
 	commit atomic.Uint64
-	// tickets counts the versions that records have got; tags as counterWords.tickets.
+	// tickets counts the version numbers that change records have got; tags as counterWords.tickets.
 	tickets   atomic.Uint64
 	phase     atomic.Uint64 // the low half of the number of this phase. Tagged
-	era       atomic.Uint64 // its high half. Tagged
+	era       atomic.Uint64 // the high half of the number of this phase. Tagged
 	pending   atomic.Uint64 // how many arrivals this phase still takes. Tagged
 	expected  atomic.Uint64 // how many arrivals the next phase takes. Tagged
 	completer atomic.Uint64 // the participant that runs the completion of this phase, or 0. Tagged
@@ -41,11 +42,10 @@ type barrierWords struct {
 	// breaks are the records of broken phases that a Reset has ended; see barrierBreak.
 	breaks [barrierBreaks]atomic.Uint64
 
-	// The next line is an eventcountWords. Its sequence is 2 x phase, plus 1 while the phase is
-	// broken; its other bits are 0. If its sequence is older than the state, any process brings it
-	// up to date.
+	// The next cache line is an eventcountWords. The sequence in events is 2 x phase, plus 1 while the phase is
+	// broken. Bits 33..63 of events are 0. If the sequence is older than the state, any process updates it.
 	events atomic.Uint64
-	// lastCPU and spin, pays are as in mutexWords.
+	// lastCPU, spin and pays are as in mutexWords.
 	lastCPU  atomic.Uint32
 	spin     atomic.Uint32
 	pays     atomic.Uint32
@@ -54,26 +54,27 @@ type barrierWords struct {
 	lost     atomic.Uint64 // how many parties died since the last Reset. Tagged
 	skipped  atomic.Uint64 // how many phases just before this one broke before they were full. Tagged
 	reset    atomic.Uint64 // the low half of the first phase after the last Reset. Tagged
-	resetEra atomic.Uint64 // its high half. Tagged
+	resetEra atomic.Uint64 // the high half of the same number. Tagged
 }
 
-// barrierSlot is the slot record of a Barrier, 232 bytes: the share of one participant, and the
-// record of its last change. The words before head are tagged words, with the tags of barrierWords.
+// barrierSlot is the slot record of a Barrier, 232 bytes. It holds how many parties belong to one participant,
+// and the record of the last change by that participant. The words before head are tagged words, with the tags
+// of barrierWords.
 type barrierSlot struct {
 	_       structs.HostLayout
 	_       [32]byte      // the header of a slot record
 	name    atomic.Uint64 // ID of the participant
 	phase   atomic.Uint64 // the low half of the phase of the share; see barrierShare
-	era     atomic.Uint64 // its high half
+	era     atomic.Uint64 // the high half of the phase of the share
 	parties atomic.Uint64
 	left    atomic.Uint64
-	gone    atomic.Uint64 // the last participant of this slot that died as a party, or 0
-	goneIn  atomic.Uint64 // gone has a meaning only while this is the low half of the first phase after the last Reset
-	head    atomic.Uint64 // as counterSlot.head
+	gone    atomic.Uint64 // the last participant of this slot that died as a party, or 0; see goneIn
+	goneIn  atomic.Uint64 // gone counts only while goneIn is the low half of barrierWords.reset
+	head    atomic.Uint64 // the version of the change record, as counterSlot.head
 	entries [recordEntries]atomic.Uint64
 }
 
-// Indices of tagged words in a record.
+// The indices by which a change record names the tagged words of a Barrier.
 const (
 	barrierPhase = 1 + iota
 	barrierEra
@@ -99,7 +100,7 @@ const (
 	barrierShareWords = 8
 )
 
-// barrierShareAt is the index of a word of a slot, from slot 1.
+// barrierShareAt returns the index by which a change record names a word of a slot. Slots are numbered from 1.
 func barrierShareAt(slot int, which uint32) uint32 {
 	return barrierFirstShare + uint32(slot-1)*barrierShareWords + which
 }

@@ -17,22 +17,20 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// CohortMutex is a [Mutex] for hosts with several NUMA nodes. While many goroutines compete for it,
-// goroutines on one node get it one after another for a while, so that its cache line and the data
-// that it guards stay on that node. Use it for a lock that many CPUs of several nodes want at the
-// same time. Elsewhere a Mutex is as good, and on a host with one node a CohortMutex works as a
-// Mutex.
+// CohortMutex is a [Mutex] for hosts with several NUMA nodes. While many goroutines compete for it, goroutines
+// on one node get it one after another for a while. So the cache line of the lock and the data that it guards
+// stay on that node. Use a CohortMutex for a lock that many CPUs of several nodes want at the same time.
+// Elsewhere a Mutex is as good, and on a host with one node a CohortMutex works as a Mutex.
 //
-// Each node has a local lock. A goroutine that finds the CohortMutex held first waits for the local
-// lock of its node, together with the other goroutines of that node. The holder of a local lock
-// waits for the CohortMutex itself. While one node has the CohortMutex and has waiters, waiters of
-// other nodes let those waiters go first. They do so up to 64 times in a row, and for a bounded
-// time each. As with a Mutex, a new caller may lock it before a goroutine that was woken. A
-// goroutine that has waited in vain for some milliseconds (three, and one more for each node) is
-// handed the next release.
+// Each node has a local lock. A goroutine that finds the CohortMutex held first waits for the local lock of its
+// node, together with the other goroutines of that node. The holder of a local lock waits for the CohortMutex
+// itself. While a node that has the CohortMutex has waiters, waiters of other nodes let the waiters of that
+// node go first. They do so up to 64 times in a row, and each time only for a bounded time. As with a Mutex, a
+// new caller may lock it before a goroutine that was woken. A goroutine that has waited in vain for some
+// milliseconds (three, and one more for each node) is handed the lock at the next release.
 //
-// The CPU tells a caller, without a system call, on which node it runs. Where that is not
-// possible, as on arm64, a CohortMutex is a Mutex.
+// A caller learns from the CPU, without a system call, on which node it runs. Where that is not possible, as on
+// arm64, a CohortMutex works as a Mutex.
 //
 // A process holds a CohortMutex: one goroutine may lock it and another goroutine of the same
 // process may unlock it. If a process dies while it waits, its place passes to the next waiter. If
@@ -43,19 +41,19 @@ import (
 // holder synchronizes before the call that reports it, and before the call that gets the
 // lock because of it.
 //
-// It is a cohort lock (Dice, Marathe and Shavit, PPoPP 2012) whose global lock is never
-// handed over: it is unlocked and locked again.
+// A CohortMutex is a cohort lock (Dice, Marathe and Shavit, PPoPP 2012). Unlike in that paper, the goroutines
+// of a node do not pass the global lock on: each of them unlocks it, and the next one locks it again.
 type CohortMutex struct {
 	// The compiler must inline the fast paths. See Mutex.
 
-	own  *uint32 // the owner word of the field global
-	self *uint32 // the word that Lock stores in *own; it belongs to the field global
-	turn *uint32 // a cohortTurn
+	own  *uint32 // the word that names the holder; it belongs to the field global
+	self *uint32 // what Lock stores in *own; it belongs to the field global
+	turn *uint32 // a cohortTurn: the node whose waiters go first; 0: no node's
 
 	global     *Mutex
-	localLocks []cohortLocalLock // one for each NUMA node; none if there is only one node
-	// prefers is false if no caller of this process uses a local lock: there are none, or callers
-	// cannot learn on which node they run.
+	localLocks []cohortLocalLock // one for each NUMA node; empty if there is only one node
+	// prefers is false if callers of this process do not use the local locks. The reason is that there are no
+	// local locks, or that callers cannot learn on which node they run.
 	prefers      bool
 	unresponsive atomic.Int64 // see isUnresponsive; CLOCK_MONOTONIC ns
 	words        *cohortWords
@@ -68,9 +66,9 @@ type CohortMutex struct {
 // CohortMutexOptions says how a CohortMutex is created, and what this process does
 // with it. A nil *CohortMutexOptions means the zero value.
 type CohortMutexOptions struct {
-	// Policy, Repair, Spin, Checked and Contention are as in MutexOptions. Contention applies to
-	// the waiter of each node that holds the local lock, and to waiters that have waited for long.
-	// If no waiter spins, because of Spin or MaxSpinners, no node lets another node go first.
+	// Policy, Repair, Spin, Checked and Contention are as in MutexOptions. Contention applies to the one waiter
+	// of each node that holds the local lock, and to waiters that have waited for long. If Spin or MaxSpinners
+	// keeps all waiters from spinning, no node lets another node go first.
 	Policy Policy
 	Repair func() error
 	Spin   time.Duration
@@ -147,7 +145,7 @@ func newCohortMutex(opt *CohortMutexOptions) func(*arenakernel.Arena, arenakerne
 	}
 }
 
-// cohortAt returns the words of a CohortMutex and the number of its local locks.
+// cohortAt returns the words of a CohortMutex in shared memory, and the number of its local locks.
 func cohortAt(a *arenakernel.Arena, o arenakernel.Object) (w *cohortWords, nodes int, err error) {
 	if o.Size < cohortHeadBytes {
 		return nil, 0, wrongKind("cohortmutex.open", o, cohortKind, cohortVersion)
@@ -180,7 +178,7 @@ func buildCohortMutex(a *arenakernel.Arena, o arenakernel.Object, opt *CohortMut
 		nodes = 0
 	}
 	if c.prefers = nodes > 0 && knowsNodes(); !c.prefers {
-		c.turn = new(uint32) // a private word that nobody else uses
+		c.turn = new(uint32) // a private word that stays 0, so the fast paths never wait for a turn
 	}
 	c.localLocks = make([]cohortLocalLock, nodes)
 	for k := range c.localLocks {
@@ -237,12 +235,12 @@ func (c *CohortMutex) RecoverContext(ctx context.Context, repair func() error) e
 	return c.global.RecoverContext(ctx, repair)
 }
 
-// Offset is the place of the CohortMutex in its arena, for CohortMutexAt in another process.
+// Offset is the place of the CohortMutex in its arena. Another process can pass it to CohortMutexAt.
 func (c *CohortMutex) Offset() arena.Offset { return c.object.Offset }
 
-// Close closes this handle on the CohortMutex, and no other. Calls that wait through it end with
-// an error that Is ErrClosed. A hold of this process stays; release it through another handle. A
-// second Close is an error that Is ErrClosed.
+// Close closes this handle on the CohortMutex, and no other handle. Calls that wait through this handle end
+// with an error that Is ErrClosed. If this process holds the lock, it still holds it after Close, and can
+// release it through another handle. A second Close is an error that Is ErrClosed.
 func (c *CohortMutex) Close() error { return c.opening.close("cohortmutex.close") }
 
 func (c *CohortMutex) refuse() { park.Refuse(c.queues()...) }
@@ -314,8 +312,8 @@ func (c *CohortMutex) String() string {
 	return fmt.Sprintf("cohort mutex %s: %s", objectName(c.object), c.State().Word)
 }
 
-// cohortHostNodes is how many local locks a new object gets on this host. The number is that of the
-// last NUMA node that has CPUs, plus 1, so that no two nodes share a local lock.
+// cohortHostNodes returns how many local locks a new object gets on this host. The number is 1 more than the
+// number of the last NUMA node that has CPUs. So each of these nodes has a local lock of its own.
 var cohortHostNodes = sync.OnceValue(func() int {
 	text, err := os.ReadFile("/sys/devices/system/node/has_cpu")
 	if err != nil {

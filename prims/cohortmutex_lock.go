@@ -19,45 +19,47 @@ var (
 )
 
 const (
-	// cohortShut is the number of timeouts for which a process bypasses a local lock whose holder
-	// seems to be stopped; see enter.
+	// cohortShut says how long a process bypasses a local lock whose holder seems to be stopped: it is a
+	// multiple of the result of timeout. See enter.
 	cohortShut = 10
-	// cohortUnresponsive is how long a process does not let waiters of other nodes go first, after it has
-	// let them go first and they have not taken the lock.
+	// cohortUnresponsive is how long a process stops letting waiters of other nodes go first, after it has let
+	// them go first and they have not taken the lock.
 	cohortUnresponsive = starveAfter
-	// cohortDefer is how long a waiter lets other waiters go first while the lock is held, and then
-	// again while the lock is free. It is about the cost of a sleep and a wake.
+	// cohortDefer is how long a waiter lets waiters of other nodes go first while the lock is held. When the
+	// lock becomes free, the waiter lets them go first for this time once more. It is about the cost of a sleep
+	// and a wake.
 	cohortDefer = 40_000 // ns
-	// cohortIdle is how long a waiter leaves a free lock to the waiters on the node of the last
-	// holder. It is much longer than a spinning waiter needs to take the lock.
+	// cohortIdle is how long a waiter leaves a free lock to the waiters on the node of the last holder. This
+	// time is much longer than a spinning waiter needs to take the lock.
 	cohortIdle = 1_000 // ns
 )
 
-// cohortDefers, cohortIdles, cohortUnresponsiveFor and cohortStarves are variables with the values
-// of the constants, so that tests can change them.
+// cohortDefers, cohortIdles, cohortUnresponsiveFor and cohortStarves have the values of the constants
+// cohortDefer, cohortIdle, cohortUnresponsive and starveAfter. They are variables so that tests can change
+// them.
 var cohortDefers, cohortIdles, cohortUnresponsiveFor, cohortStarves int64 = cohortDefer, cohortIdle, cohortUnresponsive, starveAfter
 
 // cohortLocalLock is where the waiters of one NUMA node wait. The holder of the local lock competes
 // for the global lock, and releases the local lock as soon as it has the global lock.
 type cohortLocalLock struct {
 	mutex *Mutex
-	shut  atomic.Int64 // until this time this process bypasses the local lock, CLOCK_MONOTONIC ns; 0 if never
+	shut  atomic.Int64 // this process bypasses the local lock until this time, CLOCK_MONOTONIC ns; 0: it does not
 }
 
-// buildLocalLock makes a handle on local lock k of o. The holds of a local lock are never biased
-// towards the last holder, because many threads compete for it. The policy of a local lock is
-// PolicyRelease, so nobody has to repair it. Repair is set in case a peer has overwritten the
-// policy.
+// buildLocalLock makes a handle on local lock k of o. A local lock is never biased towards its last holder,
+// because that only pays if one process takes a lock again and again, and many threads compete for a local
+// lock. The policy of a local lock is PolicyRelease, so no process has to repair it. The option Repair is set
+// in case a peer has overwritten the policy.
 func buildLocalLock(a *arenakernel.Arena, o arenakernel.Object, k int) *Mutex {
 	m := buildMutexAt(a, o, o.Body+cohortLocalLockOff(k), &MutexOptions{Checked: true, Repair: func() error { return nil }})
 	m.queueLock, m.internal = true, true
 	return m
 }
 
-// taken reports whether the local lock is held. Its holder then waits for the global lock.
+// taken reports whether the local lock is held. If so, its holder waits for the global lock.
 func (d *cohortLocalLock) taken() bool { return ownerWord(d.mutex.owner.Load()).held() }
 
-// lockOrPanic is the slow path of Lock. It is not inlined, like that of Mutex.
+// lockOrPanic is the slow path of Lock. It is not inlined, so that Lock is small enough to be inlined.
 //
 //go:noinline
 func (c *CohortMutex) lockOrPanic() {
@@ -77,15 +79,15 @@ func (c *CohortMutex) lockSlow(ctx context.Context) error {
 	}
 	defer g.queue.Exit()
 	node := c.node()
-	// Take the global lock if it is free and this node need not yield. If ctx has ended, take a
-	// free lock even if it is the turn of another node.
+	// Take the global lock if it is free and this node need not let another node go first. If ctx has ended,
+	// take the lock even if it is the turn of another node, because this call cannot wait for it.
 	if (!c.yields(node) || ctx != nil && ctx.Err() != nil) && g.tryLockSlow() {
 		c.took(node, false, false)
 		return nil
 	}
 	err := c.lockByLocalLock(ctx, node)
 	if err != nil && g.repair != nil && isOwnerDead(err) {
-		// A repair may take long, so this process does not hold the local lock meanwhile.
+		// A repair may take long, so this process repairs without the local lock.
 		if err = g.lockSlow(ctx); err == nil {
 			c.took(node, false, false)
 		}
@@ -126,9 +128,9 @@ func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 		variant: waitVariant{turn: &c.words.turn, cohort: c, node: node, localLock: has}}
 	w.variant.inVain = c.giveWay(node, has)
 	if c.global.queue.Closing() {
-		return c.global.closed() // a Mutex does not reach this point before its first check for a close
+		return c.global.closed() // a Mutex checks this before its wait, too
 	}
-	// false: acquire does not call repair, because this process may hold the local lock.
+	// The argument false makes acquire not call repair, because this process may hold the local lock.
 	err := w.acquire(false)
 	w.cancel.Stop()
 	if err != nil {
@@ -140,8 +142,8 @@ func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	return nil
 }
 
-// took is called after the caller got the global lock. It decides which node's turn it is. met says
-// that the caller had to wait for its local lock. inVain is the result of giveWay.
+// took is called after the caller got the global lock. It stores in the word turn which node's waiters go first
+// from now on. met says that the caller had to wait for its local lock. inVain is the result of giveWay.
 func (c *CohortMutex) took(node int, met, inVain bool) {
 	crashpoint.Hit("cohortmutex.lock.global")
 	t := cohortTurn(c.words.turn.Load())
@@ -153,7 +155,7 @@ func (c *CohortMutex) took(node int, met, inVain bool) {
 	crashpoint.Hit("cohortmutex.lock.turn")
 }
 
-// crowdedAt reports whether a waiter sleeps at a local lock.
+// crowdedAt reports whether a waiter sleeps at the local lock of a node.
 func (c *CohortMutex) crowdedAt(node int) bool { return c.localLocks[node].mutex.wakeWord.Announced() }
 
 // others reports whether a waiter of another node waits for the global lock.
@@ -187,10 +189,9 @@ func (c *CohortMutex) favours(node int) bool {
 	return t.node() == node && !t.over()
 }
 
-// isUnresponsive reports whether this process has lately let waiters of other nodes go first, and
-// they have not taken the lock. The holder of their local lock may be stopped, or may sleep: a lock
-// that stays free does not wake it. Such waiters get the lock when they have waited so long that a
-// release hands it to them.
+// isUnresponsive reports whether this process has lately let waiters of other nodes go first although they did
+// not take the lock. The holder of their local lock may be stopped. Or it may sleep, and a lock that stays free
+// does not wake it. Such waiters get the lock when they have waited so long that a release hands it to them.
 func (c *CohortMutex) isUnresponsive() bool {
 	until := c.unresponsive.Load()
 	if until == 0 {
@@ -203,8 +204,9 @@ func (c *CohortMutex) isUnresponsive() bool {
 	return false
 }
 
-// giveWay lets waiters of other nodes go first, for a bounded time. inVain is true if the turn of the
-// caller's own node is over, but no waiter of another node has taken the lock although it was free.
+// giveWay lets waiters of other nodes go first, for a bounded time. The result inVain is true if it was their
+// turn but none of them has taken the lock, although the lock was free. That is the case only if the turn of
+// the caller's own node is over.
 //
 // A waiter without a local lock stops spinning here as soon as other waiters sleep at the global lock. There
 // may be many waiters without a local lock, so they sleep, too.
@@ -219,7 +221,7 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	} else {
 		spins = false
 	}
-	inVain = true // if no waiter may spin, this loop is skipped, and waiters of other nodes do not go first
+	inVain = true // a waiter that may not spin skips the loop: it does not let other nodes go first
 	waited := false
 	if spins {
 		free := int64(-1) // the time since which the lock is free; -1 if it is held
@@ -240,8 +242,8 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 			if cohortTurn(c.words.turn.Load()).node() != node {
 				return spent >= cohortDefers || spent-free >= cohortIdles
 			}
-			// It is not the turn of another node. The waiters of other nodes may sleep, and they
-			// need time to wake up when the lock becomes free.
+			// The turn of this node is over, and that of no other node has begun. The waiters of other nodes
+			// may sleep, and they need time to wake up when the lock becomes free.
 			inVain = spent-free >= cohortDefers
 			return inVain
 		})
@@ -253,10 +255,10 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	return inVain
 }
 
-// enter tries to take the local lock. The result has reports whether it took the lock. The result
-// met reports whether the lock was held before, so that the caller had to wait or give up. enter
-// fails if the timeout passes, if ctx ends, if the handle is being closed, or if a peer has damaged
-// the local lock. The caller then goes on without the local lock.
+// enter tries to take the local lock. The first result, has, reports whether it took the local lock. The second
+// result, met, reports whether the local lock was held before, so that the caller had to wait or give up. enter
+// fails if the timeout passes, if ctx ends, if the handle is being closed, or if a peer has damaged the local
+// lock. The caller then goes on without the local lock.
 func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met bool) {
 	m := d.mutex
 	if m.owner.CompareAndSwap(0, uint32(m.name)) {
@@ -278,10 +280,11 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 	return err == nil, true
 }
 
-// timeout is how long a waiter sleeps at its local lock before it goes on to the global lock
-// without it. The holder of the local lock may be stopped. If the holder runs, other waiters may be
-// faster than it for starveAfter. From then on it may have to let each waiter that was handed the
-// lock go first, one in each starveAfter.
+// timeout is how long a waiter sleeps at its local lock. The holder of the local lock may be stopped, so the
+// waiter then goes on to the global lock without the local lock. A holder that runs is faster than the timeout.
+// For starveAfter, other waiters may take the global lock before it. From then on the holder is handed the
+// lock, but waiters of other nodes that have waited longer may be handed the lock first, one in each
+// starveAfter.
 func (c *CohortMutex) timeout() int64 { return int64(2+len(c.localLocks)) * cohortStarves }
 
 // leave releases the local lock.
@@ -290,14 +293,15 @@ func (d *cohortLocalLock) leave() {
 	crashpoint.Hit("cohortmutex.lock.left")
 }
 
-// cohortHold identifies one hold of the global lock by the values of three words.
+// cohortHold identifies one hold of the global lock by the values of three words. A later hold has other
+// values.
 type cohortHold struct{ owner, wakes, turn uint32 }
 
-// hold returns the present hold of the global lock.
+// hold returns a cohortHold for the present hold of the global lock.
 func (c *CohortMutex) hold() cohortHold {
 	turn := c.words.turn.Load()
 	if turn == uint32(cohortContended) {
-		turn = 0 // a waiter that goes to sleep stores cohortContended, but that is not another hold
+		turn = 0 // a waiter that goes to sleep stores cohortContended, and the hold is still the same
 	}
 	return cohortHold{c.global.owner.Load(), c.global.wakes(), turn}
 }

@@ -13,8 +13,8 @@ func init() {
 	})
 }
 
-// cohortParts calls f for each mutex of the object whose words lie within the body. First it calls
-// f for the global lock, with -1 as its number, and then for each local lock.
+// cohortParts calls f for each mutex of the object whose words lie within the object. First it calls f for the
+// global lock, with -1 as its number, and then for each local lock.
 func cohortParts(a *arenakernel.Arena, o arenakernel.Object, f func(localLock int, w *mutexWords)) error {
 	w, nodes, err := cohortAt(a, o)
 	if w == nil {
@@ -79,7 +79,8 @@ func inspectCohort(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 }
 
 // cohortLocalLocks adds the local locks and their waiters to the inspection. Each of these waiters waits for
-// the holder of the CohortMutex. on has the indices of the holds of the CohortMutex.
+// the holder of the CohortMutex. The parameter on has the indices, in the inspection, of the holds of the
+// CohortMutex.
 func (i *inspection) cohortLocalLocks(nodes int, on []int) {
 	for k := range nodes {
 		off := cohortLocalLockOff(k)

@@ -11,14 +11,13 @@ import (
 // errTimedOut is the error of a wait whose timeout has passed.
 var errTimedOut = errors.New("timed out")
 
-// waitVariant is what a waiter for the global lock or for a local lock of a CohortMutex does, and a
-// waiter for a plain Mutex does not. A waiter for a plain Mutex has the zero value, whose methods
-// do nothing.
+// waitVariant holds what a waiter for the global lock or for a local lock of a CohortMutex does in addition to
+// a waiter for a plain Mutex. For a plain Mutex it has the zero value, whose methods do nothing.
 type waitVariant struct {
-	// timeout is how long the waiter waits, counted from its first sleep, in nanoseconds. 0 means
-	// without a limit.
+	// timeout is how long the waiter waits, in nanoseconds, counted from its first sleep. 0 means that there is
+	// no limit.
 	timeout int64
-	// turn is the cohortTurn in which the waiter records that it sleeps.
+	// turn is the word in which the waiter records that it sleeps; see cohortTurn.
 	turn *atomic.Uint32
 	// cohort is the CohortMutex for whose global lock the waiter waits. It is nil for a waiter at a
 	// local lock.
@@ -28,21 +27,21 @@ type waitVariant struct {
 	inVain    bool // the result of giveWay
 }
 
-// timedOut reports whether the timeout has passed since the first sleep of the waiter, which began
-// at since. since is 0 before the first sleep.
+// timedOut reports whether the timeout has passed. The parameter since is the time when the first sleep of the
+// waiter began, or 0 before the first sleep.
 func (v *waitVariant) timedOut(since int64) bool {
 	return v.timeout != 0 && since != 0 && shmsync.Monotonic()-since >= v.timeout
 }
 
-// bound limits a sleep so that it ends when the timeout passes.
+// bound limits the sleep s so that it ends when the timeout passes.
 func (v *waitVariant) bound(s *park.SleepSpec, since, now int64) {
 	if v.timeout != 0 {
 		s.Bounded = max(since+v.timeout-now, 1)
 	}
 }
 
-// overtakes reports whether a waiter has the local lock of the node whose turn it is. Such a waiter
-// spins although other waiters sleep, and so it can take the lock before them.
+// overtakes reports whether the waiter has the local lock of the node whose turn it is. Such a waiter spins
+// although other waiters sleep, so it can take the lock before them.
 func (v *waitVariant) overtakes() bool {
 	return v.localLock && v.cohort.favours(v.node)
 }
@@ -55,9 +54,8 @@ func (v *waitVariant) beforeSleep() {
 	}
 }
 
-// woken is called when the waiter was woken. It lets waiters of another node go first, if it is
-// their turn. A waiter that has waited so long that it asks for the handoff does not let others go
-// first.
+// woken is called when the waiter was woken. If it is the turn of another node, woken lets the waiters of that
+// node go first. The exception is a waiter that has waited so long that it asks the holder to hand it the lock.
 func (v *waitVariant) woken(w *waiter) {
 	if v.cohort != nil && w.slept {
 		v.inVain = !w.starving && v.cohort.giveWay(v.node, v.localLock)

@@ -14,16 +14,16 @@ import "fmt"
 //	255   0      0       a waiter sleeps; the next holder says whose    the waiter that went to sleep
 //	                     turn it is
 //
-// Only a faulty peer writes another value. No value can do harm: the word only decides which node lets
-// which other node go first, and only for a bounded time.
+// Only a faulty peer writes another value. No value can do harm, because the word only decides which node's
+// waiters go first, and other waiters let them do so only for a bounded time.
 type cohortTurn uint32
 
 const (
 	// cohortPasses is how many times in a row a node keeps the lock while other nodes wait. The
 	// literature uses 64; see docs/design/0017-cohort.md.
 	cohortPasses = 64
-	// cohortQuiet is a number of holders in a row. If none of them has seen a competitor, new
-	// callers take the lock like a Mutex again.
+	// cohortQuiet is how many holders in a row must have seen no competitor before the word becomes 0. Then new
+	// callers take the lock as they take a Mutex.
 	cohortQuiet = 8
 )
 
@@ -39,20 +39,20 @@ func (t cohortTurn) node() int   { return int(t&0xff) - 1 }
 func (t cohortTurn) quiet() int  { return int(t >> 8 & 0xff) }
 func (t cohortTurn) passes() int { return int(t >> 16) }
 
-// over reports whether the turn of the node is over, so that waiters of other nodes go first.
+// over reports whether the node has kept the lock so often that its turn is over and waiters of other nodes go
+// first.
 func (t cohortTurn) over() bool { return t.passes() >= cohortPasses }
 
-// after returns the word after a process of a node has got the lock. crowded says that the process
-// has seen others compete for the lock. anew says that the node may begin a new turn when its turn
-// is over, because no waiter of another node wants the lock: there is none, or none took the lock
-// when it could go first.
+// after returns the word to store after a process of a node has got the lock. crowded says that the process has
+// seen others compete for the lock. anew says that the node may begin a new turn when its turn is over. This is
+// so if no waiter of another node wants the lock, or if none took the lock when it could go first.
 func (t cohortTurn) after(node int, crowded, anew bool) cohortTurn {
 	passes := 0
 	switch {
 	case t.node() == node && !t.over():
 		passes = t.passes() + 1
 	case t.node() == node && !anew:
-		passes = cohortPasses // the process had decided to take the lock before the turn was over
+		passes = cohortPasses // the process decided to take the lock before the turn was over
 	}
 	switch {
 	case crowded:

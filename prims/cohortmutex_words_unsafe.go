@@ -8,14 +8,14 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// cohortWords is the head of the body of a CohortMutex, 320 bytes. A body lies 64 bytes after a
-// multiple of 128, so each part from offset 192 on has two cache lines to itself.
+// cohortWords is the beginning of the memory of a CohortMutex, 320 bytes. This memory begins 64 bytes after a
+// multiple of 128. So each part from offset 192 on has two cache lines to itself.
 type cohortWords struct {
 	_ structs.HostLayout
 	// global is the lock itself. Its owner word names the holder of the CohortMutex.
 	global mutexWords
-	// turn says which node has had the lock lately; see cohortTurn. While turn is 0, a new caller
-	// takes a free lock at once.
+	// turn says which node's waiters go first; see cohortTurn. While turn is 0, a new caller takes a free lock
+	// at once.
 	//   writers: the holder of global; a waiter that goes to sleep, from 0 by CAS
 	//   readers: newcomers, and waiters for global
 	//   order:   relaxed is enough: a hint

@@ -22,8 +22,8 @@ var (
 	_ = crashpoint.Register("cond.wait.relocked")
 )
 
-// Cond is a condition variable between processes: goroutines wait for a condition that a
-// lock guards, and the goroutine that makes it true wakes one of them or all.
+// Cond is a condition variable between processes: goroutines wait for a condition that a lock guards, and the
+// goroutine that makes the condition true wakes one of them or all.
 //
 //	l.Lock()
 //	for !condition() {
@@ -32,9 +32,8 @@ var (
 //	... // the condition holds, and l is held
 //	l.Unlock()
 //
-// The lock is any sync.Locker: a Mutex, a FairMutex, the RLocker of an RWMutex, or even a
-// sync.Mutex if only goroutines of one process use what it guards. A Cond does not know which
-// lock other processes use.
+// The lock is any sync.Locker: a Mutex, a FairMutex, the RLocker of an RWMutex, or even a sync.Mutex, if only
+// goroutines of one process use the data that the lock guards. A Cond does not know which lock other processes use.
 //
 // A wait ends by a Signal, a Broadcast, or the end of its context, and by nothing else: there are
 // no spurious wakeups. Test the condition in a loop all the same, since others may get the lock
@@ -57,9 +56,9 @@ type Cond struct {
 
 // CondOptions says how a Cond is created. A nil *CondOptions means the zero value.
 type CondOptions struct {
-	// Batch bounds, for a new object, how many waiters that a Broadcast wakes compete for the
-	// lock at a time. Each waiter that has locked it wakes another one. 0 means 16. A negative
-	// number means all, which suits locks that many goroutines can hold at once.
+	// Batch bounds how many of the waiters that a Broadcast wakes compete for the lock at a time. It applies to a
+	// new object. A waiter that has locked the lock wakes the next waiter. 0 means 16. A negative number means that
+	// all waiters compete at once, which suits locks that many goroutines can hold together.
 	Batch int
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
@@ -70,15 +69,16 @@ var condKind = arenakernel.KindOf("COND")
 
 const (
 	condVersion = 2
-	condAll     = math.MaxUint32 // the batch of a Cond whose Broadcast wakes all waiters at once
+	condAll     = math.MaxUint32 // the stored batch of a Cond whose Broadcast wakes all waiters at once
 )
 
 // condBatch is the default for CondOptions.Batch.
 const condBatch = 16
 
-// OpenCond finds the Cond of that name in the arena or creates it, for use with l in this process. An empty
-// name makes a fresh anonymous one. A nil l panics. A Cond takes 128 bytes, and 192 bytes more for each slot
-// whose participants have opened it. If there is not enough room for them, the error Is [shmsync.ErrNoSpace].
+// OpenCond finds the Cond of that name in the arena or creates it, for use with l in this process. An empty name
+// makes a fresh anonymous one. A nil l panics. A Cond takes 128 bytes, and 192 bytes more for each slot whose
+// processes have opened it. A slot is the place of one process in the arena. If there is not enough room for them,
+// the error Is [shmsync.ErrNoSpace].
 func OpenCond(a *arena.Arena, name string, l sync.Locker, opts *CondOptions) (*Cond, error) {
 	return openCond((*arenakernel.Arena)(a), name, l, opts, false)
 }
@@ -142,23 +142,23 @@ func batchOf(field uint64) int {
 	return int(field)
 }
 
-// Wait unlocks c.L, waits until Signal or Broadcast wakes it, and locks c.L again. It panics with
-// an *[shmsync.Error] if that fails: for example, if the owner of the lock died. Then c.L is not
-// held; see WaitContext. Wait also panics within an Update of c.L.
+// Wait unlocks c.L, waits until Signal or Broadcast wakes it, and locks c.L again. If that fails, for example
+// because the owner of the lock died, Wait panics with an *[shmsync.Error], and c.L is not held; see WaitContext.
+// Wait also panics within an Update of c.L.
 func (c *Cond) Wait() {
 	if err := c.wait(nil); err != nil {
 		panic(err)
 	}
 }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends first. A Signal or a Broadcast that
-// came before takes precedence.
+// WaitContext does what Wait does, but returns ctx.Err() when ctx ends first. A Signal or a Broadcast that came
+// before takes precedence.
 //
-// If it returns nil, c.L is held again, and a Signal or Broadcast was used. If c.L cannot be
-// locked again, the error is that of the lock, such as ErrOwnerDead, and c.L is not held. Other
-// errors are ErrNoSpace, ErrCorrupt and ErrClosed; then c.L is held. A Close of the arena ends both
-// the wait and the lock, so an ErrClosed may be of either. The Op of the *[shmsync.Error] tells them
-// apart: if it is "cond.wait", c.L is held; otherwise it is an Op of the lock, and c.L is not held.
+// If WaitContext returns nil, c.L is held again, and a Signal or Broadcast was used. If c.L cannot be locked again,
+// the error is that of the lock, such as ErrOwnerDead, and c.L is not held. Other errors are ErrNoSpace, ErrCorrupt
+// and ErrClosed. After these, c.L is held. A Close of the arena ends both a wait and an attempt to lock, so an
+// ErrClosed may come from either. The Op of the *[shmsync.Error] tells them apart. If the Op is "cond.wait", c.L is
+// held. Otherwise it is an Op of the lock, and c.L is not held.
 //
 // A WaitContext that returns an error has used up no Signal. If ctx has already ended at the call,
 // c.L is not unlocked at all.
@@ -172,8 +172,8 @@ func (c *Cond) wait(ctx context.Context) error {
 	}
 	c.mustNotTearUpdate()
 	k := c.core
-	// Close waits for sleep, but not for the rest of this call, in which L is locked again. stayIfOpen
-	// makes sure that a concurrent Close leaves the words in place until this call has returned.
+	// Close waits for the method sleep, but not for the rest of this call, which locks L again. After stayIfOpen, a
+	// concurrent Close leaves the memory of the Cond in place until this call has returned.
 	if !k.opening.stayIfOpen() {
 		return k.closed()
 	}
@@ -193,13 +193,13 @@ func (c *Cond) wait(ctx context.Context) error {
 	return err
 }
 
-// closed is the error of a wait that ended because the handle of the Cond was closed. Errors of c.L
-// have other Ops.
+// closed returns the error of a wait that ended because the handle of the Cond was closed. Errors of c.L have other
+// Ops.
 func (k *condCore) closed() error {
 	return failed(k.a, k.object, "cond.wait", shmsync.ErrClosed, nil, closedHandle)
 }
 
-// leaveStay ends a stay. Neither Close nor the end of the arena waits for a stay.
+// leaveStay ends what stayIfOpen began. Neither Close nor the end of the arena waits until leaveStay is called.
 func (k *condCore) leaveStay() {
 	if k.queue.EnterStay() {
 		defer k.queue.ExitLasting()
@@ -215,8 +215,8 @@ func (c *Cond) mustNotTearUpdate() {
 	}
 }
 
-// sleep unlocks L and waits for a wake. If a Signal or a Broadcast has woken the wait, sleep
-// returns the wait node; otherwise it returns no node. Close waits until sleep has returned.
+// sleep unlocks L and waits for a wake. If a Signal or a Broadcast has woken the wait, sleep returns the wait node,
+// which passOn or landed needs; otherwise it returns no node. Close waits until sleep has returned.
 func (c *Cond) sleep(ctx context.Context) (s *park.WaitNode, unlocked bool, err error) {
 	k := c.core
 	if !k.queue.EnterNode() {
@@ -238,7 +238,7 @@ func (c *Cond) sleep(ctx context.Context) (s *park.WaitNode, unlocked bool, err 
 	return s, true, nil
 }
 
-// unlock unlocks L. If that panics, unlock removes the wait from the queue.
+// unlock unlocks L. If the Unlock of L panics, unlock removes the wait from the queue of the Cond.
 func (c *Cond) unlock(s *park.WaitNode) {
 	done := false
 	defer func() {
@@ -255,8 +255,8 @@ type contextLocker interface {
 	LockContext(ctx context.Context) error
 }
 
-// relock locks L again. If it cannot, and s is not nil, the signal that has woken s passes on to
-// the next waiter.
+// relock locks L again. If relock cannot lock L, and s is not nil, the Signal that has woken the wait of s passes
+// on to the next waiter.
 func (c *Cond) relock(s *park.WaitNode) (err error) {
 	done := false
 	defer func() {
@@ -266,7 +266,7 @@ func (c *Cond) relock(s *park.WaitNode) (err error) {
 		if s != nil {
 			c.core.passOn(s)
 		}
-		if err == nil { // LockContext has not failed: Lock has panicked or ended the goroutine
+		if err == nil { // L has no LockContext, and its Lock has panicked or ended the goroutine
 			switch r := recover().(type) {
 			case nil:
 			case *shmsync.Error:
@@ -291,9 +291,9 @@ func (c *Cond) Signal() {
 	c.wake((*condCore).signal)
 }
 
-// Broadcast wakes all goroutines that wait now, and none that come later. The caller need not
-// hold c.L. The goroutines come back a few at a time: each one that has locked c.L again wakes
-// the next, so that they do not all compete for the lock.
+// Broadcast wakes all goroutines that wait now, and none that come later. The caller need not hold c.L. The
+// goroutines wake a few at a time, so that they do not all compete for the lock: a goroutine that has locked c.L
+// again wakes the next one.
 func (c *Cond) Broadcast() {
 	c.wake((*condCore).broadcast)
 }
@@ -307,12 +307,11 @@ func (c *Cond) wake(how func(*condCore) error) {
 	}
 }
 
-// Offset is the place of the Cond in its arena, for CondAt in another process.
+// Offset returns the place of the Cond in its arena, for CondAt in another process.
 func (c *Cond) Offset() arena.Offset { return c.core.object.Offset }
 
-// Close closes this handle on the Cond, and no other. Calls that wait through it end with an
-// error that Is ErrClosed after they have locked c.L again. Close does not wait for that. A
-// second Close is an error that Is ErrClosed.
+// Close closes this handle on the Cond, and no other. Waits through this handle lock c.L again and then return an
+// error that Is ErrClosed. Close does not wait for that. A second Close returns an error that Is ErrClosed.
 func (c *Cond) Close() error {
 	return c.core.opening.close("cond.close")
 }
@@ -323,7 +322,7 @@ type CondState struct {
 	Woken   int // goroutines that were woken and do not have the lock yet, or that a Broadcast will wake
 }
 
-// State reads c without locking it. The answer may be out of date when it returns.
+// State reads c without locking it. The result may be out of date when State returns.
 func (c *Cond) State() CondState {
 	c.core.opening.use()
 	return c.core.state()

@@ -16,8 +16,8 @@ func init() {
 	})
 }
 
-// bareCond makes the handle of a reaper or a tool. ok is false if the object is so damaged that no
-// process can open it.
+// bareCond makes a bare handle, which a reaper or a tool uses and which cannot wait. ok is false if the object is
+// so damaged that no process can open it.
 func bareCond(a *arenakernel.Arena, o arenakernel.Object) (k *condCore, ok bool) {
 	if o.Size < condBytes(a) {
 		return nil, false
@@ -26,8 +26,9 @@ func bareCond(a *arenakernel.Arena, o arenakernel.Object) (k *condCore, ok bool)
 	return k, err == nil
 }
 
-// repairCond takes the waits of dead off the queue, and passes on what woke its other waits. A process
-// that has not opened the Cond needs a slot record for that.
+// repairCond takes the waits of the participant named dead off the queue. If a Signal or a Broadcast had woken
+// waits of that participant, repairCond passes these wakes on to other waits. A process that has not opened the
+// Cond needs a slot record for that.
 func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	k, ok := bareCond(a, o)
 	if !ok {
@@ -45,14 +46,15 @@ func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.Par
 	})
 }
 
-// wakeFirstOfCond makes the wakes that a reaper could not make, because it has not opened the Cond.
+// wakeFirstOfCond wakes the first waiters, so that they make the wakes that the caller, a reaper, could not make.
+// The reaper could not make them because it has not opened the Cond.
 func wakeFirstOfCond(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if k, ok := bareCond(a, o); ok {
 		k.wakeBare()
 	}
 }
 
-// completeCond completes the last change, if its author has not.
+// completeCond completes the last change of the Cond, if the process that began the change has not.
 func completeCond(a *arenakernel.Arena, o arenakernel.Object) bool {
 	k, ok := bareCond(a, o)
 	return ok && k.completeBare()
@@ -66,15 +68,15 @@ func (k *condCore) reapIfDue(x *recordedChange, b *wakes) error {
 	return k.reap(x, b, k.a.NodesOfAllDead(k.object.Offset, 0))
 }
 
-// reap first takes the waits of dead participants off the queue. From then on, nobody can wake them any
-// more, so the nodes that were woken are found afterwards. nodes are the nodes that belonged to dead
-// participants. The Signals pass on in the order in which they were given: a later one may go to waits to
-// which an earlier one may not. The caller holds private.
+// reap recovers what dead participants left in the Cond. It first takes their waits off the queue, so that nobody
+// wakes these waits any more. Then it finds the waits that were woken before that; nodes are the wait nodes of the
+// dead participants. It passes their Signals on in the order in which the Signals were given, because a later
+// Signal may go to waits to which an earlier one may not. The caller holds k.private.
 func (k *condCore) reap(x *recordedChange, b *wakes, nodes []arenakernel.Offset) error {
 	if err := k.beginReap(x, b); err != nil {
 		return err
 	}
-	// Another process may have woken a wait before it was removed, and may not have carried that out yet.
+	// Another process may have committed a change that wakes one of these waits, and not have carried it out yet.
 	if err := k.begin(x, b); err != nil {
 		return err
 	}
@@ -94,13 +96,14 @@ func (k *condCore) reap(x *recordedChange, b *wakes, nodes []arenakernel.Offset)
 	return nil
 }
 
-// condDebt is a node that owes a Signal, and the bound of that Signal.
+// condDebt is a wait node that owes a Signal: the wait was woken by a Signal that has to pass on to another wait.
+// The field bound is the bound of that Signal; see condSignal.
 type condDebt struct {
 	wait
 	bound uint64
 }
 
-// ofDead reports whether a node is the wait of a dead participant in this Cond.
+// ofDead reports whether n is the node of a wait on this Cond whose owner is dead.
 func (k *condCore) ofDead(n *arenakernel.Node) bool {
 	return n.Object() == k.object.Offset && n.Stamp().Load()&arenakernel.RecordedStamp != 0 && k.absent(n.Owner())
 }
@@ -110,16 +113,14 @@ func (k *condCore) ofDeadAt(off arenakernel.Offset) bool {
 	return err == nil && k.ofDead(n)
 }
 
-// condDeathAge is how long a check may not see that a participant was marked dead, if the death was not
-// counted yet.
+// condDeathAge bounds how long check may miss a death that was marked but not yet counted.
 const condDeathAge = 50 * time.Millisecond
 
-// check is called ten times a second while a goroutine of this process waits. It completes the changes
-// that a dead or a stopped process has left undone, and stores the time in the first wait of the queue,
-// see dateFirst.
+// check is called ten times a second while a goroutine of this process waits. It completes the changes that a dead
+// or a stopped process has left undone. It also stores the time in the first wait of the queue; see dateFirst.
 //
-// If no waiter of a Broadcast has locked L since the last check, the waiters that were woken may be
-// stopped, or another process may hold their lock for long. Then check wakes all waiters of the Broadcast.
+// If no waiter that a Broadcast has woken has locked L since the last check, these waiters may be stopped, or
+// another process may hold their lock for long. Then check wakes all other waiters of the Broadcast.
 func (k *condCore) check() {
 	b := takeWakes()
 	defer k.wake(b)
@@ -149,8 +150,8 @@ func (k *condCore) check() {
 	k.dateFirst()
 }
 
-// anyDead reports whether it has found that a participant is dead which has opened the Cond. If so, that
-// participant is marked dead now.
+// anyDead reports whether a participant that has opened the Cond is dead. Such a participant is marked dead when
+// anyDead returns.
 func (k *condCore) anyDead() (found bool) {
 	for _, r := range k.slots.load().all {
 		if n := k.a.InSlot(r.slot); n != 0 && k.a.Dead(n) {
@@ -169,7 +170,7 @@ func checkCond(a *arenakernel.Arena, o arenakernel.Object) error {
 }
 
 func (k *condCore) state() (st CondState) {
-	boundary := uint64(math.MaxUint64) // all queued waits are covered
+	boundary := uint64(math.MaxUint64) // a Broadcast has covered all queued waits
 	if v := valueIn(k.boundary); v != 0 {
 		if n, err := k.a.NodeAt(arenakernel.Offset(v) * linkUnit); err == nil {
 			boundary = n.Wanted().Load()

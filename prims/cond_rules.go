@@ -16,29 +16,31 @@ var (
 	_ = crashpoint.Register("cond.settle.committed")
 )
 
-// condCore is a process's side of a Cond. Its queue has the waits that nobody has woken, in the order of
-// arrival. A wait that was woken is on no queue, and its node owes: the owner has not locked L again yet.
-// See docs/design/0058.
+// condCore is a process's side of a Cond. Its queue contains the waits that nobody has woken, in the order of
+// arrival. A wait that was woken is on no queue, and its node owes its wake: the owner has not locked L again, so
+// the wake may still have to pass on to another wait. See docs/design/0058.
 type condCore struct {
 	recordQueue
 	plainRecords
 	words   *condWords
 	opening *opening
-	limit   uint32 // how many waiters of a Broadcast compete for the lock at the same time
-	// before is the value of flying, with its tag, at the last check. It is 0 if that check found no
-	// wait that a Broadcast still had to wake.
+	limit   uint32 // how many woken waiters of a Broadcast compete for the lock at the same time
+	// before is the word flying, with its tag, at the last periodic check. It is 0 if that check found no wait that
+	// a Broadcast still had to wake.
 	before atomic.Uint64
 }
 
-// The kinds of words of a Cond that records change. The boundary is that of the recordQueue.
+// The kinds of the words of a Cond that records change, beside the words of the queue. The word boundary has the
+// kind that recordQueue uses for it.
 const (
 	condBoundaryWord = recordOwnKinds + iota
 	condFlyingWord
 )
 
-// condSignal is set in the word extra of a node that owes a Signal. The other bits are the bound of the
-// Signal: the number of the last change before it, modulo condNumbers. No wait with a larger number may
-// get the Signal. In a node that a Broadcast has woken, extra is 0.
+// condSignal is set in the word extra of a node that owes a Signal, that is, whose wait was woken by a Signal and
+// whose owner has not locked L again. The other bits are the bound of the Signal: the number of the last change
+// before the Signal, modulo condNumbers. No wait with a larger number may get the Signal. In a node that a
+// Broadcast has woken, extra is 0.
 const (
 	condSignal  = 1 << 31
 	condNumbers = 1 << 31
@@ -70,7 +72,7 @@ func buildCond(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*condCore
 	return k, nil
 }
 
-// wordAt returns the word of k that has this kind. The recordQueue calls it.
+// wordAt returns the word of k that has this kind in a record. The recordQueue calls it.
 func (k *condCore) wordAt(kind uint8, _ uint32) *atomic.Uint64 {
 	switch kind {
 	case condBoundaryWord:
@@ -85,20 +87,21 @@ func (k *condCore) corrupt(detail string) error {
 	return failed(k.a, k.object, "cond.change", shmsync.ErrCorrupt, nil, detail)
 }
 
-// removed implements recordedObject. A wait that leaves the queue has moved the boundary already.
+// removed implements recordedObject. It has nothing to do, because detach has moved the boundary already.
 func (k *condCore) removed(*recordedChange) {}
 
-// number returns the number of a queued wait: the version of the record with which it joined.
+// number returns the number of a queued wait: the version of the record that put it into the queue.
 func (w wait) number() uint64 { return w.Wanted().Load() }
 
-// condBound returns the bound in the word extra of a node that owes a Signal. now is the present version.
-// If more than condNumbers changes have passed since the Signal, the result is too large, but never too
-// small.
+// condBound computes the bound of a Signal from the word extra of a node that owes the Signal. The parameter now is
+// the present version of the commit word. If more than condNumbers changes have passed since the Signal, the result
+// is too large, but it is never too small.
 func condBound(extra uint32, now uint64) uint64 {
 	return now - (now-uint64(extra))%condNumbers
 }
 
-// uncovered returns the first wait that no Broadcast has covered. ok is false if there is none, or x is torn.
+// uncovered returns the first queued wait that a Signal may wake. The waits before it are covered by a Broadcast,
+// which is about to wake them. ok is false if there is no such wait, or if x is torn.
 func (k *condCore) uncovered(x *recordedChange) (w wait, ok bool) {
 	v := x.get(k.boundary)
 	if v == 0 {
@@ -115,7 +118,7 @@ func (k *condCore) enqueue() (*park.WaitNode, error) {
 	}
 	k.prepare(s, 0)
 	b := takeWakes()
-	defer k.wake(b) // deferred first, so it runs after the lock is released
+	defer k.wake(b) // deferred before the Unlock, so it runs after the Unlock
 	k.private.Lock()
 	defer k.private.Unlock()
 	x := &k.scratch
@@ -140,7 +143,7 @@ func (k *condCore) enqueue() (*park.WaitNode, error) {
 	}
 }
 
-// signal wakes the first wait that no Broadcast has covered, if there is one.
+// signal wakes the first wait that is not covered by a Broadcast, if there is one.
 func (k *condCore) signal() error {
 	b := takeWakes()
 	defer k.wake(b)
@@ -172,13 +175,14 @@ func (k *condCore) signal() error {
 	}
 }
 
-// give adds to x that a wait is woken by a Signal. extra has the bound of the Signal.
+// give adds to the change x that a Signal wakes the wait w. The parameter extra has the bound of the Signal; see
+// condSignal.
 func (k *condCore) give(x *recordedChange, w wait, extra uint32) {
 	k.detach(x, w, arenakernel.RecordedOwes)
 	x.set(recordPrev, w.index(), w.Extra(), extra)
 }
 
-// broadcast covers all waits, and wakes the first of them.
+// broadcast covers all queued waits, that is, it marks them as woken by a Broadcast, and wakes the first of them.
 func (k *condCore) broadcast() error {
 	b := takeWakes()
 	defer k.wake(b)
@@ -210,8 +214,9 @@ func (k *condCore) broadcast() error {
 	}
 }
 
-// turns adds to x that the first waits of the queue are woken if a Broadcast has covered them, as many as
-// fit into the record and until limit of them compete for L. It ends at a wait whose owner is dead.
+// turns adds to the change x that the first waits of the queue are woken, if a Broadcast has covered them. It adds
+// as many as fit into the record, but stops when the parameter limit is reached by the number of waiters that
+// compete for L. It also stops at a wait whose owner is dead.
 func (k *condCore) turns(x *recordedChange, limit uint32) {
 	for {
 		y := *x
@@ -232,7 +237,8 @@ func (k *condCore) turns(x *recordedChange, limit uint32) {
 	}
 }
 
-// serve wakes waiters of a Broadcast until limit of them compete for L. The caller holds private.
+// serve wakes waiters of a Broadcast until the number of those that compete for L is limit. The caller holds
+// k.private.
 func (k *condCore) serve(x *recordedChange, b *wakes, limit uint32) error {
 	for {
 		// Another iteration means that another call has changed the Cond, or that this call has taken a
@@ -252,10 +258,11 @@ func (k *condCore) serve(x *recordedChange, b *wakes, limit uint32) error {
 	}
 }
 
-// settle ends the wait of a node that owes. outcome is the new value of the word next of the node. A Signal
-// passes on to the next wait that was queued when it was given; after a Broadcast, further waits get their
-// turn. ok is false if the node does not owe. outcome is
-// RecordedLeft if this process is the owner, or RecordedRemoved if the owner is dead. The caller holds private.
+// settle ends the wait of a node that owes a wake, because its owner has not locked L again. A Signal passes on to
+// the next wait, if that wait was queued when the Signal was given. After a Broadcast, the next covered waits are
+// woken. The parameter outcome is the new value of the word next of the node: RecordedLeft if this process is the
+// owner, or RecordedRemoved if the owner is dead. ok is false if the node does not owe a wake. The caller holds
+// k.private.
 func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (ok bool, err error) {
 	for {
 		// Another iteration means that another call has changed the Cond, or that this call has removed
@@ -269,7 +276,8 @@ func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (
 			done = true
 		case extra&condSignal == 0:
 			x.set(recordNext, w.index(), w.Next(), outcome)
-			// The word gets a new tag even if a turn makes its value the same again: see check.
+			// The word gets a new tag even if turns makes its value the same again, because check compares the tag,
+			// too.
 			x.set(condFlyingWord, 0, &k.words.flying, max(x.get(&k.words.flying), 1)-1)
 			k.turns(x, k.limit)
 			done = true
@@ -304,12 +312,12 @@ func (k *condCore) passOn(s *park.WaitNode) error { return k.finish(s, true) }
 
 func (k *condCore) finish(s *park.WaitNode, pass bool) error {
 	if !k.queue.EnterStay() {
-		return k.closed() // the wait was settled, or will be, when this process leaves
+		return k.closed() // after the end of this process a reaper settles the wait, or has settled it
 	}
 	defer k.queue.ExitLasting()
 	n := s.Node
 	if valueIn(n.Extra())&condSignal != 0 && !pass {
-		// Only the owner changes the word now: a reaper does so only if the owner is dead.
+		// Only the owner changes the word now. A reaper changes it only if the owner is dead.
 		w := recordedWord(n.Next().Load())
 		if w.value() != arenakernel.RecordedOwes || !n.Next().CompareAndSwap(uint64(w), uint64(w.with(arenakernel.RecordedLeft))) {
 			s.Forget()
@@ -322,8 +330,8 @@ func (k *condCore) finish(s *park.WaitNode, pass bool) error {
 	return nil
 }
 
-// settleOwn settles the wait of s by a record. If a peer has overwritten the node or the queue, settleOwn gives
-// the node up.
+// settleOwn calls settle for the wait of s, which belongs to this process. If a peer has overwritten the node or
+// the queue, settleOwn gives the node up.
 func (k *condCore) settleOwn(s *park.WaitNode) error {
 	b := takeWakes()
 	defer k.wake(b)
@@ -332,7 +340,7 @@ func (k *condCore) settleOwn(s *park.WaitNode) error {
 	x := &k.scratch
 	ok, err := k.settle(x, b, wait{s.Off, s.Node}, arenakernel.RecordedLeft)
 	if ok {
-		return nil // an error concerns only the waits of others
+		return nil // an error then concerns only the waits of others
 	}
 	s.Forget()
 	if err == nil {
@@ -341,8 +349,8 @@ func (k *condCore) settleOwn(s *park.WaitNode) error {
 	return err
 }
 
-// sleepIn waits until the wait of s is woken. If sleepIn returns an error, or covered, the caller must not
-// use s any more. covered says that ctx has ended the wait, but that a Broadcast came before.
+// sleepIn waits until the wait of s is woken. If sleepIn returns an error, or covered is true, the caller must not
+// use s any more. covered is true if ctx has ended the wait, but a Broadcast came before.
 func (k *condCore) sleepIn(ctx context.Context, s *park.WaitNode) (covered bool, _ error) {
 	r, err := k.await(ctx, s, true, (*condWaits)(k))
 	if r == park.Again {
@@ -359,8 +367,8 @@ func (k *condCore) sleepIn(ctx context.Context, s *park.WaitNode) (covered bool,
 	return covered, err
 }
 
-// takeBack ends the wait of s before its owner has slept. If a Signal has woken it already, the Signal passes
-// on.
+// takeBack ends the wait of s before its owner has slept. If a Signal has woken the wait already, the Signal passes
+// on to the next waiter.
 func (k *condCore) takeBack(s *park.WaitNode) {
 	if k.withdraw(s) {
 		k.withdrawn(s)
@@ -369,7 +377,8 @@ func (k *condCore) takeBack(s *park.WaitNode) {
 	k.passOn(s)
 }
 
-// withdrawn gives a node back whose wait was withdrawn, and reports whether a Broadcast had covered the wait.
+// withdrawn puts a node back into its pool after its wait was withdrawn, and reports whether a Broadcast had
+// covered the wait.
 func (k *condCore) withdrawn(s *park.WaitNode) (covered bool) {
 	if s.Found == condForgotten {
 		s.Forget()
@@ -380,7 +389,7 @@ func (k *condCore) withdrawn(s *park.WaitNode) (covered bool) {
 	return covered
 }
 
-// What a withdrawal has found, in the Found of a wait node.
+// What withdraw has found; it stores one of these in the field Found of the wait node.
 const (
 	condLeft      = iota // the wait was not covered
 	condCovered          // a Broadcast had covered the wait
@@ -390,11 +399,11 @@ const (
 // condWaits implements the interface that [park.WaitNode] needs of a Cond.
 type condWaits condCore
 
-// Withdraw is withdraw.
+// Withdraw calls the method withdraw of the Cond.
 func (k *condWaits) Withdraw(s *park.WaitNode) bool { return (*condCore)(k).withdraw(s) }
 
-// withdraw takes a wait of this process off the queue, and stores in s what it has found. The caller then
-// gives the node back. withdraw reports false if the wait was woken.
+// withdraw takes a wait of this process off the queue, and stores in s.Found what it has found. The caller then
+// puts the node back into its pool. withdraw reports false if the wait was already woken.
 func (k *condCore) withdraw(s *park.WaitNode) bool {
 	b := takeWakes()
 	defer k.wake(b)

@@ -8,21 +8,21 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// condWords is the body of a Cond, 128 bytes. In an arena that counts, a [countWords] follows.
-// See docs/design/0058.
+// condWords is the body of a Cond, that is, its memory in the arena, 128 bytes. In an arena that counts operations,
+// a [countWords] follows. See docs/design/0058.
 type condWords struct {
 	_      structs.HostLayout
 	commit atomic.Uint64 // see recordCommit
 	first  atomic.Uint64 // the ends of the queue; see recordQueue
 	last   atomic.Uint64
-	// boundary is a recordedWord: the node of the first wait that no Broadcast has covered, or 0 if
-	// all queued waits are covered.
+	// boundary is a recordedWord. It names the node of the first wait that no Broadcast has covered, or is 0 if all
+	// queued waits are covered. A covered wait is woken when its turn comes.
 	boundary atomic.Uint64
-	// flying is a recordedWord: how many waits that a Broadcast has woken are not settled, because
-	// their owners have not locked L again.
+	// flying is a recordedWord. It counts the waits that a Broadcast has woken and whose owners have not locked L
+	// again.
 	flying atomic.Uint64
 	batch  atomic.Uint64 // how many waiters of a Broadcast compete for L at once; 0: condBatch. Immutable after init
-	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
+	// lastCPU, spin and pays control how long waiters spin, as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
@@ -33,14 +33,14 @@ type condWords struct {
 	_      [56]byte
 }
 
-// condCounted is the body of a Cond in an arena that counts.
+// condCounted is the body of a Cond in an arena that counts operations.
 type condCounted struct {
 	_      structs.HostLayout
 	words  condWords
 	counts countWords
 }
 
-// The offsets are ABI. If one of them changes, the package does not compile.
+// The offsets are part of the binary interface. If one of them changes, the package does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.first)-8]
 	_ = [1]struct{}{}[unsafe.Offsetof(condWords{}.last)-16]
@@ -69,7 +69,7 @@ func condBytes(a *arenakernel.Arena) uint64 {
 	return uint64(unsafe.Sizeof(condWords{}))
 }
 
-// condAt views the body of o. counts is nil if the arena does not count.
+// condAt returns the words of o. counts is nil if the arena does not count operations.
 func condAt(a *arenakernel.Arena, o arenakernel.Object) (w *condWords, counts *countWords) {
 	if a.Counted() {
 		c := arenakernel.At[condCounted](a, o.Body)
@@ -78,7 +78,7 @@ func condAt(a *arenakernel.Arena, o arenakernel.Object) (w *condWords, counts *c
 	return arenakernel.At[condWords](a, o.Body), nil
 }
 
-// condBody views the body of a Cond that is being created and that no other process sees yet.
+// condBody returns the words of a Cond that is being created in b, and that no other process sees yet.
 func condBody(b []byte) *condWords {
 	_ = b[unsafe.Sizeof(condWords{})-1]
 	return (*condWords)(unsafe.Pointer(unsafe.SliceData(b)))

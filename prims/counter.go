@@ -19,29 +19,30 @@ var (
 	_ = crashpoint.Register("counter.reap.lost")
 )
 
-// counter is what WaitGroup and Latch have in common: the count of the work that is still to be
-// done, the waiters for a count of 0, and the share of each participant. A share is how much of the
-// work its participant has undertaken to do.
+// counter is what WaitGroup and Latch have in common: the count of the work that is still to be done, the
+// waiters for a count of 0, and the share of each participant. The share of a participant is how much of the
+// work the participant has undertaken to do.
 //
-// A decrement by a participant first counts for its own share, and then for the shares of others. So a share
-// is never negative, and if the participant dies, its share contains the work that it undertook last. When
-// the counter becomes 0, no participant has work left: all shares are void.
+// A decrement by a participant first counts for its own share, and then for the shares of others. So a share is
+// never negative. If the participant dies, its share contains the work that it undertook last. When the counter
+// becomes 0, no participant has work left, so all shares lose their meaning: they are void.
 //
-// After a death, the share of the dead participant is work that the dead owe. It stays so until
-// other participants have done all of the work, another process claims it, or Reset removes it from
-// the count. While the dead owe work, all waits end with ErrOwnerDead.
+// After a death, the share of the dead participant is work that the dead owe. They owe it until other
+// participants have done all of the work, another process claims it, or Reset removes it from the count. While
+// the dead owe work, all waits end with ErrOwnerDead.
 //
-// No call holds a lock that another process needs, so a stopped process blocks no other process.
-// While all of the work is the share of one participant, a call changes the commit word by one
-// compare-and-swap. Other changes go through a record that any process can complete; see
-// counter_log.go. Waiters sleep on a word that counts events, as the waiters of a Futex do.
+// No call holds a lock that another process needs, so a stopped process blocks no other process. The commit
+// word is the word by whose compare-and-swap each change takes effect. While all of the work is the share of
+// one participant, the commit word holds the whole state. Other changes go through a record, a list of new
+// values that any process can carry out; see recordLog. Waiters sleep on a word that counts events, as the
+// waiters of a Futex do.
 type counter struct {
-	left    *atomic.Uint64 // the commit word, for fast paths; a closed handle has a word here that makes them fail
-	me      uint64         // this participant, shifted to the bits of the owner in the commit word
+	left    *atomic.Uint64 // the commit word, for fast paths; a closed handle points to a word that makes them fail
+	me      uint64         // the ID of this participant, shifted to the bits of the owner in the commit word
 	words   *counterWords
 	slots   []counterSlot
 	list    park.WaitList
-	queue   *park.Queue // nil for a reaper's handle, which cannot wait
+	queue   *park.Queue // nil for the handle of a reaper, which cannot wait
 	a       *arenakernel.Arena
 	object  arenakernel.Object
 	name    arenakernel.ParticipantID
@@ -85,17 +86,18 @@ func (t *counter) end() {
 	redirect(&t.left, &closedCount)
 }
 
-// addAtOnce adds n, which is positive, if one compare-and-swap is enough. The compiler inlines it.
+// addAtOnce adds n, which is positive, if one compare-and-swap is enough, and reports whether it did. The
+// compiler inlines it.
 func (t *counter) addAtOnce(n int64) bool {
 	w := t.left
 	c := w.Load()
-	// A commit word of the logged form is negative here, so its count seems too high to add n.
+	// In the logged form, c is negative as an int64, so addAtOnce returns false.
 	return (c == 0 || c>>32 != 0 && uint64(uint32(c)&^1) == t.me) && n <= counterMax-int64(int32(c>>32)) && int64(c) >= 0 &&
 		!race.Enabled && !crashpoint.Enabled && w.CompareAndSwap(c, c|t.me+uint64(n)<<32)
 }
 
-// doneAtOnce subtracts n, which is positive, if one compare-and-swap is enough and no waiter has to
-// be woken. The compiler inlines it.
+// doneAtOnce subtracts n, which is positive, if one compare-and-swap is enough and no waiter has to be woken.
+// It reports whether it did. The compiler inlines it.
 func (t *counter) doneAtOnce(n uint64) bool {
 	w := t.left
 	c := w.Load()
@@ -112,8 +114,8 @@ func (t *counter) doneAtOnce(n uint64) bool {
 	return w.CompareAndSwap(c, to)
 }
 
-// countAtOnce does what the method doneAtOnce does, for work that is not in the share of any
-// participant.
+// countAtOnce is like doneAtOnce, but for work that is in no participant's share. It does not make the counter
+// 0.
 func (t *counter) countAtOnce(n uint64) bool {
 	w := t.left
 	c := w.Load()
@@ -141,9 +143,9 @@ func (t *counter) add(n uint64) bool {
 	defer t.serve().end()
 	race.ReleaseMerge(t.key)
 	for {
-		// Another iteration follows only if another goroutine has changed the counter, or if this
-		// iteration has made a change that need not be made again, such as the conversion to the
-		// logged form. So the loop is lock-free.
+		// The loop repeats only if another goroutine has changed the counter, or if this iteration has made a
+		// preparatory change that is needed only once. An example is the conversion of the commit word to the
+		// form in which it names a record. So the loop is lock-free.
 		c := t.load()
 		switch to, sole := c.added(n, t.me); {
 		case c.untold():
@@ -177,7 +179,7 @@ func (t *counter) finish(n uint64) bool {
 	return ok
 }
 
-// tryFinish does what the method finish does, for a call that can return an error.
+// tryFinish is the method finish for a call that can return an error.
 func (t *counter) tryFinish(n uint64) (ok bool, err error) {
 	s, ok := t.opening.tryServe(t.queue)
 	if !ok {
@@ -226,7 +228,7 @@ func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 		return t.swap(c, 0), 0
 	}
 	to := counterZero(t.zeroTicket())
-	t.tuning().NoteCPU() // a waiter that sees the zero may use the number
+	t.tuning().NoteCPU() // a waiter that sees the zero may read the number of this CPU
 	if !t.swap(c, to) {
 		return false, 0
 	}
@@ -234,12 +236,13 @@ func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	return true, counterDue(to)
 }
 
-// zeroTicket returns a ticket for a zero of which waiters have not been told yet: they have to be woken
-// because of it. The ticket differs from the ticket in the events word.
+// zeroTicket returns a ticket, that is, a number that identifies one moment at which the counter became 0. It
+// is for a zero of which the waiters have not been told yet. The ticket differs from the ticket in the word
+// events.
 func (t *counter) zeroTicket() uint32 {
 	for {
-		// Each iteration gets another ticket. It refuses only 0 and the ticket in the events word, so the
-		// loop ends.
+		// Each iteration gets another ticket. Only 0 and the ticket in the word events are refused, so the loop
+		// ends.
 		n := uint32(t.words.tickets.Add(1) & counterTickets)
 		if n != 0 && n != counterEvents(t.words.events.Load()).ticket() {
 			return n
@@ -247,9 +250,10 @@ func (t *counter) zeroTicket() uint32 {
 	}
 }
 
-// tellZero tells the waiters of the zero c: it changes the events word, so that their waits end,
-// and wakes them. It does nothing if another process has done so. Until then, the next process that
-// changes the counter also calls tellZero. So a process that stops here leaves no waiter behind.
+// tellZero tells the waiters that the counter has become 0, as the commit word c says. It changes the word
+// events, so that their waits end, and wakes them. It does nothing if another process has done so. As long as
+// no process has done so, every process that changes the counter first calls tellZero. So a process that stops
+// in tellZero leaves no waiter behind.
 //
 //	the zero                           a waiter
 //	commit: 0, ticket                  ticket of the events: has it changed?
@@ -257,12 +261,12 @@ func (t *counter) zeroTicket() uint32 {
 //	commit: 0                          commit: is it 0? If not, make it watched
 //	wake                               sleep while events has this sequence
 //
-// The counter does not rise before the events word has the ticket. So a waiter that finds that the
+// The counter does not rise before the word events has the ticket of the zero. So a waiter that finds that the
 // counter has risen also finds the new ticket.
 func (t *counter) tellZero(c counterWord) {
 	for {
-		// If the CAS fails, another process has changed the events because of this zero or because
-		// of a death. The number of deaths is bounded, so the loop ends.
+		// If the CAS fails, another process has changed the word events because of this zero or because of a
+		// death. The number of deaths is bounded, so the loop ends.
 		e := counterEvents(t.words.events.Load())
 		if e.ticket() == c.ticket() {
 			break
@@ -285,7 +289,7 @@ func (t *counter) tellZero(c counterWord) {
 func (t *counter) tell() {
 	crashpoint.Hit("counter.reap.lost")
 	for {
-		// If the CAS fails, another process has changed the events; see the loop of tellZero.
+		// If the CAS fails, another process has changed the word events; see the loop of tellZero.
 		e := counterEvents(t.words.events.Load())
 		if t.words.events.CompareAndSwap(uint64(e), uint64(e.next(e.ticket()))) {
 			break

@@ -1,12 +1,12 @@
 package prims
 
-// claim adds n units of the outstanding work to the share of this participant, so that its death
-// counts for them. It takes first the units that dead participants owe, then units in no share, and
-// then, if fromOthers is set, units in the shares of other participants. It reports false if there
-// are fewer than n such units.
+// claim makes this participant responsible for n units of the outstanding work: it adds them to this
+// participant's share, so that waits fail if this participant dies before it has done them. It takes first the
+// units that dead participants owe, then units in no share, and then, if fromOthers is set, units in the shares
+// of other participants. It reports false if there are fewer than n such units.
 //
-// A claim may take several changes of the counter. Others may do some of the work between two of
-// these changes. This participant then keeps the units that it has claimed so far, so that its
+// A claim may take several changes of the counter. Others may do some of the work between two of these changes,
+// so that too little is left. This participant then keeps the units that it has claimed so far, so that its
 // death is reported.
 func (t *counter) claim(n uint64, fromOthers bool) bool {
 	defer t.serve().end()
@@ -19,17 +19,18 @@ func (t *counter) claim(n uint64, fromOthers bool) bool {
 	if t.tryClaim(&k) {
 		return true
 	}
-	// A caller that has waited for the end of a process expects that it can claim the units of that
-	// process. But for a moment other processes cannot know yet that all threads of the process have ended.
+	// A caller may have waited for the end of a process and expect that it can claim the units of that process.
+	// But for a moment after the end of a process, other processes cannot know yet that all of its threads have
+	// ended. So claim waits and tries once more.
 	t.must(t.awaitUntil(func() bool { return !t.a.AnyDying() }))
 	k.reaped = false
 	return t.tryClaim(&k)
 }
 
-// tryClaim is claim, but it does not wait for processes that are dying.
+// tryClaim does what claim does, but does not wait for processes that are dying.
 func (t *counter) tryClaim(k *claiming) bool {
 	for {
-		// The loop is lock-free for the same reason as the loop of add.
+		// The loop is lock-free for the same reason as the loop of the method add.
 		c := t.load()
 		switch {
 		case c.untold():
@@ -56,8 +57,8 @@ func (t *counter) tryClaim(k *claiming) bool {
 			t.reapDead()
 			k.reaped = true
 		case next == claimAwait:
-			// The caller takes over work of dead participants, and their last stores may still
-			// reach the data of that work.
+			// This participant takes over work of dead participants. Stores that they have begun may still
+			// reach the data of that work, so it waits until they can store nothing any more.
 			t.must(t.awaitAllGone())
 		case next == claimFails:
 			return false
@@ -69,12 +70,12 @@ func (t *counter) tryClaim(k *claiming) bool {
 type claiming struct {
 	n          uint64 // how much the caller wants to claim
 	rest       uint64 // how much of n is left to claim
-	period     uint64 // the period of the shares when rest was computed; see counterWords.period
+	period     uint64 // counterWords.period when rest was computed
 	fromOthers bool
 	reaped     bool // this call has looked for dead participants
 }
 
-// claimStep says what a claim has to do next.
+// claimStep says what the method tryClaim has to do next.
 type claimStep int
 
 const (
@@ -84,8 +85,8 @@ const (
 	claimFails
 )
 
-// claimLogged makes one attempt to claim in the logged form of the commit word. One change takes
-// units that the dead owe, units in no share, and units in the share of one other participant.
+// claimLogged makes one attempt to claim while the commit word has the logged form, in which it names a record.
+// One change takes units that the dead owe, units in no share, and units in the share of one other participant.
 func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due counterDue, err error) {
 	t.private.Lock()
 	defer t.private.Unlock()
@@ -93,7 +94,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 		return 0, 0, err
 	}
 	if p := valueOf(&t.words.period); p != k.period {
-		k.rest, k.period = k.n, p // the counter was 0 in between, so the units that this call has claimed are void
+		k.rest, k.period = k.n, p // the counter was 0 in between, which made the units that this call had claimed void
 	}
 	count, owed := valueOf(&t.words.count), valueOf(&t.words.owed)
 	h, ok := t.mine(count)
@@ -122,7 +123,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 	}
 	free += others + owed
 	if k.fromOthers {
-		free = min(free, count-h.own) // if the value is negative, each unit is in a share
+		free = min(free, count-h.own) // if others is 0, the shares may add up to more than the count
 	}
 	switch {
 	case t.load() != c:
@@ -166,7 +167,7 @@ func (t *counter) reset() bool {
 	defer t.serve().end()
 	t.reapDead()
 	for {
-		// The loop is lock-free for the same reason as the loop of add.
+		// The loop is lock-free for the same reason as the loop of the method add.
 		c := t.load()
 		died, current, err := t.lostAt(c)
 		switch {
@@ -212,8 +213,8 @@ func (t *counter) resetLogged(c counterWord) (r attempt, err error) {
 	return r, err
 }
 
-// awaitAllGone waits until all dead participants are gone: none of them can store to shared memory
-// any more.
+// awaitAllGone waits until all dead participants are gone, that is, until none of them can store to shared
+// memory any more.
 func (t *counter) awaitAllGone() error { return t.awaitUntil(t.a.AllGone) }
 
 func (t *counter) awaitUntil(done func() bool) error {

@@ -8,14 +8,16 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// A change that the sole form of the commit word cannot express goes through a record: see
-// recordLog.
+// The commit word has two forms. In the sole form, the word holds the whole state, because all of the work is
+// one participant's share or nobody's. In the logged form, the word names a record, and the state is in several
+// words. A change that the sole form cannot express goes through a record: see recordLog.
 //
-// The shares are in the slots. Some work is in no share: the count minus the shares, and minus what
-// the dead owe. That difference is negative if participants did more than their shares.
+// In the logged form, the share of each participant is in its slot. The work that is in no share is the count,
+// minus all shares, minus what the dead owe. That difference is negative if participants did more than their
+// shares.
 
-// convert changes the commit word from c, which is of the sole form and not 0, to the logged form.
-// It does nothing if the commit word is no longer c.
+// convert changes the commit word from c to the logged form, in which it names a record. c has the sole form,
+// in which it holds the whole state, and is not 0. convert does nothing if the commit word is no longer c.
 func (t *counter) convert(c counterWord) error {
 	t.private.Lock()
 	defer t.private.Unlock()
@@ -40,9 +42,9 @@ func (t *counter) convert(c counterWord) error {
 	return err
 }
 
-// newPeriod returns a period that no share has. The period is the low half of a ticket. A later
-// ticket has the same low half only after 2^32 tickets. So a ticket above 2^32 needs a check that
-// no share has that period.
+// newPeriod returns a period that no share has. A period is the number that tells shares of the present count
+// from shares of earlier counts. It is the low half of a ticket, so a period can come back after 2^32 tickets.
+// For a ticket above 2^32, newPeriod therefore checks that no share has that period.
 func (t *counter) newPeriod() uint64 {
 	var period uint64
 	for range len(t.slots) + 1 {
@@ -64,8 +66,8 @@ func (t *counter) hasPeriod(period uint64) bool {
 	return false
 }
 
-// has returns how much work the share in s stands for. The commit word must be in the logged form, and the
-// record that it names must be complete.
+// has returns how much work is in the share in s. The commit word must name a record (the logged form), and
+// that record must be complete.
 func (t *counter) has(s *counterSlot) uint64 {
 	if valueOf(&s.period) != valueOf(&t.words.period) {
 		return 0
@@ -78,23 +80,24 @@ func (s *counterSlot) holder() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(valueOf(&s.name) & arenakernel.ParticipantIDMask)
 }
 
-// claimable returns how much of the share in s other participants may claim.
+// claimable returns how much of the share in s other participants may claim. They may not claim what the
+// participant of s got by a claim itself.
 func (t *counter) claimable(s *counterSlot) uint64 {
 	own := t.has(s)
 	return own - min(valueOf(&s.claimed), own)
 }
 
-// ownShare is the share of this participant, in the form that a change needs. Other participants also do work
-// of this share, and they do not change the word in the slot. So that word may exceed the count. own never
-// exceeds the count, because the work that the participant has not done is part of the count. Without this
-// limit the share of a producer would grow without a bound.
+// ownShare is the share of this participant, limited to the count. Other participants may do work of this share
+// without a change of the word in the slot, so that word may exceed the count. own never exceeds the count,
+// because the work that the participant has not done is part of the count. Without this limit, the share of a
+// participant that only adds work would grow without a bound.
 type ownShare struct {
 	own, claimed uint64
-	void         bool // the slot has no share of this period
+	void         bool // the slot has no share that counts, that is, none of this period
 }
 
-// mine reads the share of this participant. count is the count at that moment. ok is false if the
-// slot still has the share of a dead participant, which must be folded first.
+// mine reads the share of this participant. count is the count at that moment. ok is false if the slot still
+// has the share of a dead participant. That share must first be turned into work that the dead owe; see fold.
 func (t *counter) mine(count uint64) (h ownShare, ok bool) {
 	s := &t.slots[t.name.Slot()-1]
 	own := min(t.has(s), count)
@@ -107,8 +110,8 @@ func (t *counter) mine(count uint64) (h ownShare, ok bool) {
 	return ownShare{}, false
 }
 
-// put adds the new share of this participant to a change: own units, of which the participant has
-// claimed the given number. h is the share before the change.
+// put adds the new share of this participant to the change ch. The share has own units, and the participant has
+// claimed as many of these as the parameter claimed says. h is the share before the change.
 func (t *counter) put(ch *recordChange, h ownShare, own, claimed uint64) {
 	slot := t.name.Slot()
 	if h.void {
@@ -124,15 +127,15 @@ func (t *counter) put(ch *recordChange, h ownShare, own, claimed uint64) {
 	}
 }
 
-// attempt is the result of one attempt to make a change in a logged form.
+// attempt is the result of one attempt to change the counter by a record.
 type attempt struct {
 	over bool       // no more attempt is needed
 	made bool       // the attempt made the change
-	due  counterDue // what the caller passes to pay after it has unlocked the private lock
+	due  counterDue // the argument for the method pay, which the caller calls after it has unlocked private
 }
 
-// addLogged makes one attempt to add n in the logged form. If the result says over but not made,
-// the counter would overflow.
+// addLogged makes one attempt to add n by a record. If r.over is true but r.made is false, the counter would
+// overflow.
 func (t *counter) addLogged(c counterWord, n uint64) (r attempt, err error) {
 	t.private.Lock()
 	defer t.private.Unlock()
@@ -159,8 +162,8 @@ func (t *counter) addLogged(c counterWord, n uint64) (r attempt, err error) {
 	return r, err
 }
 
-// doneLogged makes one attempt to subtract n in the logged form. If the result says over but not
-// made, the counter is less than n.
+// doneLogged makes one attempt to subtract n by a record. If r.over is true but r.made is false, the counter is
+// less than n.
 func (t *counter) doneLogged(c counterWord, n uint64) (r attempt, err error) {
 	t.private.Lock()
 	defer t.private.Unlock()
@@ -195,8 +198,9 @@ func (t *counter) doneLogged(c counterWord, n uint64) (r attempt, err error) {
 	return r, err
 }
 
-// fold makes one attempt to turn the share in a slot into work that the dead owe. The caller holds the
-// private lock and has completed the record that c names. If due is not 0, fold has turned the share.
+// fold makes one attempt to turn the share in a slot, whose participant is dead, into work that the dead owe.
+// If the attempt succeeds, due is not 0. The caller holds the lock private and has completed the record that c
+// names.
 func (t *counter) fold(c counterWord, slot int) (due counterDue, err error) {
 	s := &t.slots[slot-1]
 	var ch recordChange
@@ -210,15 +214,15 @@ func (t *counter) fold(c counterWord, slot int) (due counterDue, err error) {
 	return due, err
 }
 
-// counterDue says what a process has to do for the waiters after a change. 0 means nothing. dueDeath means
-// that the waiters have to check the counter again. Any other value is the commit word of a zero of which the
-// waiters have not been told. The process calls pay for that after it has unlocked its private lock, because
-// each wake of a waiter is a system call.
+// counterDue says what a process has to do for the waiters after a change. 0 means nothing. dueDeath means that
+// the waiters have to check the counter again. Any other value is the commit word of a zero of which the
+// waiters have not been told. The process does this by a call of the method pay after it has unlocked the lock
+// private, because each wake of a waiter is a system call.
 type counterDue counterWord
 
 const dueDeath = counterDue(counterLogged)
 
-// pay does for the waiters what due says. The caller must not hold the private lock.
+// pay does for the waiters what due says. The caller must not hold the lock private.
 func (t *counter) pay(due counterDue) {
 	switch due {
 	case 0:
@@ -231,10 +235,9 @@ func (t *counter) pay(due counterDue) {
 
 const counterDeadNobody = "it does not say which dead participant owes work"
 
-// lostAt returns a dead participant that has left work undone. It returns 0 if there was no such
-// participant at some moment after c was read. If the result current is false, the commit word may
-// have changed from c in more than the watched bit, and the result died may be another dead
-// participant.
+// lostAt returns a dead participant that has left work undone, or 0 if there was no such participant at some
+// moment after c was read. If current is false, the commit word may have changed from c in more than the bit
+// watched. In that case died may be another dead participant.
 func (t *counter) lostAt(c counterWord) (died arenakernel.ParticipantID, current bool, err error) {
 	switch {
 	case c.lost() && c.owner() == 0:
@@ -248,12 +251,12 @@ func (t *counter) lostAt(c counterWord) (died arenakernel.ParticipantID, current
 		return 0, false, err
 	}
 	if valueOf(&t.words.owed) == 0 {
-		return 0, true, nil // if a fold has changed owed meanwhile, it makes the waiters check again
+		return 0, true, nil // if a call has added to owed since then, it makes the waiters check again
 	}
 	died = arenakernel.ParticipantID(valueOf(&t.words.dead) & arenakernel.ParticipantIDMask)
 	switch {
 	case t.load().bare() != c.bare():
-		return died, false, nil // owed may belong to a later record, of which only some words are stored
+		return died, false, nil // owed may belong to a later record that is only partly carried out
 	case died == 0:
 		return 0, false, t.corrupt(counterDeadNobody)
 	}

@@ -42,8 +42,9 @@ func (t *counter) reapDead() {
 // check the counter again.
 func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 	for {
-		// Another iteration follows only a change by another goroutine. That iteration folds the share of the
-		// dead owner, or finds that the counter has an owner that is alive. So the loop is lock-free.
+		// The loop repeats only after a change by another goroutine. The next iteration then turns the share of
+		// the dead owner into work that the dead owe, or finds that the counter has an owner that is alive. So
+		// the loop is lock-free.
 		c := t.load()
 		if !c.logged() {
 			if c.owner() == 0 || c.lost() || !dead(c.owner()) {
@@ -60,14 +61,15 @@ func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// reapShares folds the shares of dead participants, slot by slot. After they died, the commit word
-// was in the logged form.
+// reapShares turns the shares of dead participants into work that the dead owe, slot by slot. After these
+// participants died, the commit word named a record (the logged form) at some time.
 //
 // One pass over the slots is enough, although the commit word may change all the time. When the participant
-// died, the commit word may have named a record of it; the first attempt completes that record. From then on
-// only a living participant changes the share of the dead participant: it claims units of the share, folds
-// the share, makes it void by a zero, or takes the slot when the share is void. So once the share is void, is
-// 0, or belongs to another participant, it never becomes a share of the dead participant again.
+// died, the commit word may have named its last record; the first attempt completes that record. From then on
+// only living participants change the share of the dead participant. They may claim units of the share, or turn
+// it into work that the dead owe. If the counter becomes 0, the share is void, and another participant may take
+// over the slot. So once the share is void, is 0, or belongs to another participant, it never becomes a share
+// of the dead participant again.
 func (t *counter) reapShares(dead func(arenakernel.ParticipantID) bool) {
 	for slot := 1; slot <= len(t.slots); {
 		c := t.load()
@@ -85,8 +87,8 @@ func (t *counter) reapShares(dead func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// reapShare makes one attempt to fold the share in a slot, if the share belongs to a dead
-// participant. If ok is true, the slot has no such share any more.
+// reapShare makes one attempt to turn the share in a slot into work that the dead owe, if the share belongs to
+// a dead participant. If ok is true, the slot has no such share any more.
 func (t *counter) reapShare(c counterWord, slot int, dead func(arenakernel.ParticipantID) bool) (ok bool, due counterDue, err error) {
 	t.private.Lock()
 	defer t.private.Unlock()

@@ -13,7 +13,7 @@ var (
 	_ = crashpoint.Register("counter.wait.woken")
 )
 
-// waitOrPanic does what the method wait does, for callers that cannot return an error.
+// waitOrPanic is the method wait without a context, for callers that cannot return an error.
 //
 //go:noinline
 func (t *counter) waitOrPanic() {
@@ -22,8 +22,9 @@ func (t *counter) waitOrPanic() {
 	}
 }
 
-// counterLooks is how many times a waiter tries to find out which participant died while the counter changes
-// all the time. After that the waiter sleeps until the next periodic check.
+// counterLooks is how many times a waiter checks the counter in a row while the counter changes all the time. A
+// check fails if the counter has changed before the waiter knows whether a participant died. After that many
+// checks the waiter sleeps until the next periodic check.
 const counterLooks = 16
 
 // wait waits until the counter is 0. If the counter becomes 0 and rises again during the call, the
@@ -42,10 +43,10 @@ func (t *counter) wait(ctx context.Context) error {
 	return t.waitEntered(ctx)
 }
 
-// waitEntered is the part of wait that uses the words. The caller has entered the handle.
+// waitEntered is the part of wait that uses the shared memory. The caller has called the method enter.
 func (t *counter) waitEntered(ctx context.Context) error {
-	// The counter may become 0 at any time from here on, and then the wait ends. A changed ticket
-	// shows that.
+	// The word events has a ticket, a number that changes when waiters are told that the counter has become 0.
+	// If the ticket changes from here on, the wait ends.
 	began := counterEvents(t.words.events.Load()).ticket()
 	cancel := park.CancelBy(ctx)
 	defer cancel.Stop()
@@ -85,7 +86,8 @@ func (t *counter) waitEntered(ctx context.Context) error {
 			if c = t.load(); c.zero() || c.watched() || !t.words.commit.CompareAndSwap(uint64(c), uint64(c|counterWatched)) {
 				continue
 			}
-			// The events were read before c was watched: an event since then ends the sleep at once.
+			// The word events was read before c became watched. So if events changes after that, the sleep ends
+			// at once.
 		}
 		crashpoint.Hit("counter.wait.watched")
 		t.counts.add(countSleep)
@@ -106,8 +108,8 @@ func (t *counter) waitEntered(ctx context.Context) error {
 	}
 }
 
-// spin spins until there is a reason to end the wait, or until spinning no longer pays. It reports
-// whether there is a reason.
+// spin spins until the counter is or has been 0 or its owner is dead, or until spinning no longer pays. It
+// reports whether it found such a reason to end the wait.
 func (t *counter) spin(began uint32) bool {
 	return t.tuning().Spin(func() bool {
 		c := t.load()

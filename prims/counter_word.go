@@ -37,14 +37,14 @@ import (
 //	sole    n      0              any      0     nobody's share              init of a Latch
 //	logged  n      -              any      -     shares in the slots         any other change
 //
-// A count that becomes 0 ends the logged form: no share is left.
+// When the count becomes 0, the logged form ends, because there are no shares any more.
 //
-// watched may be set while no waiter sleeps, which costs one wake. It must be set while a waiter
-// sleeps and the counter is not 0.
+// The bit watched may be set while no waiter sleeps, which costs one wake. It must be set while a waiter sleeps
+// and the counter is not 0.
 //
-// The same value of the sole form may come back. That does no harm, because a change from a value
-// depends on nothing but the value. A zero ticket comes back only after 2^29 other tickets, and a
-// version only after 2^51 others.
+// The same value of the sole form may come back. That does no harm, because a change from such a value depends
+// on nothing but the value. A zero ticket comes back only after 2^29 other tickets, and a version only after
+// 2^51 others.
 //
 //	writers: every call, of any process, by CAS
 //	readers: every call
@@ -67,17 +67,17 @@ const (
 	counterTickets              = 1<<29 - 1 // the greatest ticket of a zero
 )
 
-// counterOf returns the sole form of a count that is the share of owner.
+// counterOf returns the commit word, in the sole form, for a count that is all the share of owner.
 func counterOf(count uint64, owner arenakernel.ParticipantID) counterWord {
 	return counterWord(count)<<32 | counterWord(owner)<<counterIDShift
 }
 
-// counterZero returns the word of a zero of which waiters have to be told.
+// counterZero returns the commit word for a counter that has become 0 and whose waiters have to be told.
 func counterZero(ticket uint32) counterWord {
 	return counterWord(ticket)<<counterIDShift | counterWatched
 }
 
-// counterNames returns the logged form that names a record.
+// counterNames returns the commit word, in the logged form, that names a record.
 func counterNames(version uint64, slot int, watched counterWord) counterWord {
 	return counterLogged | counterWord(version)<<counterVerShift | counterWord(slot)<<1 | watched
 }
@@ -96,8 +96,8 @@ func (c counterWord) ownedBy(me uint64) bool {
 	return !c.logged() && !c.zero() && uint64(uint32(c.bare())) == me
 }
 
-// owner returns the participant whose share is the whole count in the sole form. It returns 0 if
-// the count is 0.
+// owner returns the participant whose share is the whole count. It returns 0 if there is no such participant,
+// or in the logged form.
 func (c counterWord) owner() arenakernel.ParticipantID {
 	if c.logged() || c.zero() {
 		return 0
@@ -105,8 +105,8 @@ func (c counterWord) owner() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(uint32(c) >> counterIDShift)
 }
 
-// added returns the word after a participant has added n. me is the participant, shifted to the
-// bits of the owner. ok is false if the change needs the logged form.
+// added returns the commit word after a participant has added n. me is the ID of the participant, shifted to
+// the bits of the owner. ok is false if the sole form cannot express the new state.
 func (c counterWord) added(n, me uint64) (to counterWord, ok bool) {
 	if c == 0 {
 		return counterWord(n)<<32 | counterWord(me), true
@@ -114,8 +114,9 @@ func (c counterWord) added(n, me uint64) (to counterWord, ok bool) {
 	return c + counterWord(n)<<32, c.ownedBy(me)
 }
 
-// done returns the word after a participant has done n, which is less than the count. me is the
-// participant, shifted to the bits of the owner. ok is false if the change needs the logged form.
+// done returns the commit word after a participant has done n units of the work, which are fewer than the
+// count. me is the ID of the participant, shifted to the bits of the owner. ok is false if the sole form cannot
+// express the new state.
 func (c counterWord) done(n, me uint64) (to counterWord, ok bool) {
 	return c - counterWord(n)<<32, c.ownedBy(me) || c.ownedBy(0)
 }
@@ -148,8 +149,9 @@ func (c counterWord) String() string {
 //	bits 0..31   tag    the low half of the version of the record that changed it last
 //	bits 32..63  value
 //
-// The tag makes sure that each change happens only once, however many processes carry the record
-// out. A record takes a version that is not the tag of any of its words.
+// Several processes may carry out the same record. Because of the tag, each change still happens only once: a
+// process changes no word whose tag is already that of the record. A record takes a version that is not the tag
+// of any word that it changes.
 type taggedWord uint64
 
 func (w taggedWord) value() uint32 { return uint32(w >> 32) }
@@ -162,8 +164,7 @@ func makeTagged(value, tag uint32) taggedWord { return taggedWord(value)<<32 | t
 //	bits 0..31   sequence  counts what waiters have to look at; the futex word
 //	bits 32..63  ticket    of the last zero that they were told of
 //
-// If the ticket has changed during a wait, the counter has been 0 since the wait began, so the wait
-// ends.
+// If the ticket has changed during a wait, the counter has been 0 since the wait began, so the wait ends.
 //
 //	writers: a process that tells of a zero or of a death, by CAS
 //	readers: waiters, Done at a zero, tools

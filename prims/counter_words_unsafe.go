@@ -8,40 +8,42 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// counterWords is the head of the body of a WaitGroup and of a Latch, 256 bytes. A counterSlot for
-// each slot of the arena follows, beginning with slot 1.
+// counterWords is the beginning of the memory of a WaitGroup or a Latch, 256 bytes. One counterSlot for each
+// slot of the arena follows, from slot 1 on.
 type counterWords struct {
 	_      structs.HostLayout
 	commit atomic.Uint64 // see counterWord
 	size   atomic.Uint64 // the initial count of a Latch. Immutable after init.
 	_      [48]byte
 
-	// tickets hands out numbers, each only once: versions of records, and tickets of zeros.
+	// tickets hands out numbers, each of them only once. The numbers are the versions of records, and the
+	// tickets that identify the times when the counter became 0.
 	//   writers: every process that needs a number, by atomic addition
 	//   readers: the same
 	//   order:   relaxed
 	//   futex:   none
 	//   crash:   a number may stay unused
 	tickets atomic.Uint64
-	// count is the counter, in the logged form. count, period, owed and dead are tagged words.
+	// count is the counter while the commit word has the logged form. The fields count, period, owed and dead
+	// are tagged words.
 	//   writers: every process that completes the record that the commit word names, by CAS
 	//   readers: after they completed it
 	//   order:   seq-cst
 	//   futex:   none
 	//   crash:   the next process completes the record
 	count atomic.Uint64
-	// period says which shares count: those with the same period. A conversion to the logged form
+	// period says which shares count, namely those with the same period. Each conversion to the logged form
 	// takes a period that no share has. Tags as count.
 	period atomic.Uint64
 	// owed is the work that dead participants had undertaken and had not done. Tags as count.
 	owed atomic.Uint64
-	// dead is the participant that was the last to leave such work. It has a meaning only while
-	// owed is not 0. Tags as count.
+	// dead is the participant that was the last to die and leave such work. It has a meaning only while owed is
+	// not 0. Tags as count.
 	dead atomic.Uint64
 	_    [24]byte
 
 	events atomic.Uint64 // see counterEvents
-	// lastCPU and spin, pays are as in mutexWords.
+	// lastCPU, spin and pays are as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
@@ -51,15 +53,16 @@ type counterWords struct {
 	counts  countWords
 }
 
-// counterSlot is the share of a participant, and the record of its last change, 96 bytes. name,
-// period, own and claimed are tagged words: their five tags are those of counterWords.count.
+// counterSlot has the share of one participant, that is, how much work it has undertaken, and the record of its
+// last change. It has 96 bytes. The fields name, period, own and claimed are tagged words: their five tags are
+// those of counterWords.count.
 type counterSlot struct {
 	_      structs.HostLayout
 	name   atomic.Uint64 // ID of the participant
-	period atomic.Uint64 // the share is void unless the object has the same period
+	period atomic.Uint64 // the share counts only if counterWords.period is the same
 	own    atomic.Uint64 // work that the participant has undertaken and not done
-	// claimed is how much of own the participant got by Claim. Other participants cannot claim this
-	// part. A value greater than own counts as own.
+	// claimed is how much of own the participant got by Claim. Other participants cannot claim this part. A
+	// value greater than own means all of own.
 	claimed atomic.Uint64
 	// head is the version of the record.
 	//   writers: the participant of the slot, under its private lock, before the entries
@@ -75,7 +78,7 @@ type counterSlot struct {
 
 const counterEntries = 7
 
-// Indices of tagged words in a record.
+// The indices by which a record names the tagged words of a counter.
 const (
 	counterCount = 1 + iota
 	counterPeriod
@@ -91,10 +94,10 @@ const (
 	shareClaimed      = 3
 )
 
-// shareAt is the index of a word of a slot, from slot 1.
+// shareAt returns the index by which a record names a word of a slot. Slots are numbered from 1.
 func shareAt(slot int, which uint32) uint32 { return counterFirstShare + uint32(slot-1)*4 + which }
 
-// recordOf returns the record of a slot, for recordLog.
+// recordOf returns the record of a slot. The recordLog calls it.
 func (t *counter) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint64) {
 	if slot < 1 || slot > len(t.slots) {
 		return nil, nil

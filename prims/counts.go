@@ -7,9 +7,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// An object has its counters only in an arena that counts. In other arenas the pointer to them is
-// nil, so counting costs one test of the pointer there. The fast paths of a Mutex do not even make
-// that test. In an arena that counts they use a word that is never free, so they fail, and the slow
+// Only in an arena that counts do the objects have counters of their operations. In other arenas the pointer to
+// the counters is nil, so counting costs one test of the pointer there. The fast paths of a Mutex do not even
+// make that test. In an arena that counts they work on a word that is never free, so they fail, and the slow
 // paths count.
 
 // countsOf returns w if the arena counts, and nil otherwise.
@@ -39,14 +39,14 @@ func (c *countWords) holds(contended bool) {
 	}
 }
 
-// dates records that a hold begins now that another process has handed to a waiter.
+// dates records that a hold begins now. It is for a hold that another process has handed to a waiter.
 func (c *countWords) dates() {
 	if c != nil {
 		c.since.Store(uint64(shmsync.Monotonic()))
 	}
 }
 
-// add increments the counter that the parameter which selects.
+// add increments one counter. The function which returns the address of that counter.
 func (c *countWords) add(which func(c *countWords) *atomic.Uint64) {
 	if c != nil {
 		which(c).Add(1)
@@ -59,7 +59,7 @@ func countSleep(c *countWords) *atomic.Uint64     { return &c.slept }
 func countWake(c *countWords) *atomic.Uint64      { return &c.woken }
 func countRecovery(c *countWords) *atomic.Uint64  { return &c.recovered }
 
-// tell returns the counters in the form that the tools use, or nil.
+// tell returns the counters in the form that the tools use. It returns nil if the arena does not count.
 func (c *countWords) tell() *arenakernel.Counts {
 	if c == nil {
 		return nil

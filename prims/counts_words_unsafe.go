@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// countWords holds the counters of an object of a counted arena, 64 bytes. In other arenas no
-// process touches this cache line.
+// countWords holds the counters of an object, 64 bytes, in an arena that counts the operations on its objects.
+// In other arenas no process touches this cache line.
 //
 //	writers: every participant that does a counted operation, by atomic addition
 //	readers: tools

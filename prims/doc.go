@@ -1,11 +1,11 @@
-// Package prims has the synchronization primitives. A handle is the object through which this
-// process uses a primitive in an arena that any number of processes share.
+// Package prims has the synchronization primitives. A handle is the Go value, such as a *Mutex, through which
+// this process uses a primitive in an arena that any number of processes share.
 //
-// OpenX finds or creates each primitive X by the name of an object. Two processes that open the
-// same name in the same arena share the object. AttachX only finds the object, and returns an error
-// that Is [fs.ErrNotExist] if there is none. An empty name creates a fresh anonymous object, which
-// another process reaches by its Offset and XAt. Any goroutine of the process may use a handle. A
-// hold belongs to the process: as with a sync.Mutex, another goroutine may release it.
+// For each primitive X, the function OpenX finds an object by its name or creates it. Two processes that open
+// the same name in the same arena share the object. AttachX only finds the object, and returns an error that Is
+// [fs.ErrNotExist] if there is none. An empty name creates a fresh anonymous object. Another process can open
+// such an object by XAt, with the result of the method Offset. Any goroutine of the process may use a handle. A
+// process, not a goroutine, holds a lock: as with a sync.Mutex, another goroutine may release it.
 //
 // # A first program
 //
@@ -29,14 +29,14 @@
 //
 // # When a process dies
 //
-// The other processes of the arena notice when a process dies, in whatever way and at whatever instruction.
-// The policy of an object decides what happens to the holds of the dead process: see [Policy]. A
-// [Synchronized] needs no policy. What the dead process waited for goes to the next waiter.
+// The other processes of the arena notice when a process dies, in whatever way and at whatever instruction. If
+// the dead process held a lock, the policy of the lock decides what happens to it: see [Policy]. A
+// [Synchronized] needs no policy. If the dead process waited, what it waited for goes to the next waiter.
 //
 // # Errors
 //
-// Mistakes of the caller panic. The death or the misbehaviour of a peer is an error. Methods that
-// return no error, such as Lock, panic with that error. The errors are those of package shmsync.
+// Mistakes of the caller panic. The death or the misbehaviour of another process is an error. Methods that
+// return no error, such as Lock, panic with that error. Package shmsync defines the errors.
 //
 // # Which primitive
 //

@@ -14,36 +14,37 @@ import (
 
 // Event is a flag between processes that is set or not, and for which goroutines wait.
 //
-// An Event that is not auto-reset stays set until Reset. A Set ends every wait that began before
-// it, even if a Reset follows at once: no waiter misses a short pulse. In a bidirectional Event
-// goroutines can also wait for the reset, by the same rule.
+// An Event that is not auto-reset stays set until Reset. A Set ends every wait that began before the Set, even
+// if a Reset follows at once. So no waiter misses a short pulse. In a bidirectional Event, goroutines can also
+// wait for the reset, by the same rule.
 //
-// An auto-reset Event has tokens instead. A Set makes a token for one of the waiting goroutines. If each of
-// them has one already, the Set makes a token for the next caller of Wait. A Set while that token is there has
-// no effect. Waiters are released in no particular order. IsSet, TryWait and Reset do not count the tokens for
-// waiters. A new caller of Wait leaves those tokens to the earlier waiters for about a millisecond, but not
-// longer, because the process of such a waiter may be stopped.
+// An auto-reset Event has tokens instead. A token is the permission for one waiter to go on. A Set makes a
+// token for one of the waiting goroutines. If each of them has a token already, the Set makes a token for the
+// next caller of Wait. While that token is there, another Set has no effect. Waiters are released in no
+// particular order. IsSet, TryWait and Reset do not count the tokens for waiters. A new caller of Wait leaves
+// those tokens to the earlier waiters for about a millisecond. It does not wait longer, because the process of
+// such a waiter may be stopped.
 //
 // In the terminology of the Go memory model, and across processes: a Set synchronizes
 // before the return of each Wait that it lets go, and before each IsSet that is true
 // because of it. In a bidirectional Event, a Reset does likewise.
 //
-// When a process dies, the Event stays as it was, and the waits of the process are gone. A token
-// that none of these waits has taken is there for other waiters.
+// When a process dies, the Event stays as it was, and the waits of the process end. If a token was made for one
+// of these waits and the wait has not taken it, the token is there for other waiters.
 type Event struct {
-	manual  *manualEvent // one of manual and auto is set
+	manual  *manualEvent // exactly one of manual and auto is not nil
 	auto    *autoEvent
 	mode    eventMode
 	object  arenakernel.Object
-	opening *opening // nil for a reaper's handle
+	opening *opening // nil for the handle of a reaper
 	spin    *atomic.Uint32
 	key     race.Key
 }
 
 // EventOptions says how an Event is created. A nil *EventOptions means the zero value.
 type EventOptions struct {
-	// Mode says which waiters a Set releases; 0 means EventManualReset for a new object, and the
-	// mode of an existing one. If it is set and the object has another mode, opening fails.
+	// Mode says which waiters a Set releases. 0 means EventManualReset for a new object, and the mode of the
+	// object for an existing one. If Mode is set and an existing object has another mode, opening fails.
 	Mode EventMode
 	// InitiallySet sets a new Event.
 	InitiallySet bool
@@ -56,11 +57,11 @@ var eventKind = arenakernel.KindOf("EVNT")
 
 const eventVersion = 4
 
-// OpenEvent finds the Event of that name in the arena or creates it. An empty name makes
-// a fresh anonymous one. It takes 256 bytes in an arena for up to 511 participants. An auto-reset Event
-// takes 128 bytes more for each slot whose participants have opened it. These are allocated when a
-// participant of the slot opens it for the first time: without enough room the error Is
-// [shmsync.ErrNoSpace]. It panics if opts.Mode is not a valid EventMode.
+// OpenEvent finds the Event of that name in the arena or creates it. An empty name makes a fresh anonymous one.
+// An Event takes 256 bytes in an arena for up to 511 participants. An auto-reset Event takes 128 bytes more for
+// each slot whose participants have opened the Event. These bytes are allocated when a participant of the slot
+// opens the Event for the first time. If there is not enough room for them, the error Is [shmsync.ErrNoSpace].
+// OpenEvent panics if opts.Mode is not a valid EventMode.
 func OpenEvent(a *arena.Arena, name string, opts *EventOptions) (*Event, error) {
 	return openEvent((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -85,7 +86,7 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 		if err != nil {
 			return nil, err
 		}
-		if how := differs(is); how != "" { // before this process gets a slot record
+		if how := differs(is); how != "" { // checked here, before this process gets a slot record
 			return nil, &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrIncompatible, Detail: how}
 		}
 		return buildEvent(a, o, is, false)
@@ -109,8 +110,8 @@ func newEvent(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
 	return buildEvent(a, o, mode, false)
 }
 
-// eventModeOf returns the mode of an Event. The word mode of an auto-reset Event is not 0. The word mode of
-// another Event is 0.
+// eventModeOf returns the mode of an Event. In shared memory, the word mode of an auto-reset Event is not 0,
+// and that of any other Event is 0.
 func eventModeOf(a *arenakernel.Arena, o arenakernel.Object) (eventMode, error) {
 	if o.Size == eventBytes {
 		switch arenakernel.At[autoEventWords](a, o.Body).mode.Load() {
@@ -141,9 +142,8 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 	return e, nil
 }
 
-// Set sets e and ends the waits for the set: all of them, or one of them if e is auto-reset. If e is set
-// already, Set changes nothing. In this case, too, what the caller did before is visible after the calls that
-// find e set.
+// Set sets e and ends the waits for the set. If e is auto-reset, Set ends one of them. If e is set already, Set
+// changes nothing. In this case, too, what the caller did before is visible after the calls that find e set.
 func (e *Event) Set() {
 	e.opening.use()
 	if e.auto != nil {
@@ -178,7 +178,7 @@ func (e *Event) IsSet() bool {
 	return set
 }
 
-// Wait waits until e is set. If e is auto-reset, Wait takes a token. It panics with an
+// Wait waits until e is set. If e is auto-reset, Wait takes a token that a Set has made. It panics with an
 // *[shmsync.Error] where WaitContext returns one.
 func (e *Event) Wait() {
 	if err := e.WaitContext(nil); err != nil {
@@ -257,7 +257,7 @@ func (e *Event) needBidirectional(verb string) {
 type EventState struct {
 	Set     bool      // a call of Wait does not block now
 	Mode    EventMode // the mode with which the Event was created
-	Waiting bool      // there are waiters; if the Event is not auto-reset, a call that has given up may still count
+	Waiting bool      // whether calls wait; if e is not auto-reset, it may be a call that has given up
 }
 
 // State reads e without locking it. The answer may be out of date when it returns.
@@ -295,9 +295,9 @@ func (e *Event) Spin() time.Duration {
 	return spinOf(e.spin.Load())
 }
 
-// Offset is the place of the Event in its arena, for EventAt in another process.
+// Offset is the place of the Event in its arena. Another process can pass it to EventAt.
 func (e *Event) Offset() arena.Offset { return e.object.Offset }
 
-// Close closes this handle on the Event, and no other. Calls that wait through it end with an
+// Close closes this handle on the Event, and no other handle. Calls that wait through this handle end with an
 // error that Is ErrClosed. A second Close is an error that Is ErrClosed.
 func (e *Event) Close() error { return e.opening.close("event.close") }

@@ -20,9 +20,10 @@ var (
 	_ = crashpoint.Register("event.wait.before_pass")
 )
 
-// autoEvent is an Event with automatic reset. A Set makes a token, and a wait takes a token. No process holds
-// a lock of the arena, and no token belongs to a particular wait. So a stopped process blocks nobody.
-// docs/design/0055 has the argument.
+// autoEvent is an Event with automatic reset. A Set makes a token, which is a permission for one wait to end,
+// and a wait that ends takes a token. A Set counts the waits to find out whether there is a token for each of
+// them; the share of a process is the number of its waits. No process holds a lock of the arena, and no token
+// belongs to a particular wait. So a stopped process blocks nobody. docs/design/0055 has the argument.
 //
 //	a wait                                   Set
 //	share: waits + 1                         word: tokens, version
@@ -30,19 +31,19 @@ var (
 //	word: no token?                          word: tokens + 1, version + 1
 //	sleep while the version is the same      if announced, wake one
 //
-// Either the wait sees the token, or the version has changed when the wait goes to sleep, or Set wakes a wait
-// that sleeps.
+// In every order of these steps, the wait ends. Either the wait finds the token, or the version has changed
+// before the wait goes to sleep, or Set wakes a wait that sleeps.
 type autoEvent struct {
 	eventcount
-	own     *eventRecord // the share of this process; nil in the handle of a reaper or a tool
+	own     *eventRecord // counts the waits of this process; nil in the handle of a reaper or a tool
 	slot    int
 	known   atomic.Pointer[eventShares]
-	records *atomic.Uint32 // names the latest slot record
-	turns   atomic.Uint32  // counts wakes, which go alternately to the kernel's queue and to the pollers
+	records *atomic.Uint32 // offset of the newest slot record, which has a share
+	turns   atomic.Uint32  // counts wakes, which go alternately to threads in the kernel and to pollers
 }
 
-// buildAutoEvent makes a handle. A bare handle is for a reaper or a tool: it has no share, and no goroutine
-// can wait through it.
+// buildAutoEvent makes a handle. If bare is set, the handle is for a reaper or a tool: it counts no waits, and
+// no goroutine can wait through it.
 func buildAutoEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*autoEvent, error) {
 	x := &autoEvent{slot: a.Self().Slot(), records: a.SlotRecords(o)}
 	x.place(a, o, arenakernel.At[autoEventWords](a, o.Body).places(), "event.wait", nil)
@@ -74,15 +75,15 @@ func (x *autoEvent) load() tokenState {
 	return tokenState(x.eventcount.load())
 }
 
-// swap changes the word from one state to another by a CAS. The caller has called countOff for the
-// first state.
+// swap changes the word from one state to another by a CAS. The caller has called countOff(from) before, so
+// that the wait that ended last no longer counts.
 func (x *autoEvent) swap(from, to tokenState) bool {
 	// sync(event.set): release
 	// lin: Set, Reset, TryWait and the end of a wait take effect here.
 	return x.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
-// set is Set.
+// set does what Event.Set does.
 func (x *autoEvent) set() {
 	race.ReleaseMerge(x.key)
 	for {
@@ -105,13 +106,12 @@ func (x *autoEvent) set() {
 	}
 }
 
-// setAndWake does what the method set does, for an Event at which goroutines may wait. A Close must
-// wait until it has returned, because it uses the words after the change.
+// setAndWake does what the method set does, for an Event at which goroutines may wait. It uses the words after
+// the change, so a Close must wait until it has returned.
 func (x *autoEvent) setAndWake() {
 	defer x.serve().end()
 	for {
-		// If the CAS fails, or if the word is no longer s, another call has changed it. So the loop is
-		// lock-free.
+		// The loop repeats only if another call has changed the word. So it is lock-free.
 		s, waits := x.look()
 		if s.tokens() > waits || s.tokens() == tokensMost {
 			if fence(); x.load() == s {
@@ -130,9 +130,8 @@ func (x *autoEvent) setAndWake() {
 	}
 }
 
-// look returns the word, and the number of waits that the shares counted while the word had that value. It
-// stops counting when it has found more waits than tokens. If there are no tokens, look does not count, and
-// the result waits is 0.
+// look returns the word s, and the number of waits that there were while the word was s. It stops counting when
+// it has found more waits than tokens. If there are no tokens, look does not count, and the result waits is 0.
 func (x *autoEvent) look() (s tokenState, waits uint64) {
 	for {
 		// If the word is no longer s, another call has changed it. So the loop is lock-free.
@@ -147,9 +146,9 @@ func (x *autoEvent) look() (s tokenState, waits uint64) {
 	}
 }
 
-// claim is Reset and TryWait. It takes all tokens that no wait will take, and reports whether there was such
-// a token. Mostly there is at most one. There are more if waiting participants have died, or if waits were
-// given up.
+// claim is the common part of Reset and TryWait. It takes all tokens that no wait will take, and reports
+// whether there was such a token. Mostly there is at most one. There are more if waiting participants have
+// died, or if waits were given up.
 func (x *autoEvent) claim() bool {
 	for {
 		// If the CAS fails, another call has changed the word. So the loop is lock-free.
@@ -164,7 +163,7 @@ func (x *autoEvent) claim() bool {
 	}
 }
 
-// isSet is IsSet.
+// isSet does what Event.IsSet does.
 func (x *autoEvent) isSet() bool {
 	s, waits := x.look()
 	return s.tokens() > waits
@@ -176,15 +175,15 @@ func (x *autoEvent) state() (set, waiting bool) {
 	return s.tokens() > waits, x.waits(s, 0) > 0
 }
 
-// eventWait is a wait that the share of this process counts. The wait ends when one of its methods take,
-// end and giveUp has changed the word.
+// eventWait is a wait for a token. The share of this process counts it from its begin on. The wait ends when
+// one of the methods take, end and giveUp has changed the word.
 type eventWait struct {
 	x         *autoEvent
 	announced bool
 	slept     bool
 }
 
-// begin begins a wait and counts it in the share. The caller has entered the handle.
+// begin begins a wait and counts it in the share of this process. The caller has called the method enter.
 func (x *autoEvent) begin() *eventWait {
 	// sync(event.announce): release
 	x.own.waits.Add(1)
@@ -192,11 +191,11 @@ func (x *autoEvent) begin() *eventWait {
 	return &eventWait{x: x}
 }
 
-// take takes a token if there is a token for this wait. Otherwise it returns the word on which the
-// wait has to sleep.
+// The method take takes a token, if there is one for this wait. Otherwise it returns the word on which the wait
+// has to sleep.
 //
-// A wait that has not slept takes a token only if there are at least as many tokens as waits, or if no
-// wait is announced. So it leaves the tokens to the waits that have announced themselves before it.
+// A wait that has not slept leaves the tokens to the waits that have announced themselves before it. So it
+// takes a token only if there are at least as many tokens as waits, or if no wait is announced.
 func (w *eventWait) take() (s tokenState, ok bool) {
 	x := w.x
 	for {
@@ -223,7 +222,7 @@ func (w *eventWait) take() (s tokenState, ok bool) {
 }
 
 // end ends the wait, if the word is still s, and reports whether it did. It leaves the given number of tokens
-// in the word. If nobody else waits, it leaves at most one token.
+// in the word. If there are no other waits, it leaves at most one token.
 func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	x := w.x
 	others := x.waits(s|tokenAnnounced, 1) > 1
@@ -232,9 +231,9 @@ func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	}
 	to := s.ended(x.slot, tokens).alone(others)
 	if waitShare(x.own.waits.Load()).ended() == to.version() {
-		// The last wait of this participant ended exactly 2^32 changes ago, with the same version. Other
-		// participants would take the wait that ends now for counted off. A change of the version avoids
-		// that.
+		// The last wait of this participant ended exactly 2^32 changes ago, so it ended with the same version.
+		// Other participants would believe that the wait that ends now has already been subtracted from the
+		// share. A change of the version avoids that.
 		x.swap(s, s.with(s.tokens()))
 		return false
 	}
@@ -250,7 +249,8 @@ func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	return true
 }
 
-// giveUp ends the wait. If unless is set and there is a token, giveUp takes the token and returns true.
+// giveUp ends the wait. If the parameter unless is true and there is a token, giveUp takes the token and
+// returns true.
 func (w *eventWait) giveUp(unless bool) bool {
 	for {
 		// If the CAS fails, another call has changed the word. So the loop is lock-free.
@@ -276,11 +276,11 @@ func (x *autoEvent) took() {
 	x.counts.took()
 }
 
-// eventYield is how long a wait that has not slept leaves the tokens to earlier waits. It is not longer,
-// because the process of an earlier wait may be stopped.
+// eventYield is how long a wait that has not slept leaves the tokens to earlier waits. After that it takes a
+// token, because the process of an earlier wait may be stopped.
 const eventYield = time.Millisecond
 
-// wait does what Wait does after the method claim has found no token.
+// wait does what Event.Wait does after the method claim has found no token.
 func (x *autoEvent) wait(ctx context.Context) error {
 	if err := x.enter(); err != nil {
 		return err
@@ -302,8 +302,7 @@ func (x *autoEvent) wait(ctx context.Context) error {
 	defer cancel.Stop()
 	w := x.begin()
 	for {
-		// Another iteration follows only after a wake, after eventYield, or after another call has
-		// changed the word.
+		// The loop repeats only after a wake, after eventYield, or after another call has changed the word.
 		s, ok := w.take()
 		if ok {
 			return nil
@@ -329,21 +328,21 @@ func (x *autoEvent) wait(ctx context.Context) error {
 	}
 }
 
-// wakeOne wakes one wait of any process.
+// wakeOne wakes one waiter of any process.
 func (x *autoEvent) wakeOne() {
 	x.counts.add(countWake)
 	x.queue.DeliverOneAsOne(x.turns.Add(1))
 }
 
-// pass wakes one more wait. The call of pass may itself be part of a wake. So pass does not wake
-// goroutines of this process, but leaves that to the poller.
+// pass wakes one more waiter of any process. The call of pass may itself be part of a wake. So it does not wake
+// goroutines of this process directly, but leaves that to the poller of this process.
 func (x *autoEvent) pass() {
 	x.counts.add(countWake)
 	x.list.DeliverOne(x.turns.Add(1))
 }
 
-// check is called ten times a second while a goroutine of this process waits. It makes a wake that is
-// missing: a Set may have woken a wait of a stopped process, or the process that called Set may have been
+// check is called ten times a second while a goroutine of this process waits. It makes up for a missing wake. A
+// wake is missing if a Set has woken a waiter whose process is stopped, or if the process that called Set was
 // stopped before the wake.
 func (x *autoEvent) check() {
 	s := x.load()
@@ -358,14 +357,14 @@ func (x *autoEvent) check() {
 	}
 }
 
-// rest returns the word and its value. If ok is true, the periodic checks need to do nothing while the word
-// keeps that value.
+// rest returns the word and its value. If ok is true, the method check has nothing to do while the word keeps
+// that value.
 func (x *autoEvent) rest() (word *atomic.Uint64, value uint64, ok bool) {
 	s := x.load()
 	return x.words.state, uint64(s), s.announced() && s.tokens() == 0
 }
 
-// wakeDead wakes the waits that a dead process was about to wake.
+// wakeDead wakes the waiters that a dead process was about to wake.
 func (x *autoEvent) wakeDead() {
 	if x.load().tokens() > 0 {
 		x.list.DeliverAll()

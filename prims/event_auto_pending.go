@@ -14,15 +14,14 @@ type eventWatch struct {
 	watch  *park.Watch // nil before the first call of the method look
 }
 
-// beginWatch begins an eventWatch and counts it in the share. The caller has entered the handle, and leaves
-// it when the wait has ended.
+// beginWatch begins an eventWatch and counts it in the share of this process. The caller has called the method
+// enter, and calls the method leave of x when the wait has ended.
 func (x *autoEvent) beginWatch(notify func()) *eventWatch {
 	return &eventWatch{eventWait: x.begin(), notify: notify}
 }
 
 // look takes a token if there is one, and reports whether it took one. Otherwise it arranges that notify is
-// called when there may be a token. If the handle is being closed, the method does neither, and the result
-// ok is false.
+// called when there may be a token. If the handle is being closed, look does neither and ok is false.
 func (w *eventWatch) look() (took, ok bool) {
 	if w.watch != nil && !w.watch.Over() {
 		if w.x.load().tokens() == 0 {
@@ -31,7 +30,7 @@ func (w *eventWatch) look() (took, ok bool) {
 		w.watch.Leave()
 	}
 	for {
-		// Each iteration means that another call has changed the word. So the loop is lock-free.
+		// The loop repeats only if another call has changed the word. So it is lock-free.
 		if w.watch != nil {
 			w.slept = true
 		}
@@ -52,7 +51,7 @@ func (w *eventWatch) look() (took, ok bool) {
 	}
 }
 
-// stop ends the watch, and ends the wait as giveUp does.
+// stop ends the wait, as giveUp does, and ends the calls of notify.
 func (w *eventWatch) stop(unless bool) (took bool) {
 	if w.watch != nil {
 		w.watch.Leave()
@@ -60,7 +59,7 @@ func (w *eventWatch) stop(unless bool) (took bool) {
 	return w.giveUp(unless)
 }
 
-// async is WaitAsync.
+// async does what Event.WaitAsync does.
 func (x *autoEvent) async() *Pending {
 	if x.claim() {
 		return resolved(nil)
@@ -81,7 +80,7 @@ func (x *autoEvent) async() *Pending {
 	return p
 }
 
-// eventPending is the wait for a token that ends a Pending.
+// eventPending is a wait for a token whose end also ends a Pending.
 type eventPending struct{ *eventWatch }
 
 func (w eventPending) told(p *Pending) {
@@ -108,8 +107,8 @@ func (w eventPending) cancel(p *Pending) bool {
 	return true
 }
 
-// watch begins a wait for WaitAny and similar calls. Only the method reached of the watcher takes a token,
-// when it reports that the wait is over.
+// watch begins a wait for WaitAny and similar calls. Only the method reached of the watcher can take a token;
+// it then reports that the wait is over.
 func (x *autoEvent) watch(notify func()) (watcher, error) {
 	if err := x.enter(); err != nil {
 		return nil, err

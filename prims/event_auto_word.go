@@ -2,27 +2,27 @@ package prims
 
 import "fmt"
 
-// tokenState is the word of an Event with automatic reset. Every change of it is one compare-and-swap.
+// tokenState is the word of an Event with automatic reset. Every change of this word is one compare-and-swap.
 //
 //	bits 0..31   version    counts the changes, so that no value comes back soon; waiters sleep on this half
 //	bit  32      announced  a wait may be counted in a share
 //	bits 33..52  tokens     how many waits may end
 //	bits 53..63  slot       the last change ended a wait of this slot, which its share may still count; 0: none
 //
-// The share of each participant counts its waits; see waitShare. The number
-// of tokens is at most the number of counted waits plus 1:
+// The share of a participant is a word that counts its waits; see waitShare. The number of tokens is at most
+// the number of waits plus 1:
 //
 //	tokens               meaning                                             left by
 //	0                    it is not set                                       the wait that takes the last token; Reset
 //	up to the waits      it is not set; so many of the waits are about to end Set
 //	more than the waits  it is set; one token is there for the next caller   Set
 //
-// A participant that is dead or has left has no waits. So a token that it was about to take is there for
-// other waits.
+// The waits of a participant that is dead or has left the arena do not count. So a token that such a wait was
+// about to take is there for other waits.
 //
-// announced may be set while nobody waits, which costs a wake. It is not cleared while the shares count
-// another wait. A wait that begins is first counted and then changes the word. So if a call has not seen the
-// wait, its change of the word fails.
+// The bit announced may be set while nobody waits, which costs a wake. It is not cleared while the shares count
+// another wait. A wait that begins first adds 1 to its share and then changes the word. So if a call has not
+// seen that wait in the share, its change of the word fails.
 //
 //	writers: Set, Reset, TryWait; waits when they begin and end
 //	readers: the same, IsSet, periodic checks, tools
@@ -54,13 +54,13 @@ func (s tokenState) with(tokens uint64) tokenState {
 	return tokenState(s.version()+1) | s&tokenAnnounced | tokenState(tokens)<<tokenCountShift
 }
 
-// ended returns the word after a change that ends a wait of a slot and leaves the given number of
-// tokens.
+// ended returns the word after a change that ends a wait of the participant in a slot and leaves the given
+// number of tokens.
 func (s tokenState) ended(slot int, tokens uint64) tokenState {
 	return s.with(tokens) | tokenState(slot)<<tokenSlotShift
 }
 
-// alone returns the word, with announced cleared if no other wait is counted.
+// alone returns the word. If there are no other waits, it clears the bit announced.
 func (s tokenState) alone(others bool) tokenState {
 	if others {
 		return s
@@ -73,17 +73,17 @@ func (s tokenState) String() string {
 	return fmt.Sprintf("tokens %d, announced %v, version %d", s.tokens(), s.announced(), s.version())
 }
 
-// waitShare is the word of a share that counts the waits of a participant.
+// waitShare is a word that counts the waits of one participant.
 //
 //	bits 0..31   waits  how many waits have begun and are not counted off
 //	bits 32..63  ended  version of the Event's word when the last wait ended that is counted off
 //
 // A change that ends a wait stores the slot of that wait in the word of the Event. The call that changes that
-// word next must first subtract the wait from the share: it counts the wait off. If ended has the version of
-// the word, the wait is counted off already. Only one call counts it off, because it does so by a
-// compare-and-swap of the whole share. A process may be stopped before its compare-and-swap. That
-// compare-and-swap then fails, because ended has changed meanwhile. ended has an earlier value again after
-// 2^32 changes at the earliest.
+// word next must first subtract the wait from the share. This is called counting the wait off. If ended is the
+// present version of the word, the wait has been counted off. The wait is counted off only once, because a call
+// does so by a compare-and-swap of the whole share. If a process is stopped before its compare-and-swap and
+// another process counts the wait off, ended changes, so the compare-and-swap fails. ended has an earlier value
+// again after 2^32 changes at the earliest.
 //
 //	writers: the participant; everybody who counts a wait off
 //	readers: Set, Reset, IsSet, TryWait, waits that end, tools
@@ -95,7 +95,7 @@ type waitShare uint64
 func (h waitShare) waits() uint64 { return uint64(uint32(h)) }
 func (h waitShare) ended() uint32 { return uint32(h >> 32) }
 
-// less returns the share after a wait that ended at that version was counted off.
+// less returns the share after a wait has been subtracted from it that ended at the given version.
 func (h waitShare) less(version uint32) waitShare {
 	return waitShare(version)<<32 | waitShare(h.waits()-min(h.waits(), 1))
 }

@@ -10,16 +10,17 @@ import (
 
 var _ = crashpoint.Register("event.turn.before_wake")
 
-// manualEvent is an Event that is reset by hand. Its word is an eventcount, whose sequence is odd while the
-// Event is set. Set and Reset increment the sequence. A waiter, for the set or for the reset, waits until the
-// sequence is no longer the value that the waiter has seen. So it misses no pulse, and needs no lock.
+// manualEvent is an Event that stays set until a Reset. Its word is an eventcount, whose sequence is odd while
+// the Event is set. Set and Reset increment the sequence. A waiter, for the set or for the reset, waits until
+// the sequence is no longer the value that the waiter has seen. So the waiter misses no pulse, and needs no
+// lock.
 type manualEvent struct{ eventcount }
 
 func buildManualEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) *manualEvent {
 	m := &manualEvent{}
-	// The eventcount has no function look (see the field eventcount.look). Such a function would
-	// complete a change that a stopped or dead process has left unfinished. Each change of a
-	// manual-reset Event is one CAS of one word, so no change can be unfinished.
+	// The eventcount needs no function look, which would complete a change that a stopped or dead process has
+	// left unfinished. Each change of a manual-reset Event is one CAS of one word, so no change can be
+	// unfinished.
 	m.eventcount.init(a, o, &arenakernel.At[eventWords](a, o.Body).count, "event.wait", nil, bare)
 	return m
 }
@@ -29,7 +30,8 @@ func (m *manualEvent) load() eventState {
 	return eventState(m.eventcount.load())
 }
 
-// swap sets an Event that is not set, or resets an Event that is set, if its word is still s.
+// swap sets the Event if it is not set, or resets the Event if it is set. It does nothing if the word is no
+// longer s. It reports whether it changed the word.
 func (m *manualEvent) swap(s eventState) bool {
 	race.ReleaseMerge(m.key)
 	// sync(event.turn): release
@@ -37,7 +39,7 @@ func (m *manualEvent) swap(s eventState) bool {
 	return m.eventcount.swap(eventcountState(s), eventcountState(s).next())
 }
 
-// turn sets the Event, or resets it if the parameter set is false, and reports whether that was a
+// turn sets the Event, or resets the Event if the parameter named set is false. It reports whether that was a
 // change.
 func (m *manualEvent) turn(set bool) bool {
 	for {
@@ -56,8 +58,8 @@ func (m *manualEvent) turn(set bool) bool {
 	}
 }
 
-// turnAndWake does what the method turn does while there may be waiters. A Close must wait until it has
-// returned, because it uses the words after the change.
+// turnAndWake does what the method turn does while there may be waiters. It uses the words after the change, so
+// a Close must wait until it has returned.
 func (m *manualEvent) turnAndWake(set bool) bool {
 	defer m.serve().end()
 	for {
@@ -81,8 +83,8 @@ func (m *manualEvent) turnAndWake(set bool) bool {
 	}
 }
 
-// reached reports whether the Event is in the wanted state: set if the parameter set is true, not set if it
-// is false. If the Event is not in that state, seq is the sequence on which to wait.
+// reached reports whether the Event is in the wanted state: set if the parameter named set is true, not set
+// otherwise. If the Event is not in that state, seq is the sequence on which to wait.
 func (m *manualEvent) reached(set bool) (seq uint32, ok bool) {
 	s := m.load()
 	if s.set() != set {
@@ -92,14 +94,14 @@ func (m *manualEvent) reached(set bool) (seq uint32, ok bool) {
 	return 0, true
 }
 
-// judge returns the result of a wait whose sequence has changed.
+// judge returns the result of a wait that has ended because the sequence has changed. The result is always nil.
 func (m *manualEvent) judge() error {
 	race.Acquire(m.key)
 	return nil
 }
 
-// waitUntil waits until the Event is in the wanted state: set if the parameter set is true, not set
-// if it is false.
+// waitUntil waits until the Event is in the wanted state: set if the parameter named set is true, not set
+// otherwise.
 func (m *manualEvent) waitUntil(ctx context.Context, set bool) error {
 	seq, ok := m.reached(set)
 	if ok {

@@ -7,17 +7,17 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// eventShares are the shares of an auto-reset Event, in the order in which they were added. A share is the
-// number of waits of one participant. It lies in the slot record of the participant's slot, and stays there
-// until the Event is deleted. So each handle remembers where the shares are, and reads the list of records
-// again only when the list has changed.
+// eventShares are the shares of an auto-reset Event, in the order in which they were added. A share is a word
+// that counts the waits of one participant. It lies in the slot record of the participant's slot, and stays
+// there until the Event is deleted. So each handle remembers where the shares are, and reads the list of
+// records again only when the list has changed.
 type eventShares struct {
 	head uint32 // the latest slot record when the list was read
 	all  []eventShare
-	err  error // an error in the list; all has the shares before the error, and the shares that were known earlier
+	err  error // an error in the list; then all has the shares before the error and those known earlier
 }
 
-// eventShare is the share of a slot.
+// eventShare is the slot record that has the share of a slot.
 type eventShare struct {
 	*eventRecord
 	slot int
@@ -34,12 +34,12 @@ func readEventShares(a *arenakernel.Arena, o arenakernel.Object) *eventShares {
 	return r
 }
 
-// shares returns all shares of x. Once this handle has found a share, it keeps it, even if a peer overwrites
-// the list.
+// The method shares returns all shares of x. Once this handle has found a share, it keeps the share, even if a
+// peer overwrites the list.
 //
-// A participant puts its record on the list when it opens x, before its first wait. A wait that begins
-// changes the word of x. So a change of the word succeeds only if its process has seen the shares of all
-// waits.
+// A participant puts its record on the list when it opens x, before its first wait. A wait that begins also
+// changes the word of x. So a change of the word succeeds only if the process that makes it has seen the shares
+// of all waits.
 func (x *autoEvent) shares() *eventShares {
 	for {
 		known := x.known.Load()
@@ -68,19 +68,19 @@ func (x *autoEvent) shareOf(slot int) *eventRecord {
 	return nil
 }
 
-// inherit makes this participant the owner of the share in its slot. The waits of the slot's previous
+// inherit gives the share in this participant's slot to this participant. The waits of the slot's previous
 // participant no longer count.
 func (x *autoEvent) inherit() {
-	// All handles of this process on x have one share.
+	// All handles of this process on x use the same share, so only one of them may do this at a time.
 	private := &recordPrivate[x.object.Offset/64%64]
 	private.Lock()
 	defer private.Unlock()
 	if x.own.name.Load() == uint64(x.a.Self()) {
 		return
 	}
-	x.countOff(x.load()) // count off the last wait of the slot's previous participant
+	x.countOff(x.load()) // subtracts the last wait of the slot's previous participant
 	for {
-		// If the CAS fails, another process has counted that wait off.
+		// If the CAS fails, another process has subtracted that wait from the share.
 		h := waitShare(x.own.waits.Load())
 		if x.own.waits.CompareAndSwap(uint64(h), uint64(h&^waitShare(1<<32-1))) {
 			break
@@ -89,8 +89,8 @@ func (x *autoEvent) inherit() {
 	x.own.name.Store(uint64(x.a.Self()))
 }
 
-// waits returns how many waits the shares count while the word is s. It stops counting when it has found more
-// waits than the parameter most says.
+// waits returns how many waits the shares count while the word is s. It stops when it has found more waits than
+// the parameter most.
 func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 	// sync(event.announce): acquire
 	if !s.announced() {
@@ -100,8 +100,8 @@ func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 		if waitShare(h.waits.Load()).waits() == 0 || !x.a.Current(arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)) {
 			continue
 		}
-		// The name was read before this load. A participant that inherits a share stores the name
-		// last, so these waits belong to that name.
+		// The name was read before this load of the number of waits. A participant that gets a share stores its
+		// name in the share last. So this number belongs to that name.
 		if n += waitShare(h.waits.Load()).waits(); n > most {
 			break
 		}
@@ -109,9 +109,9 @@ func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 	return n
 }
 
-// countOff counts off the wait that ended when the word became s: it subtracts this wait from the share of
-// the participant that waited. It does nothing if that was done already. Every call that changes the word
-// calls countOff first. So if a change succeeds, all waits that ended before it are counted off.
+// countOff counts off the wait that ended when the word became s: it subtracts this wait from the share of the
+// participant that waited. It does nothing if that was done already. Every call that changes the word calls
+// countOff first. So when a change succeeds, all waits that ended before it have been subtracted.
 func (x *autoEvent) countOff(s tokenState) {
 	if s.slot() == 0 {
 		return
@@ -121,11 +121,11 @@ func (x *autoEvent) countOff(s tokenState) {
 		return // a peer overwrote the word or the list of records
 	}
 	for {
-		// If the CAS fails, a wait has begun, or another process has counted the wait off. So the loop is
+		// If the CAS fails, a wait has begun, or another process has subtracted the wait. So the loop is
 		// lock-free.
 		was := waitShare(h.waits.Load())
-		// If ended has the version of s, the wait is counted off already. If the word is no longer
-		// s, another call has counted it off.
+		// If the share already has the version of s, the wait has been subtracted. If the word is no longer s,
+		// another call has subtracted it.
 		if was.ended() == s.version() || x.load() != s || h.waits.CompareAndSwap(uint64(was), uint64(was.less(s.version()))) {
 			return
 		}

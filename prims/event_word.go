@@ -16,7 +16,7 @@ const (
 	EventBidirectional
 )
 
-// stored returns the mode in the form in which the object stores it.
+// stored returns the mode as the object stores it.
 func (m EventMode) stored() eventMode {
 	if m == 0 {
 		return eventManual
@@ -51,7 +51,7 @@ const (
 func (m eventMode) public() EventMode { return EventMode(m) + 1 }
 func (m eventMode) String() string    { return m.public().String() }
 
-// eventState is the word of an Event that is reset by hand, an eventcountState.
+// eventState is the word of an Event that is not auto-reset. It is an eventcountState.
 //
 //	bits 0..31   sequence   odd while the Event is set; waiters sleep on it
 //	bit  32      announced  a waiter may sleep, or be on the way to it
@@ -62,9 +62,9 @@ func (m eventMode) String() string    { return m.public().String() }
 //	even      it is not set (also all-zero memory); waits for the set   Reset
 //	odd       it is set; waits for the reset, if it is bidirectional    Set
 //
-// A wait ends when the sequence is no longer the value with which the wait began, however often the
-// Event was set and reset since. After 2^32 changes the sequence has the same value again. If a
-// waiter does not run during exactly so many changes, it goes on waiting.
+// A wait ends when the sequence is no longer the value with which the wait began, however often the Event was
+// set and reset since then. After 2^32 changes the sequence has the same value again. If a waiter does not run
+// during exactly 2^32 changes, it goes on waiting.
 //
 //	writers: Set, Reset, and waiters, by CAS
 //	readers: the same, IsSet, tools

@@ -6,14 +6,14 @@ import (
 	"unsafe"
 )
 
-// eventWords is the body of an Event that is reset by hand, 128 bytes.
+// eventWords is the memory of an Event that is not auto-reset, 128 bytes.
 type eventWords struct {
 	_     structs.HostLayout
 	count eventcountWords // its state is an eventState
 }
 
-// autoEventWords is the body of an Event with automatic reset, 128 bytes. It has the layout of an
-// eventcountWords, except that mode takes the place of reserved bytes.
+// autoEventWords is the memory of an auto-reset Event, 128 bytes. It has the layout of an eventcountWords,
+// except that the field mode takes the place of reserved bytes.
 type autoEventWords struct {
 	_       structs.HostLayout
 	state   atomic.Uint64 // a tokenState
@@ -26,8 +26,9 @@ type autoEventWords struct {
 	counts  countWords
 }
 
-// eventRecord is the slot record of an auto-reset Event, 128 bytes: the share of one participant, which has a
-// cache line to itself. If name is not the ID of a current participant, the waits do not count.
+// eventRecord is the slot record of an auto-reset Event, 128 bytes. It has the share of one participant, that
+// is, the number of its waits, in a cache line of its own. If name is not the ID of a current participant, the
+// waits do not count.
 //
 //	name
 //	writers: the participant, before its first wait
@@ -43,7 +44,7 @@ type eventRecord struct {
 	_     [48]byte
 }
 
-// The layout is ABI: an offset that moves does not compile.
+// The layout is part of the ABI. If an offset or a size changes, the package does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(eventWords{}.count)-0]
 	_ = [1]struct{}{}[unsafe.Sizeof(eventWords{})-128]
@@ -61,7 +62,7 @@ var (
 )
 
 const (
-	eventBytes       = uint64(unsafe.Sizeof(eventWords{})) // of the body, in each mode
+	eventBytes       = uint64(unsafe.Sizeof(eventWords{})) // the size of the memory of an Event, in each mode
 	eventRecordBytes = 128
 )
 

@@ -16,31 +16,31 @@ var (
 	_ = crashpoint.Register("eventcount.wait.woken")
 )
 
-// eventcount is one handle's side of an object whose waiters sleep until a sequence changes. A change wakes
-// all waiters, in no particular order. No process holds a lock, so a stopped process blocks nobody.
-// docs/design/0042 has the argument.
+// eventcount is the part of a handle that waits. Waiters sleep until a number in shared memory, the sequence,
+// changes. A change wakes all waiters, in no particular order. No process holds a lock, so a stopped process
+// blocks nobody. docs/design/0042 has the argument.
 type eventcount struct {
 	words   eventcountPlaces
 	list    park.WaitList
-	queue   *park.Queue // nil for a reaper's handle, which cannot wait
+	queue   *park.Queue // nil for the handle of a reaper, which cannot wait
 	a       *arenakernel.Arena
 	object  arenakernel.Object
 	key     race.Key
 	counts  *countWords
 	opening *opening
 	op      string // the name of a wait, for errors
-	// look finishes what a stopped or dead process has left undone, and finds deaths. Waiters call it
-	// before they sleep, and so do the periodic checks. It does nothing if the word alone describes the
-	// whole state.
+	// look finishes what a stopped or dead process has left undone, and finds deaths. Waiters call look before
+	// they sleep, and so do the periodic checks. If the word alone describes the whole state of the object,
+	// look does nothing.
 	look func()
-	// scan looks for deaths that no process has counted yet. It is called at each periodic check, and after
-	// a wake without a change of the sequence. It may be nil.
+	// scan looks for deaths that no process has counted yet. It is called at each periodic check, and when a
+	// waiter wakes up and the sequence has not changed. scan may be nil.
 	scan   func()
 	looked atomic.Uint64 // the sequence at the last periodic check, plus 1
 }
 
-// init prepares a handle. The parameter look may be nil if a dead or stopped process can leave nothing
-// undone but a wake; see the field look.
+// init prepares a handle. If a dead or stopped process can leave nothing undone but a wake, the parameter look
+// may be nil; see the field look. If bare is set, the handle cannot wait.
 func (e *eventcount) init(a *arenakernel.Arena, o arenakernel.Object, w *eventcountWords, op string, look func(), bare bool) {
 	wordSaysAll := look == nil
 	if wordSaysAll {
@@ -60,8 +60,7 @@ func (e *eventcount) init(a *arenakernel.Arena, o arenakernel.Object, w *eventco
 	e.opening.end = func() { e.queue.Close() }
 }
 
-// place prepares an eventcount whose words are at w. The handle cannot wait yet, because it has no
-// queue.
+// place prepares an eventcount whose words are at w. The handle cannot wait yet, because it has no park.Queue.
 func (e *eventcount) place(a *arenakernel.Arena, o arenakernel.Object, w eventcountPlaces, op string, look func()) {
 	dev, ino := a.Segment().ID()
 	*e = eventcount{
@@ -76,8 +75,8 @@ func (e *eventcount) swap(from, to eventcountState) bool {
 	return e.words.state.CompareAndSwap(uint64(from), uint64(to))
 }
 
-// enter begins a call that uses the words, or that waits. Close waits until the call has ended with
-// leave.
+// enter begins a call that uses the words, or that waits. Close waits until the call has ended, that is, until
+// it has called the method leave.
 func (e *eventcount) enter() error {
 	if !e.queue.Enter() {
 		return e.closed()
@@ -87,8 +86,7 @@ func (e *eventcount) enter() error {
 
 func (e *eventcount) leave() { e.queue.Exit() }
 
-// serve does what the method enter does, for a call that does not wait. It panics if the handle is
-// closed.
+// serve does what the method enter does, for a call that does not wait. If the handle is closed, serve panics.
 func (e *eventcount) serve() served { return e.opening.serve(e.queue) }
 
 func (e *eventcount) closed() error { return e.fail(shmsync.ErrClosed, nil, closedHandle) }
@@ -97,22 +95,22 @@ func (e *eventcount) fail(err error, who *shmsync.Identity, detail string) error
 	return &shmsync.Error{Op: e.op, Object: objectName(e.object), Err: err, Who: who, Detail: detail}
 }
 
-// wait waits until the sequence is no longer seq. The caller has entered the handle. A change of
-// the sequence takes precedence over the end of ctx and over a Close.
+// wait waits until the sequence is no longer seq. The caller has called the method enter. If the sequence has
+// changed, wait returns nil even if ctx has ended or the handle is being closed.
 //
 //	a waiter                               a process that changes the object
 //	word: is the sequence seq?             word: sequence + 1; was it announced?
 //	word: announced, by CAS                if so, wake all
 //	sleep while the sequence is seq
 //
-// Both sides change the same word by a CAS. If the CAS of one side succeeds, the other side finds that
-// change. If it fails, that side loads the word again.
+// Both sides change the same word by a CAS. If the CAS of one side succeeds, the other side finds that change
+// in the word. If the CAS of one side fails, that side loads the word again.
 func (e *eventcount) wait(ctx context.Context, seq uint32) error {
 	cancel := park.CancelBy(ctx)
 	defer cancel.Stop()
 	waits := false
 	for {
-		// Another iteration follows only after a wake, or after another call has changed the word.
+		// The loop repeats only after a wake, or after another call has changed the word.
 		if e.look(); e.load().sequence() != seq {
 			e.counts.took()
 			return nil
@@ -134,7 +132,7 @@ func (e *eventcount) wait(ctx context.Context, seq uint32) error {
 		case park.Again:
 			crashpoint.Hit("eventcount.wait.woken")
 			if e.scan != nil && e.load().sequence() == seq {
-				e.scan() // a reaper that cannot change the object wakes the waiters before it counts the death
+				e.scan() // a reaper that cannot change the object wakes waiters before it counts the death
 			}
 		case park.Canceled, park.Closed:
 			switch e.look(); {
@@ -148,8 +146,8 @@ func (e *eventcount) wait(ctx context.Context, seq uint32) error {
 	}
 }
 
-// announce sets announced in the word, so that the process that changes the sequence wakes this
-// waiter. It reports whether the sequence is still seq.
+// announce sets the bit announced in the word. Then the process that changes the sequence wakes this waiter.
+// announce reports whether the sequence is still seq.
 func (e *eventcount) announce(seq uint32) bool {
 	for {
 		// If the CAS fails, another call has changed the word. So the loop is lock-free.
@@ -163,8 +161,8 @@ func (e *eventcount) announce(seq uint32) bool {
 	}
 }
 
-// spin spins while the sequence is seq, at most as long as spinning pays. It reports whether the
-// sequence has changed.
+// spin spins while the sequence is seq, but no longer than spinning pays. It reports whether the sequence has
+// changed.
 func (e *eventcount) spin(seq uint32) bool {
 	return e.tuning().Spin(func() bool { return e.load().sequence() != seq })
 }
@@ -175,7 +173,7 @@ func (e *eventcount) tuning() park.Tuning {
 }
 
 // noteCPU records the CPU of this goroutine before a change that waiters may see soon. These waiters use the
-// CPU of the process that made the change to decide how to spin.
+// number of that CPU to decide how to spin.
 func (e *eventcount) noteCPU(s eventcountState) {
 	if s.announced() && e.queue != nil {
 		e.tuning().NoteCPU()
@@ -193,9 +191,9 @@ func (e *eventcount) wakeAll() {
 }
 
 // check is called ten times a second while a goroutine of this process waits. It finishes what a stopped or
-// dead process has left undone. If the sequence has changed since the last check, or if no waiter is
-// announced, a waiter may sleep on an old sequence, and check wakes all waiters. Otherwise no waiter sleeps
-// on an old sequence, because the last check has woken those waiters.
+// dead process has left undone. If the sequence has changed since the last check, or if the bit announced is
+// not set, a waiter may sleep on an old sequence. In that case check wakes all waiters. Otherwise no waiter
+// sleeps on an old sequence, because the last check has woken those waiters.
 func (e *eventcount) check() {
 	if e.scan != nil {
 		e.scan()
@@ -204,36 +202,37 @@ func (e *eventcount) check() {
 	s := e.load()
 	now := uint64(s.sequence()) + 1
 	if e.looked.Swap(now) != now || !s.announced() {
-		// A process that was stopped after it had made a poller node ready keeps other processes
-		// from waking the goroutines of that node. So this call wakes the goroutines of this
-		// process without the node.
+		// A poller node stands for the goroutines of one process that wait for this object. A process may be
+		// stopped after it has made such a node ready. Then no other process wakes the goroutines of that node.
+		// So this call wakes the goroutines of this process without the node.
 		e.queue.DeliverAllAsOne()
 	}
 }
 
 // rest returns the word and its value. If ok is true, periodic checks find nothing to do while the word keeps
-// that value. ok is true if two conditions hold. The last check saw the present sequence, so it has woken all
-// waiters of earlier sequences. And a waiter is announced, so the process that changes the sequence wakes it.
+// that value. ok is true if two conditions hold. First, the last check saw the present sequence, so it has
+// woken all waiters of earlier sequences. Second, the bit announced is set, so the process that changes the
+// sequence next wakes the waiters.
 func (e *eventcount) rest() (word *atomic.Uint64, value uint64, ok bool) {
 	s := e.load()
 	return e.words.state, uint64(s), s.announced() && e.looked.Load() == uint64(s.sequence())+1
 }
 
-// wakeDead wakes the waiters that a dead process was about to wake. After a change the word no longer says
-// whether there are waiters. But each thread that sleeps has a record, and each goroutine that sleeps has a
-// poller node.
+// wakeDead wakes the waiters that a dead process was about to wake. After a change, the word no longer says
+// whether there are waiters. But each sleeping thread has a record in the arena, and sleeping goroutines have a
+// poller node. So DeliverAll finds them without the word.
 func (e *eventcount) wakeDead(owed arenakernel.Owed) {
 	if owed != arenakernel.OwedAnnounced || e.load().announced() || e.words.poller.Load() != 0 {
 		e.list.DeliverAll()
 	}
 }
 
-// watch arranges that notify is called once, when the sequence may no longer be seq. The caller has entered
-// the handle. before is the previous watch of the same wait, or nil. If watch returns nil, the sequence has
+// watch arranges that notify is called once, when the sequence may no longer be seq. The caller has called the
+// method enter. before is the previous watch of the same wait, or nil. If watch returns nil, the sequence has
 // changed, or the handle is being closed.
 func (e *eventcount) watch(seq uint32, before *park.Watch, notify func()) *park.Watch {
 	for {
-		// Each iteration means that another call has changed the word, as in wait.
+		// The loop repeats only if another call has changed the word.
 		if e.look(); !e.announce(seq) || e.queue.Closing() {
 			return nil
 		}

@@ -5,16 +5,16 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// pendingChange is the wait of a Pending until the sequence of an eventcount changes.
+// pendingChange is the wait of a Pending that ends when the sequence of an eventcount changes.
 type pendingChange struct {
 	e     *eventcount
 	seq   uint32
-	judge func() error // called when the sequence has changed; returns the result of the wait
+	judge func() error // called when the sequence has changed; returns the result
 	watch *park.Watch  // nil before the wait has begun
 }
 
-// pend makes a Pending that ends when the sequence changes. It then calls the function judge once,
-// which returns the result. If the parameter then is not nil, it is called after the wait has ended.
+// pend makes a Pending that ends when the sequence is no longer seq. It then calls the function judge once,
+// which returns the result. If the function then is not nil, it is called after the wait has ended.
 func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pending {
 	p := &Pending{op: e.op, then: then, done: make(chan struct{})}
 	p.mu.Lock()
@@ -29,15 +29,15 @@ func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pen
 	return p
 }
 
-// told is called when a wake has come. It waits for the next wake, or ends the Pending. When told
-// ends the Pending, it also calls eventcount.leave, because Close of the handle waits for every
-// Pending that has not ended.
+// told is called when a wake has come. If the sequence has not changed, told arranges that the next wake calls
+// it again. Otherwise it ends the Pending, and calls eventcount.leave, because Close of the handle waits for
+// every Pending that has not ended.
 func (c *pendingChange) told(p *Pending) {
 	if c.watch != nil && !c.watch.Over() {
 		return // this wake was for an earlier watch
 	}
 	for {
-		// Each iteration means that another call has changed the word. So the loop is lock-free.
+		// The loop repeats only if another call has changed the word. So it is lock-free.
 		if c.watch = c.e.watch(c.seq, c.watch, p.told); c.watch != nil {
 			return
 		}
@@ -53,7 +53,7 @@ func (c *pendingChange) told(p *Pending) {
 	c.e.leave()
 }
 
-// cancel ends the wait. If the sequence has changed, that takes precedence.
+// cancel ends the wait. If the sequence has changed already, the wait is over, and cancel returns false.
 func (c *pendingChange) cancel(p *Pending) bool {
 	defer c.e.leave()
 	if c.watch != nil {
@@ -90,15 +90,16 @@ func (e *eventcount) watchChange(seq uint32, judge func() error, notify func()) 
 	return w, nil
 }
 
-// reached is watcher.reached. The watcher counts as a call of the object, for which a Close waits. reached ends
-// that call as soon as the result is known, because the caller may go on to wait for other elements.
+// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the
+// object, and Close waits for it. When the result is known, reached ends that call, because the caller may go
+// on to wait for other elements of its list.
 func (w *changeWatch) reached() (bool, error) {
 	if w.done {
 		return true, w.err
 	}
 	for !w.done {
-		// Another iteration follows only if another call has changed the word, or if this iteration
-		// has begun a watch. So the loop is lock-free.
+		// The loop repeats only if another call has changed the word, or if this iteration has called e.watch.
+		// So it is lock-free.
 		w.e.look()
 		switch {
 		case w.e.load().sequence() != w.seq:

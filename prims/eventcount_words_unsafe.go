@@ -8,12 +8,11 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// eventcountWords is the head of the body of an object whose waiters sleep on an eventcount, 128
-// bytes.
+// eventcountWords is the beginning of the memory of an object whose waiters sleep on an eventcount, 128 bytes.
 type eventcountWords struct {
 	_     structs.HostLayout
 	state atomic.Uint64 // see eventcountState
-	// lastCPU and spin, pays are as in mutexWords.
+	// lastCPU, spin and pays are as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
@@ -43,7 +42,7 @@ type eventcountPlaces struct {
 	state, poller       *atomic.Uint64
 	lastCPU, spin, pays *atomic.Uint32
 	counts              *countWords
-	stateOff            arenakernel.Offset // of state in the body
+	stateOff            arenakernel.Offset // the offset of state in the memory of the object
 }
 
 func (w *eventcountWords) places() eventcountPlaces {

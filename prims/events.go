@@ -5,9 +5,10 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// tellDied reports the event that participant n died while it held o. If the parameter free is true, the
-// policy has taken the hold back; otherwise o is owner-dead. key is the key of a MultiLock, or nil. The
-// caller is the process that changed the state of o. So only one process reports the death, and only once.
+// tellDied reports to the functions of Options.OnEvent that participant n died while it held o. If the
+// parameter free is true, the policy has taken the hold back; otherwise o is owner-dead. key is the key of a
+// MultiLock, or nil. Only the process that has changed the state of o because of the death calls tellDied. So
+// the death is reported only once.
 func tellDied(a *arenakernel.Arena, o arenakernel.Object, key *uint64, n arenakernel.ParticipantID, free bool) {
 	kind := arenakernel.EventOwnerDead
 	if free {
@@ -16,7 +17,8 @@ func tellDied(a *arenakernel.Arena, o arenakernel.Object, key *uint64, n arenake
 	a.Happened(kind, o, key, n, nil)
 }
 
-// failed makes an error of an operation on o. If err is ErrCorrupt, it also reports that as an event.
+// failed makes the error of an operation on o. If err is ErrCorrupt, failed also reports the error to the
+// functions of Options.OnEvent.
 func failed(a *arenakernel.Arena, o arenakernel.Object, op string, err error, who *shmsync.Identity, detail string) error {
 	e := &shmsync.Error{Op: op, Object: objectName(o), Err: err, Who: who, Detail: detail}
 	if err == shmsync.ErrCorrupt {

@@ -26,30 +26,30 @@ var (
 // queue. If a waiter gives up, or its process dies, its wait leaves the queue and delays no other
 // waiter.
 //
-// The holder of a FairMutex is a process: one goroutine may lock it, and another goroutine of the
-// same process may unlock it. A process to which Unlock has handed the lock holds it as soon as its
-// waiter runs again. If the process dies before that, the next waiter gets the lock. Under
-// contention each hand-over costs a wake. A Mutex saves that wake, because it lets running
-// goroutines overtake sleeping ones.
+// The holder of a FairMutex is a process: one goroutine may lock it, and another goroutine of the same process
+// may unlock it. A process to which Unlock has handed the lock holds it as soon as its waiter runs again. If
+// the process dies before that, the next waiter gets the lock. While goroutines compete for the lock, each
+// hand-over to a waiter costs a wake. A Mutex saves that wake, because it lets running goroutines overtake
+// sleeping ones.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call
 // of Unlock synchronizes before the m'th call of Lock returns, or its Pending ends. A
 // release by the death of its holder synchronizes before the call that reports it, and
 // before the call that gets the lock because of it.
 //
-// Waiters get the lock in the order of Reed and Kanodia's sequencer. They wait in a queue instead
-// of taking numbered tickets, so that a waiter can leave.
+// Waiters get the lock in the order of their arrival, as with the sequencer of Reed and Kanodia. But they wait
+// in a queue instead of taking numbered tickets, so that a waiter can leave.
 type FairMutex struct {
-	// The fast paths fit the compiler's budget for inlining only with plain pointers to their words and the
-	// functions of package atomic.
+	// The compiler inlines the fast paths only if they use plain pointers to their words, and functions of
+	// package atomic instead of its types.
 
-	own  *uint32 // the value half of the owner word; points to closedFair if this handle has no fast path
-	held uint32  // what *own is while the word is open and this process holds the lock
+	own  *uint32 // the upper half of the owner word, or &closedFair in a handle without fast paths
+	held uint32  // *own while fast paths may change it and this process holds the lock
 
 	recordQueue
 	plainRecords
 	words   *fairMutexWords
-	turns   *park.Turns // nil in a reaper's handle
+	turns   *park.Turns // orders the waits of this process; nil in the handle of a reaper
 	name    arenakernel.ParticipantID
 	policy  Policy
 	repair  func() error
@@ -119,7 +119,7 @@ func newFairMutex(opt *FairMutexOptions) func(*arenakernel.Arena, arenakernel.Ob
 	}
 }
 
-// buildFairMutex makes a handle. A bare handle, for a reaper or a tool, cannot wait.
+// buildFairMutex makes a handle. If bare is set, the handle is for a reaper or a tool, and cannot wait.
 func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOptions, bare bool) (*FairMutex, error) {
 	w, counts := fairMutexAt(a, o)
 	f := &FairMutex{own: &closedFair, words: w, name: a.Self(), policy: policyOf(w.policy), repair: opt.Repair}
@@ -149,7 +149,7 @@ func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOp
 	return f, nil
 }
 
-// wordAt returns the word of f that has this kind. The recordQueue calls it.
+// wordAt returns the word of f that has this kind: the owner word, or the word died. The recordQueue calls it.
 func (f *FairMutex) wordAt(kind uint8, _ uint32) *atomic.Uint64 {
 	switch kind {
 	case fairOwnerWord:
@@ -205,8 +205,9 @@ func (f *FairMutex) TryLock() bool {
 	return true
 }
 
-// tryLockSlow is the rest of TryLock. Its record first completes the last change of any other
-// process. So if a process was stopped in the middle of an Unlock, that Unlock still takes effect.
+// tryLockSlow is the part of TryLock that is not inlined. It makes a record, that is, a list of new values in
+// shared memory, and the last record of any process is carried out before that. So if a process was stopped in
+// the middle of an Unlock, that Unlock still takes effect first.
 func (f *FairMutex) tryLockSlow() bool {
 	defer f.opening.serve(f.queue).end()
 	if f.lockFast() {
@@ -227,7 +228,7 @@ func (f *FairMutex) Unlock() {
 	}
 }
 
-// unlockSlow is the rest of Unlock, after its first compare-and-swap has failed.
+// unlockSlow is the part of Unlock that is not inlined. It runs after the first compare-and-swap has failed.
 func (f *FairMutex) unlockSlow() {
 	defer f.opening.serve(f.queue).end()
 	if f.unlockFast() {
@@ -249,8 +250,9 @@ func (f *FairMutex) badUnlock(o ownerWord) {
 	panic("shmsync: Unlock of fair mutex " + objectName(f.object) + ", which this process does not hold: it is " + o.String())
 }
 
-// LockAsync takes a place in the queue before it returns. The Pending ends with nil when this
-// process holds f and has to Unlock it, and otherwise with an error of LockContext.
+// LockAsync takes a place in the queue before it returns, and does not wait. If this process gets the lock, the
+// Pending ends with nil, and this process has to call Unlock. Otherwise the Pending ends with an error of
+// LockContext.
 func (f *FairMutex) LockAsync() *Pending {
 	if !f.queue.EnterNode() {
 		return resolved(f.lockClosing())
@@ -263,13 +265,13 @@ func (f *FairMutex) LockAsync() *Pending {
 		f.queue.Exit()
 		return resolved(err)
 	}
-	f.queue.StartPoller() // it checks the queue after each death
+	f.queue.StartPoller() // the poller checks the queue after each death
 	p := &Pending{done: make(chan struct{}), source: fairPending{f, s}}
 	s.Watch(f.queue, p.told)
 	return p
 }
 
-// Offset is the place of the FairMutex in its arena, for FairMutexAt in another process.
+// Offset is the place of the FairMutex in its arena. Another process can pass it to FairMutexAt.
 func (f *FairMutex) Offset() arena.Offset { return f.object.Offset }
 
 // Close closes this handle on the FairMutex, and no other handle. Calls that wait through this
@@ -285,8 +287,8 @@ func (f *FairMutex) Policy() Policy { return f.policy }
 
 // FairMutexState is the result of State.
 type FairMutexState struct {
-	Held    bool              // a process has it: a holder, a process that recovers it, or a waiter that was granted it
-	Owner   *shmsync.Identity // that process, or a dead one that left it locked; nil if there is none or it is not known
+	Held    bool              // a process holds or recovers it, or was granted it
+	Owner   *shmsync.Identity // that process, or the dead process that left it locked; nil if none or unknown
 	Waiting bool              // there are waiters
 	Err     error             // why no call can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the owner word, rendered for people
@@ -297,7 +299,7 @@ func (f *FairMutex) State() FairMutexState {
 	f.opening.use()
 	o := f.state()
 	if n := o.holder(); n != 0 && o.held() && f.policy == PolicyReport && f.a.Dead(n) {
-		o = o.ownerDied(f.policy) // no process has reaped the holder yet
+		o = o.ownerDied(f.policy) // as if a process had reaped the dead holder
 	}
 	s := FairMutexState{Held: o.holder() != 0, Waiting: valueIn(f.first) != 0, Word: o.String()}
 	if n := o.participant(); n != 0 {

@@ -24,7 +24,7 @@ func bareFairMutex(a *arenakernel.Arena, o arenakernel.Object) (f *FairMutex, ok
 	return f, err == nil
 }
 
-// repairFairMutex takes everything back that the participant dead has of the FairMutex.
+// repairFairMutex takes back the lock and removes the waits of the dead participant.
 func repairFairMutex(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	f, ok := bareFairMutex(a, o)
 	if !ok {
@@ -43,7 +43,7 @@ func repairFairMutex(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	})
 }
 
-// wakeFirstOfFairMutex makes the wakes that a reaper could not make, because it has not opened the
+// wakeFirstOfFairMutex wakes waiters for a reaper that could not do so itself, because it has not opened the
 // FairMutex.
 func wakeFirstOfFairMutex(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if f, ok := bareFairMutex(a, o); ok {
@@ -51,20 +51,22 @@ func wakeFirstOfFairMutex(a *arenakernel.Arena, o arenakernel.Object, _ arenaker
 	}
 }
 
-// completeFairMutex completes the last change, if its author has not.
+// completeFairMutex completes the last change of the FairMutex, if the process that made the change has not
+// completed it.
 func completeFairMutex(a *arenakernel.Arena, o arenakernel.Object) bool {
 	f, ok := bareFairMutex(a, o)
 	return ok && f.completeBare()
 }
 
-// reap first takes the waits of dead participants off the queue. Then it takes the lock back from a
-// dead holder, as the policy says. The caller holds f.private.
+// reap first takes the waits of dead participants off the queue. Then it takes the lock back from a dead
+// holder, as the policy says. x has the change that reap makes, and b collects the wakes that it owes. The
+// caller holds f.private.
 func (f *FairMutex) reap(x *recordedChange, b *wakes) error {
 	if err := f.beginReap(x, b); err != nil {
 		return err
 	}
 	for {
-		// Each iteration takes a wait off the queue, or means that another call has changed the
+		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the
 		// FairMutex.
 		if err := f.begin(x, b); err != nil {
 			return err
@@ -105,12 +107,12 @@ func (f *FairMutex) reap(x *recordedChange, b *wakes) error {
 	}
 }
 
-// afterDeath returns the state that the lock has after its dead holder is reaped. v is the closed
-// owner word. held is false if the holder was granted the lock and did not accept the grant. ok is
-// false if the lock would become free although the holder is not gone: a system call of the holder
-// may still write to the data that the lock guards.
+// afterDeath returns the state that the lock has after its dead holder is reaped. v is the owner word, which is
+// closed: fast paths can no longer change it. held is false if the holder was granted the lock but did not
+// accept it, so that it never held the lock. ok is false if the lock would become free although the holder is
+// not gone: a system call of the holder may still write to the data that the lock guards.
 //
-// Since the holder is not current, none of its threads can accept the lock any more: see
+// The holder is not a current participant any more. So none of its threads can still accept the lock: see
 // [arenakernel.Arena.Current].
 func (f *FairMutex) afterDeath(v fairWord) (next ownerWord, held, ok bool) {
 	o := f.stateOf(v)
@@ -121,15 +123,15 @@ func (f *FairMutex) afterDeath(v fairWord) (next ownerWord, held, ok bool) {
 	return next, true, !next.free() || f.a.Gone(o.participant())
 }
 
-// tellDeath counts and reports the death of a holder. The process that has taken the lock from the
-// holder calls it.
+// tellDeath counts and reports the death of a holder. Only the process that has taken the lock from the holder
+// calls tellDeath.
 func (f *FairMutex) tellDeath(n arenakernel.ParticipantID, next ownerWord) {
 	f.counts.add(countRecovery)
 	tellDied(f.a, f.object, nil, n, next.free())
 }
 
-// reapOpen takes an open lock back from a dead holder, by one compare-and-swap and without a
-// record. While the lock is open, no wait is queued.
+// reapOpen takes the lock back from a dead holder if the owner word is open, that is, if fast paths may change
+// it. One compare-and-swap is enough then, because no wait is queued while the word is open.
 func (f *FairMutex) reapOpen() {
 	v := fairWord(f.words.owner.Load())
 	n := fairState(v).holder()
@@ -145,13 +147,13 @@ func (f *FairMutex) reapOpen() {
 	}
 }
 
-// check is called ten times a second while a goroutine of this process waits. It completes the
-// changes that a dead or a stopped process has left undone, and stores the time in the first wait
-// of the queue, see dateFirst.
+// check is called ten times a second while a goroutine of this process waits. It completes the changes that a
+// dead or a stopped process has left undone. It also stores the time in the first wait of the queue; see
+// dateFirst.
 func (f *FairMutex) check() {
 	n := fairState(fairWord(f.words.owner.Load())).holder()
-	// The process that marked the holder dead may have been stopped before it counted the death. So
-	// the count of deaths alone does not show that a reap is due.
+	// The process that marked the holder dead may have been stopped before it counted the death. So it is not
+	// enough to compare the count of deaths.
 	dead := n != 0 && f.a.Dead(n)
 	b := takeWakes()
 	defer f.wake(b)

@@ -31,8 +31,8 @@ func (f *FairMutex) Recover(repair func() error) error {
 // RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
 func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, "fair mutex "+objectName(f.object))
-	// The stay keeps the words in place until the end of the repair is recorded in them. Close does
-	// not wait for a stay.
+	// stayIfOpen keeps the object open until the end of the repair is recorded in its words. Close does not
+	// wait for that, because a repair may take long.
 	if !f.opening.stayIfOpen() {
 		return f.closedError()
 	}
@@ -53,7 +53,8 @@ func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) err
 	}
 }
 
-// leaveStay ends a stay. Neither Close nor the end of the arena waits for a stay.
+// leaveStay ends what stayIfOpen has begun: after it, the object may be closed. Neither Close of the handle nor
+// Close of the arena waits for this.
 func (f *FairMutex) leaveStay() {
 	if f.queue.EnterStay() {
 		defer f.queue.ExitLasting()
@@ -61,7 +62,8 @@ func (f *FairMutex) leaveStay() {
 	}
 }
 
-// inherit takes an owner-dead lock and runs the Repair of this process's options.
+// inherit takes an owner-dead lock and runs the Repair of this process's options. It reports whether this
+// process holds the lock now.
 func (f *FairMutex) inherit(ctx context.Context) (took bool, err error) {
 	if took, err = f.beginRecover(ctx, false); took {
 		err = f.runRepair(f.repair, true)
@@ -69,12 +71,13 @@ func (f *FairMutex) inherit(ctx context.Context) (took bool, err error) {
 	return took && err == nil, err
 }
 
-// beginRecover marks the lock as being recovered by this process. It does so if the lock is
-// owner-dead or, with ruined set, not recoverable. It waits until the dead owner is gone.
+// beginRecover marks the lock as being recovered by this process, if the lock is owner-dead. If ruined is set,
+// it does so for a not recoverable lock, too. It waits until the dead owner is gone, that is, until no system
+// call of the dead process can write any more.
 func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, err error) {
 	for {
-		// Each iteration waits for the end of the dead process, or means that another call has
-		// changed the lock.
+		// The loop repeats only after a wait for the end of the dead process, or after another call has changed
+		// the lock.
 		died, took, err := f.takeToRecover(ruined)
 		if died == 0 || err != nil {
 			return took, err
@@ -88,8 +91,8 @@ func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, e
 	}
 }
 
-// takeToRecover is beginRecover without the wait. If the dead owner is not gone, it returns that
-// owner as died.
+// takeToRecover does what beginRecover does, but does not wait. If the dead owner is not gone, it returns that
+// owner as the result died.
 func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, took bool, err error) {
 	if !f.queue.EnterStay() {
 		return 0, false, f.closedError()
@@ -101,8 +104,7 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 	defer f.private.Unlock()
 	x := &f.scratch
 	for {
-		// Each iteration means that another call has changed the FairMutex, so the loop is
-		// lock-free.
+		// The loop repeats only if another call has changed the FairMutex. So it is lock-free.
 		if err := f.begin(x, b); err != nil {
 			return 0, false, err
 		}
@@ -112,7 +114,7 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 			if n = o.participant(); !f.a.Gone(n) {
 				return n, false, nil
 			}
-			f.setDied(x, n) // a reaper that changed the word without a record has not stored died
+			f.setDied(x, n) // a reaper that took an open lock back has not stored died
 			fallthrough
 		case ruined && o == ownerNotRecoverable:
 			f.setOwner(x, makeOwner(kindRecovering, f.name))
@@ -177,7 +179,7 @@ func (f *FairMutex) commitRecover(next ownerWord) error {
 	defer f.private.Unlock()
 	x := &f.scratch
 	for {
-		// Each iteration takes a wait off the queue, or means that another call has changed the
+		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the
 		// FairMutex.
 		if err := f.begin(x, b); err != nil {
 			return err
@@ -208,7 +210,7 @@ func (f *FairMutex) commitRecover(next ownerWord) error {
 			return err
 		case ok:
 			f.handedOn(granted)
-			f.serve(x, b) // an error of serve concerns the waits, not this call
+			f.serve(x, b) // an error here concerns the waits, not this call
 			return nil
 		}
 	}

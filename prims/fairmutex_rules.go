@@ -10,7 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// fairResult says how an attempt to lock through a record ended.
+// fairResult says how an attempt to lock a FairMutex with a record ended. A record is a list of new values in
+// shared memory that any process can carry out; see recordQueue.
 type fairResult uint8
 
 const (
@@ -19,18 +20,19 @@ const (
 	fairNotNow                   // another call holds the lock, or waits for it
 )
 
-// The kinds of the words of a FairMutex that a record can change.
+// The numbers by which a record names the words of a FairMutex that it changes.
 const (
 	fairOwnerWord = recordOwnKinds + iota
 	fairDiedWord
 )
 
-// mayOpen reports whether the owner word of f may be open. With the race detector every call makes
-// a record, so that the detector sees its edges. In an arena that counts, every call makes a record
-// for the counts.
+// mayOpen reports whether the owner word of f may be open, that is, whether fast paths may change it without a
+// record. With the race detector, every call makes a record, so that the detector sees which calls synchronize.
+// In an arena that counts, every call makes a record, so that it is counted.
 func (f *FairMutex) mayOpen() bool { return !race.Enabled && f.counts == nil }
 
-// lockFast locks f if its owner word is open and free. It reports whether it did.
+// lockFast locks f if its owner word is open, so that fast paths may change it, and says that f is free. It
+// reports whether it did.
 func (f *FairMutex) lockFast() bool {
 	// sync(fairmutex.owner): acquire
 	// lin: the lock is taken here.
@@ -41,7 +43,8 @@ func (f *FairMutex) lockFast() bool {
 	return true
 }
 
-// unlockFast unlocks f if its owner word is open and this process holds f. It reports whether it did.
+// unlockFast unlocks f if its owner word is open, so that fast paths may change it, and this process holds f.
+// It reports whether it did.
 func (f *FairMutex) unlockFast() bool {
 	// sync(fairmutex.owner): release
 	// lin: the lock is released here.
@@ -52,14 +55,16 @@ func (f *FairMutex) unlockFast() bool {
 	return true
 }
 
-// ownerIn returns the state that the lock has after the change x. It closes the owner word.
+// ownerIn returns the state that the lock has after the change x. It closes the owner word, so that fast paths
+// do not change that state meanwhile.
 func (f *FairMutex) ownerIn(x *recordedChange) ownerWord {
 	closeFair(&f.words.owner)
 	return fairState(makeRecorded(x.get(&f.words.owner), 0))
 }
 
-// setOwner adds to x that the lock gets the state o. Each grant gets a new tag, even if the same
-// participant is granted the lock twice in a row.
+// setOwner adds to the change x that the lock gets the state o. The owner word gets a new tag, even if its
+// value stays the same. So each grant has another tag than the grant before, also if the same participant is
+// granted the lock twice in a row.
 func (f *FairMutex) setOwner(x *recordedChange, o ownerWord) {
 	x.renew(fairOwnerWord, 0, &f.words.owner, uint32(o))
 }
@@ -68,8 +73,8 @@ func (f *FairMutex) setDied(x *recordedChange, n arenakernel.ParticipantID) {
 	x.set(fairDiedWord, 0, &f.words.died, uint32(n))
 }
 
-// commitFair makes the change x take effect, as end does. It opens the owner word if x leaves the
-// queue empty, and the lock free or held by a living holder.
+// commitFair makes the change x take effect, as recordQueue.end does. If x leaves the queue empty, and the lock
+// free or held by a living holder, x also opens the owner word, so that fast paths can change it.
 func (f *FairMutex) commitFair(x *recordedChange, b *wakes) (ok bool, err error) {
 	if x.n > 0 {
 		f.removed(x)
@@ -77,7 +82,8 @@ func (f *FairMutex) commitFair(x *recordedChange, b *wakes) (ok bool, err error)
 	return f.end(x, b)
 }
 
-// removed adds to x that the owner word is open, if the queue is empty after x and the lock is free or held by name.
+// removed adds to the change x that the owner word is open, so that fast paths can change it. It does so only
+// if the queue is empty after x and the lock is free or held.
 func (f *FairMutex) removed(x *recordedChange) {
 	if f.mayOpen() && f.empty(x) {
 		if o := f.ownerIn(x); o.kind() == kindHeld {
@@ -86,10 +92,9 @@ func (f *FairMutex) removed(x *recordedChange) {
 	}
 }
 
-// take locks f through a record if the lock is free and nobody waits. Otherwise, if s is not nil,
-// it queues the wait of the prepared node s, and appends s to its line in turns if turns is not
-// nil. The result fairQueued with an error means that the wait may be queued. If s is nil, take
-// changes nothing while a living process holds the lock.
+// take locks f with a record if the lock is free and nobody waits. Otherwise, if s is not nil, it queues the
+// wait of the prepared wait node s, and appends s to turns if turns is not nil. If take returns fairQueued with
+// an error, the wait may be queued. If s is nil, take changes nothing while a living process holds the lock.
 func (f *FairMutex) take(ctx context.Context, s *park.WaitNode, turns *park.Turns) (fairResult, error) {
 	b := takeWakes()
 	defer f.wake(b) // runs after f.private is released
@@ -97,8 +102,8 @@ func (f *FairMutex) take(ctx context.Context, s *park.WaitNode, turns *park.Turn
 	defer f.private.Unlock()
 	x, served := &f.scratch, false
 	for {
-		// The loop is lock-free: each iteration follows a change by another call to the FairMutex,
-		// or makes one that is made once.
+		// The loop repeats only after a change by another call, or after this call has made a change that it
+		// makes only once. So the loop is lock-free.
 		if err := f.begin(x, b); err != nil {
 			return fairNotNow, err
 		}
@@ -153,7 +158,8 @@ func (f *FairMutex) take(ctx context.Context, s *park.WaitNode, turns *park.Turn
 	}
 }
 
-// tidy reaps if a reap is due or holder is dead, and then serves the queue.
+// tidy reaps if a participant has died since the last reap, or if the participant holder is dead. Then it
+// serves the queue.
 func (f *FairMutex) tidy(x *recordedChange, b *wakes, holder arenakernel.ParticipantID) error {
 	if f.reapDue() || f.absent(holder) {
 		if err := f.reap(x, b); err != nil {
@@ -163,8 +169,8 @@ func (f *FairMutex) tidy(x *recordedChange, b *wakes, holder arenakernel.Partici
 	return f.serve(x, b)
 }
 
-// give unlocks f through a record, which grants the lock to the first wait. If this process does
-// not hold the lock, held is false and not is the state of the lock.
+// give unlocks f with a record, which grants the lock to the first wait in the queue. If this process does not
+// hold the lock, held is false and the result named not is the state of the lock.
 func (f *FairMutex) give() (not ownerWord, held bool, err error) {
 	race.ReleaseMerge(f.key)
 	b := takeWakes()
@@ -173,7 +179,7 @@ func (f *FairMutex) give() (not ownerWord, held bool, err error) {
 	defer f.private.Unlock()
 	x := &f.scratch
 	for {
-		// Each iteration takes a wait off the queue, or means that another call has changed the
+		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the
 		// FairMutex.
 		if err := f.begin(x, b); err != nil {
 			return 0, true, err
@@ -203,9 +209,9 @@ func (f *FairMutex) give() (not ownerWord, held bool, err error) {
 	}
 }
 
-// passOn adds to x that the lock becomes free or is granted to the first wait. If the owner of the
-// first wait is dead, it reports false and adds nothing to x. If a peer has overwritten the queue,
-// the lock becomes free.
+// passOn adds to the change x that the lock is granted to the first wait, or becomes free if there is no wait.
+// If the owner of the first wait is dead, passOn returns false and adds nothing to x. If a peer has overwritten
+// the queue, the lock becomes free.
 func (f *FairMutex) passOn(x *recordedChange) (granted arenakernel.ParticipantID, ok bool) {
 	y := *x
 	w, waits := f.head(&y)
@@ -222,7 +228,8 @@ func (f *FairMutex) passOn(x *recordedChange) (granted arenakernel.ParticipantID
 	return 0, true
 }
 
-// grant adds to x that the first wait is granted the lock, and returns the participant of that wait.
+// grant adds to the change x that the first wait, w, is granted the lock. It returns the participant of that
+// wait.
 func (f *FairMutex) grant(x *recordedChange, w wait) arenakernel.ParticipantID {
 	n := w.Owner() & arenakernel.ParticipantIDMask
 	f.setOwner(x, makeOwner(kindReserved, n))
@@ -230,7 +237,8 @@ func (f *FairMutex) grant(x *recordedChange, w wait) arenakernel.ParticipantID {
 	return n
 }
 
-// handedOn is called after a change that has granted the lock to a participant, or to nobody (0).
+// handedOn is called after a change of the lock. granted is the participant that the change has granted the
+// lock to, or 0 if there is none.
 func (f *FairMutex) handedOn(granted arenakernel.ParticipantID) {
 	if granted != 0 {
 		f.counts.dates()
@@ -254,12 +262,12 @@ func (f *FairMutex) dropFirst(x *recordedChange, b *wakes) error {
 	return err
 }
 
-// serve grants a free lock to the first wait. If nobody can get the lock, it ends all waits. It
-// takes the first wait off the queue as long as the owner of that wait is dead. The caller holds
-// f.private.
+// serve grants a free lock to the first wait in the queue. If nobody can get the lock, serve ends all waits
+// with an error. If the owner of the first wait is dead, serve takes that wait off the queue and goes on with
+// the next. The caller holds f.private.
 func (f *FairMutex) serve(x *recordedChange, b *wakes) error {
 	for {
-		// Each iteration takes a wait off the queue, or means that another call has changed the
+		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the
 		// FairMutex.
 		if err := f.begin(x, b); err != nil {
 			return err
@@ -292,8 +300,8 @@ func (f *FairMutex) serve(x *recordedChange, b *wakes) error {
 	}
 }
 
-// refuse adds to x that the first wait ends without the lock, because nobody can get a lock with
-// the state o. The word extra of the wait's node gets the reason.
+// refuse adds to the change x that the first wait, w, ends without the lock, because nobody can get a lock with
+// the state o. It stores the reason in the word extra of the wait node.
 func (f *FairMutex) refuse(x *recordedChange, w wait, o ownerWord) {
 	f.detach(x, w, arenakernel.RecordedRefused)
 	switch {
@@ -305,14 +313,15 @@ func (f *FairMutex) refuse(x *recordedChange, w wait, o ownerWord) {
 	x.set(recordPrev, w.index(), w.Extra(), uint32(o))
 }
 
-// fairWaits is the type of a FairMutex as the Withdrawer of a [park.WaitNode].
+// fairWaits is a FairMutex as the Withdrawer of a [park.WaitNode], that is, as the object that takes the wait
+// of such a node off its queue.
 type fairWaits FairMutex
 
-// Withdraw is withdraw.
+// Withdraw calls the method withdraw.
 func (f *fairWaits) Withdraw(s *park.WaitNode) bool { return (*FairMutex)(f).withdraw(s) }
 
-// withdraw takes a wait of this process off the queue and off its line, and gives its wait node
-// back. It reports false if the wait was already granted or refused.
+// withdraw ends a wait of this process that gives up. It takes the wait off the queue and off the list of waits
+// of this process, and gives its wait node back. It reports false if the wait was already granted or refused.
 func (f *FairMutex) withdraw(s *park.WaitNode) bool {
 	b := takeWakes()
 	defer f.wake(b)
@@ -320,8 +329,7 @@ func (f *FairMutex) withdraw(s *park.WaitNode) bool {
 	defer f.private.Unlock()
 	x, w := &f.scratch, wait{s.Off, s.Node}
 	for {
-		// Each iteration means that another call has changed the FairMutex, so the loop is
-		// lock-free.
+		// The loop repeats only if another call has changed the FairMutex. So it is lock-free.
 		err := f.begin(x, b)
 		v := x.get(w.Next())
 		switch {
@@ -335,12 +343,12 @@ func (f *FairMutex) withdraw(s *park.WaitNode) bool {
 				continue
 			}
 		case f.load() != x.c:
-			continue // the record that ends the wait may be incomplete
+			continue // the record that ends the wait may be only partly carried out
 		default: // a peer has overwritten the node
 			f.drop(s)
 			return true
 		}
-		if err != nil { // a peer has overwritten the queue, which may name the node
+		if err != nil { // a peer has overwritten the queue, which may still name the node
 			f.drop(s)
 			return true
 		}

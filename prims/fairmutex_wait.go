@@ -12,10 +12,11 @@ import (
 
 func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 
-// lockSlow is the rest of Lock. ctx may be nil. If the caller may repair and learns of a death, but
-// another process is already repairing, the caller gets in the queue again.
+// lockSlow is the part of Lock after the fast path has failed. ctx may be nil. If mayRepair is set and the call
+// learns that a holder died, it repairs the lock. If another process is repairing the lock already, the call
+// gets in the queue again.
 func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
-	// This call may be granted the lock. Close waits for it until it has accepted the grant.
+	// This call may be granted the lock. So Close of the handle waits until the call has accepted the grant.
 	if !f.queue.EnterNode() {
 		return f.lockClosing()
 	}
@@ -31,7 +32,7 @@ func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 	}
 }
 
-// lockClosing locks f while the handle is being closed, if that needs no wait.
+// lockClosing locks f while the handle is being closed, if that is possible without waiting.
 func (f *FairMutex) lockClosing() error {
 	s, ok := f.opening.tryServe(f.queue)
 	if !ok {
@@ -61,9 +62,9 @@ func (f *FairMutex) lockOnce(ctx context.Context) error {
 	return f.await(ctx, s)
 }
 
-// arrive takes the lock or a place in the queue. If the call has to wait, it returns the wait node;
-// otherwise it returns nil and the result of the call. turns is nil for a wait in which no
-// goroutine blocks.
+// arrive takes the lock or a place in the queue. If the call has to wait, arrive returns the wait node, which
+// stands for its wait in the queue. Otherwise it returns nil and the result of the call. turns is nil for a
+// wait in which no goroutine blocks.
 func (f *FairMutex) arrive(ctx context.Context, turns *park.Turns) (s *park.WaitNode, err error) {
 	r, err := f.take(ctx, nil, nil)
 	if r != fairNotNow || err != nil {
@@ -85,10 +86,11 @@ func (f *FairMutex) arrive(ctx context.Context, turns *park.Turns) (s *park.Wait
 	return nil, err
 }
 
-// await waits until a wait has ended whose node s is queued and on a line. If the wait was granted
-// the lock, the next wait on the line gets its turn when the hold ends.
+// await waits until the wait of the node s has ended. s is in the queue, and on a line, which has the waits of
+// this process in the order of arrival. If the wait was granted the lock, the next wait on the line gets its
+// turn when the hold ends.
 func (f *FairMutex) await(ctx context.Context, s *park.WaitNode) error {
-	f.queue.StartPoller() // it checks the queue after each death
+	f.queue.StartPoller() // the poller checks the queue after each death
 	c := park.CancelBy(ctx)
 	r, awake := s.SleepInTurn(f.queue, f.tuning, &c)
 	c.Stop()
@@ -113,8 +115,8 @@ func (f *FairMutex) await(ctx context.Context, s *park.WaitNode) error {
 	return err
 }
 
-// ended is called when a wait is over and its node is off its line. It gives the node back. If the
-// wait was granted the lock, it accepts the lock; if the wait was refused, it returns the reason as
+// ended is called when a wait is over and its node s is off the line of this process. It gives the node back.
+// If the wait was granted the lock, ended accepts the lock. If the wait was refused, it returns the reason as
 // an error.
 func (f *FairMutex) ended(s *park.WaitNode) error {
 	for tries := 0; ; tries++ {
@@ -131,14 +133,14 @@ func (f *FairMutex) ended(s *park.WaitNode) error {
 	}
 }
 
-// refusedBy returns the error of a wait that was refused. why is the state that the lock had when
-// the wait was refused. If its kind is not recoverable, the participant in it is the one that died.
+// refusedBy returns the error of a wait that was refused. why is the state that the lock had at that time. If
+// the kind of why is not recoverable, its participant is the one that died.
 func (f *FairMutex) refusedBy(why ownerWord) error {
 	died := why.participant()
 	if why.kind() == kindNotRecoverable {
 		return f.refusal("fairmutex.lock", ownerNotRecoverable, died)
 	}
-	if why == 0 { // the process that refused the wait has not stored the reason
+	if why == 0 { // the process that refused the wait has stored no reason
 		why, died = fairState(fairWord(f.words.owner.Load())), f.diedName()
 	}
 	if err := f.refusal("fairmutex.lock", why, died); err != nil {
@@ -160,8 +162,8 @@ func (f *FairMutex) accept() error {
 	return nil
 }
 
-// stateOf returns the state of the lock for the owner word v. A grant that was accepted counts as a
-// hold.
+// stateOf returns the state of the lock for the owner word v. If v grants the lock to a participant and that
+// participant has accepted the grant, the lock counts as held.
 func (f *FairMutex) stateOf(v fairWord) ownerWord {
 	o := fairState(v)
 	if o.granted() && f.words.accepted.Load() == fairAccepted(v, o.participant()) {
@@ -203,8 +205,8 @@ func (f *FairMutex) closedError() error {
 	return f.fail("fairmutex.lock", shmsync.ErrClosed, nil, closedHandle)
 }
 
-// fairPending is the wait of a Pending for a FairMutex. The call that began the wait has entered
-// f.queue, and the end of the wait leaves f.queue.
+// fairPending is the wait of a Pending for a FairMutex. The call that began the wait has entered f.queue, and
+// the end of the wait leaves f.queue. Close of the handle waits for that.
 type fairPending struct {
 	f *FairMutex
 	s *park.WaitNode

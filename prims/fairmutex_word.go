@@ -6,8 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// fairWord is the owner word of a FairMutex. It is a recordedWord, that is 32 bits of value with a
-// tag that counts the changes; its value is an ownerWord.
+// fairWord is the owner word of a FairMutex. It is a recordedWord, that is, 32 bits of value with a tag that
+// counts the changes. Its value is an ownerWord.
 //
 //	bits 0..31   tag    as in a recordedWord; it stays the same while the word is open
 //	bits 32..63  value
@@ -23,12 +23,11 @@ import (
 //	4     n     being recovered by n                                 a record
 //	5     0     not recoverable: a repair failed                     a record
 //
-// Every other value is corrupt. While the word is open, no wait is queued, and Lock and Unlock
-// change the word by one CAS of its value. Any process may close the word, by a CAS that changes
-// the tag; from then on only records change it. A call that makes a record closes the word before
-// it reads the word. So the value that it reads belongs to the state that the later CAS of the
-// commit word proves unchanged. A record opens the word again if it leaves the queue empty, and the
-// lock free or held by a living holder.
+// Every other value is corrupt. While the word is open, no wait is queued, and Lock and Unlock change the word
+// by one CAS of its value. Any process may close the word, by a CAS that changes the tag. From then on only
+// records change the word. A call that makes a record closes the word before it reads the word. So only another
+// record can change the value that the call has read, and in that case the call's CAS of the commit word fails.
+// A record opens the word again if it leaves the queue empty, and the lock free or held by a living holder.
 //
 //	writers: everybody while it is open (CAS: Lock, Unlock, close, reapers); everybody who carries a record
 //	         out (CAS)
@@ -39,16 +38,17 @@ import (
 //	         until the next record
 type fairWord = recordedWord
 
-// fairFree is the value of an owner word that is open while the lock is free.
+// fairFree is the value of an owner word that fast paths may change, while the lock is free.
 const fairFree = ownerBiased
 
-// fairOpen reports whether an owner word is open.
+// fairOpen reports whether an owner word is open, that is, whether fast paths may change it.
 func fairOpen(v fairWord) bool { return ownerWord(v.value()).kind() == kindBiased }
 
 // fairClosed returns the owner word v as it is after it is closed.
 func fairClosed(v fairWord) fairWord { return v.with(uint32(fairState(v))) }
 
-// fairState returns the state of the lock in an owner word, whether the word is open or closed.
+// fairState returns the state of the lock that an owner word describes. The state does not depend on whether
+// the word is open or closed.
 func fairState(v fairWord) ownerWord {
 	o := ownerWord(v.value())
 	if o.kind() == kindBiased {
@@ -57,8 +57,8 @@ func fairState(v fairWord) ownerWord {
 	return o
 }
 
-// fairOpened returns the value of an open owner word with the state o. If no open word can have
-// that state, it returns o.
+// fairOpened returns the value of an open owner word with the state o. Only a lock that is free or held can
+// have an open word; for any other state fairOpened returns o.
 func fairOpened(o ownerWord) ownerWord {
 	if o.kind() != kindHeld {
 		return o
@@ -66,7 +66,7 @@ func fairOpened(o ownerWord) ownerWord {
 	return makeOwner(kindBiased, o.participant())
 }
 
-// closeFair closes an owner word and returns it. From then on only records change the word.
+// closeFair closes an owner word, so that from then on only records change it, and returns the word.
 func closeFair(w *atomic.Uint64) fairWord {
 	for {
 		v := fairWord(w.Load())
@@ -80,11 +80,12 @@ func closeFair(w *atomic.Uint64) fairWord {
 	}
 }
 
-// granted reports whether o is a grant, accepted or not.
+// granted reports whether the owner word w grants the lock to a participant. The participant may have accepted
+// the grant or not.
 func (w ownerWord) granted() bool { return w.kind() == kindReserved && w.participant() != 0 }
 
-// holder returns the participant that holds a lock with the owner word w, or that was granted the
-// lock. It returns 0 if there is none.
+// holder returns the participant that holds a lock with the owner word w, or that was granted the lock. It
+// returns 0 if there is no such participant.
 func (w ownerWord) holder() arenakernel.ParticipantID {
 	if w.held() || w.granted() {
 		return w.participant()
@@ -92,12 +93,13 @@ func (w ownerWord) holder() arenakernel.ParticipantID {
 	return 0
 }
 
-// lost reports whether nobody can get a lock with the state o.
+// lost reports whether nobody can get a lock with the owner word w, because w is corrupt, owner-dead or not
+// recoverable.
 func (w ownerWord) lost() bool {
 	return !w.valid() || w.kind() == kindOwnerDead || w.kind() == kindNotRecoverable
 }
 
-// fairAccepted returns the value of the field accepted after n has accepted the grant in the owner word v.
+// fairAccepted returns the value that the field accepted gets when n accepts the grant in the owner word v.
 func fairAccepted(v fairWord, n arenakernel.ParticipantID) uint64 {
 	return uint64(makeRecorded(uint32(n), v.tag()))
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// fairMutexWords is the body of a FairMutex, 128 bytes. In an arena that counts, a [countWords] follows.
-// See docs/design/0057.
+// fairMutexWords is the memory of a FairMutex, 128 bytes. In an arena that counts, a [countWords] follows. See
+// docs/design/0057.
 type fairMutexWords struct {
 	_      structs.HostLayout
 	commit atomic.Uint64 // see recordCommit
 	owner  atomic.Uint64 // see fairWord
-	// accepted names the last grant that was accepted. A grant is an owner word that hands the lock
-	// to a participant.
+	// accepted names the last grant that a participant has accepted. A grant is a value of the owner word that
+	// hands the lock to a participant. The participant holds the lock once it has accepted the grant.
 	//
 	//	bits 0..31   the tag that the owner word had in that grant
 	//	bits 32..63  the participant that got the lock
@@ -26,7 +26,7 @@ type fairMutexWords struct {
 	//	futex:   none
 	//	crash:   a reaper takes back a grant that was not accepted; the dead participant has never held the lock
 	accepted atomic.Uint64
-	first    atomic.Uint64 // the ends of the queue; see recordQueue
+	first    atomic.Uint64 // the first and the last wait of the queue; see recordQueue
 	last     atomic.Uint64
 	died     atomic.Uint64 // a recordedWord: the participant whose death left the data inconsistent; 0: none
 	policy   uint32        // the result of Policy.stored. Immutable after init.
@@ -34,15 +34,15 @@ type fairMutexWords struct {
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
-	// wake and poller belong to a [park.Queue]. No goroutine sleeps on wake: each wait sleeps on
-	// its wait node.
+	// wake and poller are words that a [park.Queue] needs. No goroutine sleeps on wake, because each wait
+	// sleeps on its own wait node.
 	wake   atomic.Uint32
 	_      [4]byte
 	poller atomic.Uint64
 	_      [48]byte
 }
 
-// fairMutexCounted is the body of a FairMutex in an arena that counts.
+// fairMutexCounted is the memory of a FairMutex in an arena that counts.
 type fairMutexCounted struct {
 	_      structs.HostLayout
 	words  fairMutexWords
@@ -79,7 +79,7 @@ func fairMutexBytes(a *arenakernel.Arena) uint64 {
 	return uint64(unsafe.Sizeof(fairMutexWords{}))
 }
 
-// fairMutexAt views the body of o. counts is nil if the arena does not count.
+// fairMutexAt returns the words of the FairMutex o in shared memory. counts is nil if the arena does not count.
 func fairMutexAt(a *arenakernel.Arena, o arenakernel.Object) (w *fairMutexWords, counts *countWords) {
 	if a.Counted() {
 		c := arenakernel.At[fairMutexCounted](a, o.Body)
@@ -88,19 +88,18 @@ func fairMutexAt(a *arenakernel.Arena, o arenakernel.Object) (w *fairMutexWords,
 	return arenakernel.At[fairMutexWords](a, o.Body), nil
 }
 
-// fairMutexBody views the body of a FairMutex that is being created and that no other process sees
-// yet.
+// fairMutexBody returns the words of a FairMutex that is being created and that no other process sees yet.
 func fairMutexBody(b []byte) *fairMutexWords {
 	_ = b[unsafe.Sizeof(fairMutexWords{})-1]
 	return (*fairMutexWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// closedFair takes the place of the value of the owner word in a handle without fast paths. It is
-// never free and never held, so every fast path fails.
+// closedFair takes the place of the owner word's value in a handle without fast paths. Its value means neither
+// free nor held to a fast path, so every fast path fails.
 var closedFair uint32
 
-// value returns the half of the owner word that is its value. A CAS of this half leaves the tag as
-// it is.
+// value returns the upper half of the owner word, which is its value. A CAS of this half does not change the
+// tag in the lower half.
 func (w *fairMutexWords) value() *uint32 {
 	return (*uint32)(unsafe.Add(unsafe.Pointer(&w.owner), 4))
 }

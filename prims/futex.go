@@ -33,8 +33,9 @@ var (
 //		f.Wait(token)
 //	}
 //
-// The goroutine that makes the condition true then calls Post. The waiter takes its token before it
-// tests the condition, so it does not miss a Post that comes after the test.
+// The goroutine that makes the condition true then calls Post. A token is the value of the counter for which a
+// goroutine waits. The waiter takes its token before it tests the condition, so it does not miss a Post that
+// comes after the test.
 //
 // In the terminology of the Go memory model, and across processes: the Post that takes the
 // counter to n, and every Post before it, synchronize before every Get that returns n or more and
@@ -108,7 +109,7 @@ func futexWaitList(a *arenakernel.Arena, w *futexWords) park.WaitList {
 	return park.WaitList{Arena: a, Word: low(&w.state), Raw: wordPtr(low(&w.state)), Poller: &w.poller}
 }
 
-// Get returns the number of posts so far.
+// Get returns the value of the counter, that is, the number of posts so far.
 func (f *Futex) Get() uint64 {
 	// sync(futex.post): acquire
 	s := futexState(f.state.Load())
@@ -124,13 +125,12 @@ func (f *Futex) Get() uint64 {
 func (f *Futex) Post() {
 	f.opening.use()
 	race.ReleaseMerge(f.key)
-	// The number of the CPU is stored before the post, because a waiter that sees the post may use
-	// it.
+	// The number of this CPU is stored before the post, because a waiter that sees the post may use the number.
 	f.tuning().NoteCPU()
 	for {
-		// A CAS fails only if another process has posted, stopped or announced. The number of stops
-		// and announcements is bounded, so many failures mean that other processes have posted: the
-		// loop is lock-free.
+		// A CAS fails only if another process has called Post or Stop, or has announced a waiter. The number of
+		// stops and announcements is bounded. So if many CASes fail, other processes have posted: the loop is
+		// lock-free.
 		s := futexState(f.state.Load())
 		if s.stopped() {
 			return
@@ -147,7 +147,7 @@ func (f *Futex) Post() {
 	}
 }
 
-// Stop ends all waits, now and from now on, with ErrCanceled, unless their tokens have been
+// Stop ends all present and later waits with ErrCanceled, except waits for a token that the counter has
 // reached. Stop cannot be undone; a second Stop does nothing.
 func (f *Futex) Stop() {
 	f.opening.use()
@@ -221,8 +221,9 @@ func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
 			s |= futexAnnounced
 		}
 		crashpoint.Hit("futex.wait.announced")
-		// The kernel compares the word once more before the thread sleeps; for a poller, its node
-		// does. A Post in between has changed the word, so the waiter does not sleep.
+		// Before the thread sleeps, the kernel compares the word once more. If the goroutine waits through the
+		// poller, the poller does so. If there was a Post in between, the word has changed and the waiter does
+		// not sleep.
 		switch f.queue.Sleep(uint32(s), park.SleepSpec{}, &c) {
 		case park.Again:
 			crashpoint.Hit("futex.wait.woken")
@@ -242,7 +243,8 @@ func (f *Futex) closed() error {
 	return f.fail("futex.wait", shmsync.ErrClosed, closedHandle)
 }
 
-// spin spins until the token is reached or the Futex is stopped, or the spin has used up its bound.
+// spin spins until the token is reached, the Futex is stopped, or the bound for spinning is used up. In the
+// last case it returns false.
 func (f *Futex) spin(token uint64) bool {
 	return f.tuning().Spin(func() bool {
 		s := futexState(f.state.Load())
@@ -254,10 +256,10 @@ func (f *Futex) tuning() park.Tuning {
 	return park.Tuning{Budget: &f.words.spin, Pays: &f.words.pays, LastCPU: &f.words.lastCPU, Slot: f.a.Self().Slot()}
 }
 
-// check is called ten times a second while a goroutine of this process waits. It makes the wakes
-// that a stopped or dead process did not make. If there was a Post since the last check, check
-// wakes the waiters even if the word is announced. The announcement does not prove that the Post
-// has woken them: a waiter for a later token may have made the announcement after the Post.
+// check is called ten times a second while a goroutine of this process waits. It wakes waiters that a stopped
+// or dead process should have woken. If there was a Post since the last check, it wakes the waiters even if the
+// word is announced. The announcement does not prove that the Post has woken them, because a waiter for a later
+// token may have announced itself after the Post.
 func (f *Futex) check() {
 	s := futexState(f.state.Load())
 	posted := f.looked.Swap(s.counter()) != s.counter()
@@ -266,9 +268,8 @@ func (f *Futex) check() {
 	}
 }
 
-// wakeFutex makes the wakes that a dead process did not make. It leaves the word as it is. If the
-// dead process posted, the Post has changed the word; if it did not post, no waiter has to be
-// woken.
+// wakeFutex wakes the waiters that a dead process should have woken. It leaves the word as it is. If the dead
+// process posted, the Post has changed the word. If it did not post, no waiter has to be woken.
 func wakeFutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[futexWords](a, obj.Body)
 	if err == nil && (owed != arenakernel.OwedAnnounced || futexState(w.state.Load()).announced()) {
@@ -277,7 +278,7 @@ func wakeFutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Ow
 	}
 }
 
-// Offset is the place of the Futex in its arena, for FutexAt in another process.
+// Offset is the place of the Futex in its arena. Another process can pass it to FutexAt.
 func (f *Futex) Offset() arena.Offset { return f.object.Offset }
 
 // SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters learn
@@ -297,7 +298,8 @@ func (f *Futex) Spin() time.Duration {
 // end with an error that Is ErrClosed. A second Close is an error that Is ErrClosed.
 func (f *Futex) Close() error { return f.opening.close("futex.close") }
 
-// end replaces the counter that Get and Wait read by a counter that never reaches a token.
+// end replaces the counter that Get and Wait read by a private counter that never reaches a token. A closed
+// handle uses that counter.
 func (f *Futex) end() {
 	f.queue.Close()
 	redirect(&f.state, &closedFutex)

@@ -15,12 +15,12 @@ import "fmt"
 //	1          1        a waiter announced itself beside     Wait; harmless, the waiter sees
 //	                    Stop                                 stopped when it looks again
 //
-// Waiters sleep on the low half of the word. Every Post changes the low half, which has 30 bits of
-// the counter and the announcement. So between the moment when a waiter reads the low half and the
-// moment when it sleeps, the same value can come back only after 2^30 posts.
+// Waiters sleep on the low half of the word. Every Post changes the low half, which has 30 bits of the counter,
+// and the bits announced and stopped. Between the moment when a waiter reads the low half and the moment when
+// it sleeps, the same value can come back only after 2^30 posts.
 //
-// announced may be 1 when no waiter sleeps; that costs one wake. It must not be 0 while a waiter
-// sleeps for a token that is not reached yet, except between a Post and its wake.
+// The bit announced may be 1 when no waiter sleeps; that costs one wake. It must not be 0 while a waiter sleeps
+// for a token that is not reached yet, except between a Post and its wake.
 //
 //	writers: Post, Stop, Wait (any process), each by CAS
 //	readers: Get, Wait

@@ -22,12 +22,12 @@ var (
 	_ = crashpoint.Register("future.setall.before_wake")
 )
 
-// Future is the result of an operation of some process: an errno, 0 for success. It is set once,
-// and any number of goroutines of any process wait for it. A result that is more than a number lies
-// in the arena, for example in an [arena.Value]. In that case the producer writes the value first
-// and then calls Set, and a process that has seen the Future set may read the value. The producer
-// calls Claim before it begins the operation. If it dies without a Claim, the waits go on; a wait
-// without a context never ends.
+// Future is the result of an operation of some process: an errno, which is 0 for success. It is set once, and
+// any number of goroutines of any process wait for it. A result that is more than a number lies in the arena,
+// for example in an [arena.Value]. In that case the producer, that is, the process that sets the Future, writes
+// the value first and then calls Set. A process that has seen the Future set may read the value. The producer
+// calls Claim before it begins the operation. If it dies without a Claim, the waits go on; a wait without a
+// context never ends.
 //
 // If a producer that has called Claim dies before Set, every wait, now and later, ends with an
 // error that Is ErrOwnerDead and names the producer, until a process calls Reset.
@@ -95,8 +95,9 @@ func (f *Future) swap(from, to futureState) bool {
 	return f.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
-// now ends the round if its result is decided or its producer has died, and then wakes the waiters.
-// It returns the state of the Future after these steps.
+// The method now ends the present round if its result is decided or its producer has died, and then wakes the
+// waiters. (A Future goes through rounds, because each Reset begins a new one.) It returns the state of the
+// Future after these steps.
 func (f *Future) now() futureState {
 	s, wake := f.end(f.dead)
 	if wake {
@@ -105,15 +106,15 @@ func (f *Future) now() futureState {
 	return s
 }
 
-// dead reports whether n, the producer, has died. It returns false if n is this process.
+// dead reports whether the producer n has died. It returns false if n is this process.
 func (f *Future) dead(n arenakernel.ParticipantID) bool { return n != f.name && f.a.Dead(n) }
 
-// end does what the method now does, but without the wakes: wake reports whether the caller has to
-// wake the waiters. The function dead reports whether a producer has died.
+// end does what the method now does, except the wakes. wake reports whether the caller has to wake the waiters.
+// The function dead reports whether a producer has died.
 func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, wake bool) {
 	for {
-		// Each iteration means that another process has decided or ended the round, has claimed it,
-		// or has announced a waiter. So the loop is lock-free.
+		// The loop repeats only if another process has decided, ended or claimed the round, or has announced a
+		// waiter. So it is lock-free.
 		s := f.load()
 		if s.over() {
 			return s, false
@@ -147,12 +148,12 @@ func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, 
 
 func (f *Future) slot(r futureRound) *atomic.Uint64 { return &f.words.results[r.slot()] }
 
-// resultOf returns how round r ended. The round must be over. If more than 31 rounds have ended
-// since then, the result of a later round may have replaced that of r. In that case resultOf may
-// return how the latest round ended. It reports false if a peer has overwritten the words.
+// resultOf returns the result of round r, which must be over. If more than 31 rounds have ended since then, a
+// later result may have taken the place of that of r. In that case resultOf may return the result of the latest
+// round. It reports false if a peer has overwritten the words.
 func (f *Future) resultOf(r futureRound) (futureResult, bool) {
 	for {
-		// Each iteration means that 32 more rounds have ended, so the loop is lock-free.
+		// The loop repeats only if 32 more rounds have ended. So it is lock-free.
 		v := futureResult(f.slot(r).Load())
 		if v.of(r) {
 			race.Acquire(f.key)
@@ -170,7 +171,7 @@ func (f *Future) resultOf(r futureRound) (futureResult, bool) {
 	}
 }
 
-// judge returns the result of a wait in round r, which is over.
+// judge returns what a wait in round r returns. The round is over.
 func (f *Future) judge(r futureRound) (shmsync.Errno, error) {
 	v, ok := f.resultOf(r)
 	switch {
@@ -182,13 +183,14 @@ func (f *Future) judge(r futureRound) (shmsync.Errno, error) {
 	return v.errno(), nil
 }
 
-// Claim makes this process the producer, and reports whether it is the producer now. It
-// fails if another process is the producer, if the Future is set, or if its producer died.
+// Claim makes this process the producer, that is, the process whose death ends the waits with ErrOwnerDead. It
+// reports whether this process is the producer now. Claim fails if another process is the producer, if the
+// Future is set, or if its producer died.
 func (f *Future) Claim() bool {
 	defer f.serve().end()
 	for {
-		// Each iteration means that another process has claimed or ended the round, or has
-		// announced a waiter. So the loop is lock-free.
+		// The loop repeats only if another process has claimed or ended the round, or has announced a waiter.
+		// So it is lock-free.
 		s := f.now()
 		switch {
 		case s.over():
@@ -202,9 +204,9 @@ func (f *Future) Claim() bool {
 	}
 }
 
-// Set sets the Future, wakes all waiters, and reports whether it did. It does nothing if the
-// Future is set already, or if its producer has died. Any process may set it, even one that has
-// not claimed it. Set waits for nobody.
+// Set sets the Future, wakes all waiters, and reports whether it did. It does nothing if the Future is set
+// already, or if its producer has died. Any process may set the Future, even a process that has not claimed it.
+// Set does not block.
 func (f *Future) Set(errno shmsync.Errno) bool {
 	defer f.serve().end()
 	done, wake := f.set(errno)
@@ -214,11 +216,10 @@ func (f *Future) Set(errno shmsync.Errno) bool {
 	return done
 }
 
-// set is Set without the wakes at its end: wake reports whether the caller has to wake the waiters.
+// set does what Set does, except the wakes at the end. wake reports whether the caller has to wake the waiters.
 func (f *Future) set(errno shmsync.Errno) (done, wake bool) {
 	for {
-		// Each iteration means that another process has decided the round, so the loop is
-		// lock-free.
+		// The loop repeats only if another process has decided the round. So it is lock-free.
 		s := f.now()
 		if s.over() {
 			return false, false
@@ -237,8 +238,8 @@ func (f *Future) set(errno shmsync.Errno) (done, wake bool) {
 	}
 }
 
-// SetAll sets each of the futures, and then wakes the waiters of all. It returns how many it has
-// set.
+// SetAll sets each of the futures, and then wakes the waiters of all of them. It returns how many futures it
+// has set.
 func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 	calls, owes := make([]served, 0, len(futures)), make([]bool, len(futures))
 	defer func() { // deferred, so that it also runs if the call panics for one of the futures
@@ -251,7 +252,7 @@ func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 		}
 	}()
 	for _, f := range futures {
-		calls = append(calls, f.serve()) // before the first Set: its waiter may close the other futures
+		calls = append(calls, f.serve()) // before any set, because a waiter may then close other futures
 	}
 	for i, f := range futures {
 		var done bool
@@ -285,17 +286,17 @@ func (f *Future) WaitContext(ctx context.Context) (shmsync.Errno, error) {
 	return f.judge(s.round())
 }
 
-// Subscribe calls fn once with the results of Wait, on a new goroutine: when the Future is set, or
-// at once if it is set already. The Pending ends just before the call. If the Pending is cancelled,
-// or this process closes the arena, fn gets an error that Is ErrCanceled or ErrClosed. So fn is
-// called in any case, unless the process ends first.
+// Subscribe arranges that fn is called once, on a new goroutine, with the results that Wait would return. The
+// call comes when the Future is set, or at once if it is set already. The Pending ends just before the call. If
+// the Pending is cancelled, fn gets an error that Is ErrCanceled. If this process closes the arena, fn gets an
+// error that Is ErrClosed. So fn is called in any case, unless the process ends first.
 func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 	var errno shmsync.Errno
 	if err := f.enter(); err != nil {
 		go fn(errno, err)
 		return resolved(err)
 	}
-	defer f.leave() // when it runs, the Pending keeps the handle open
+	defer f.leave() // by then, the Pending keeps the handle open
 	s := f.now()
 	judge := func() (err error) {
 		errno, err = f.judge(s.round())
@@ -309,28 +310,27 @@ func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 	return f.pend(s.sequence(), judge, func(err error) { fn(errno, err) })
 }
 
-// Reset makes a Future unset and unclaimed if it is set or if its producer died, and reports
-// whether it did. It returns false if the Future is neither, since waiters may still wait for its
-// result. A waiter that began before the Reset gets the old result; if 32 more results come before
-// it runs again, it gets the last of those. After the death of a producer, Reset waits until no
-// system call of the dead process can write any more. If the words name a living process as a dead
-// producer, Reset panics with an error that Is ErrCorrupt.
+// Reset makes a Future unset and unclaimed if it is set or if its producer died, and reports whether it did.
+// Otherwise Reset does nothing, since waiters may still wait for the result. A waiter that began before the
+// Reset gets the old result. If 32 more results come before that waiter runs again, it gets the last of those.
+// After the death of a producer, Reset waits until no system call of the dead process can write any more. If
+// the words name a living process as a dead producer, Reset panics with an error that Is ErrCorrupt.
 func (f *Future) Reset() bool { return f.reset(false) }
 
-// reset is Reset. With abandonedOnly it resets the Future only if the producer died. RecoverAll
-// needs that: if another process has reset the Future meanwhile, the new result must stay.
+// reset does what Reset does. If abandonedOnly is set, it resets the Future only if the producer died.
+// RecoverAll needs that: if another process has reset the Future meanwhile, the new result must stay.
 func (f *Future) reset(abandonedOnly bool) bool {
 	defer f.serve().end()
 	for {
-		// A CAS fails only if another process has reset the Future. The wait below ends when the
-		// dead process is gone.
+		// The loop repeats only after another process has reset the Future, or after the wait below, which ends
+		// when the dead process is gone.
 		s := f.now()
 		switch {
 		case !s.over(), abandonedOnly && !s.abandoned():
 			return false
 		case s.abandoned() && !f.a.Gone(s.producer()):
-			// This checks Live, not Current. A process that leaves the arena is current until it
-			// has left, but it has already abandoned what it claimed.
+			// This checks Live, not Current. A process that leaves the arena is current until it has left, but
+			// it has already given up the rounds that it had claimed.
 			if f.a.Live(s.producer()) && f.load() == s {
 				panic(f.fail(shmsync.ErrCorrupt, nil, fmt.Sprintf("%v, which lives", s)))
 			}
@@ -344,9 +344,8 @@ func (f *Future) reset(abandonedOnly bool) bool {
 	}
 }
 
-// awaitGone waits until the dead producer in s is gone, or until the state is no longer s. Once the
-// state has changed, another participant may have got the producer's ID. The only error is
-// errClosing.
+// awaitGone waits until the dead producer in s is gone, or until the state is no longer s. It does not wait
+// after that, because another participant may have got the producer's ID. The only error is errClosing.
 func (f *Future) awaitGone(s futureState) error {
 	n := s.producer()
 	return awaitUntil(nil, f.queue, func() bool { return f.load() != s || f.a.Gone(n) || f.a.Live(n) })
@@ -356,7 +355,7 @@ func (f *Future) reached() (bool, error) {
 	if _, err := f.result(); err != errUnset {
 		return true, err
 	}
-	if err := f.enter(); err != nil { // without a call, a Close would not wait for the stores
+	if err := f.enter(); err != nil { // Close waits for a call that has entered, and so for its stores
 		return true, err
 	}
 	defer f.leave()
@@ -372,7 +371,7 @@ func (f *Future) watch(notify func()) (watcher, error) {
 	if err := f.enter(); err != nil {
 		return nil, err
 	}
-	defer f.leave() // when it runs, the watcher keeps the handle open
+	defer f.leave() // by then, the watcher keeps the handle open
 	s := f.now()
 	judge := func() error {
 		_, err := f.judge(s.round())
@@ -384,7 +383,7 @@ func (f *Future) watch(notify func()) (watcher, error) {
 	return f.watchChange(s.sequence(), judge, notify)
 }
 
-// Offset is the place of the Future in its arena, for FutureAt in another process.
+// Offset is the place of the Future in its arena. Another process can pass it to FutureAt.
 func (f *Future) Offset() arena.Offset { return f.object.Offset }
 
 // Close closes this handle on the Future, and no other handle. Calls that wait through this handle

@@ -13,7 +13,7 @@ func init() {
 	})
 }
 
-// repairFuture ends the round of a dead producer, so that waits get ErrOwnerDead.
+// repairFuture ends the present round if its producer is dead, so that waits get ErrOwnerDead.
 func repairFuture(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < futureBytes {
 		return
@@ -28,7 +28,7 @@ func repairFuture(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.P
 	}
 }
 
-// wakeFuture makes the wakes that a dead process did not make.
+// wakeFuture wakes the waiters that a dead process should have woken.
 func wakeFuture(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if o.Size >= futureBytes {
 		buildFuture(a, o, true).wakeDead(owed)

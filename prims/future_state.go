@@ -12,19 +12,19 @@ import (
 func (f *Future) IsSet() (shmsync.Errno, bool) {
 	f.opening.use()
 	s, v, _ := f.read()
-	f.opening.use() // if a Close has ended meanwhile, the words may be those of another object
+	f.opening.use() // after a Close, the words may be those of another object
 	if !s.set() {
 		return 0, false // v may have the ID of a producer that died, not a result
 	}
 	return v.errno(), true
 }
 
-// read returns the state, and the result of the round if the round is over. It changes nothing. If
-// state and result contradict each other, a peer has overwritten the words. In that case read
-// reports false, and returns the state of a round that is not over.
+// read returns the state, and the result of the present round if the round is over. It changes nothing. If the
+// state and the result contradict each other, a peer has overwritten the words. In that case read reports
+// false, and returns the state of a round that is not over.
 func (f *Future) read() (futureState, futureResult, bool) {
 	for {
-		// Each iteration means that another call has changed the Future, so the loop is lock-free.
+		// The loop repeats only if another call has changed the Future. So it is lock-free.
 		s := f.load()
 		if !s.over() {
 			return s, 0, true
@@ -40,11 +40,11 @@ func (f *Future) read() (futureState, futureResult, bool) {
 	}
 }
 
-// errUnset means that the Future has no result, or that it may have one but the word does not show
-// it yet. A call that can change the word then finds out.
+// errUnset means that the Future has no result, or that the word does not show yet that it has one. In the
+// second case, a call that can change the word finds the result.
 var errUnset = errors.New("not set")
 
-// result returns the result of a Future that is set. Otherwise the error is errUnset, or that of a
+// The method result returns the result of a Future that is set. Otherwise the error is errUnset, or that of a
 // closed handle.
 func (f *Future) result() (shmsync.Errno, error) {
 	if err := f.opening.error("future.wait"); err != nil {
@@ -52,7 +52,7 @@ func (f *Future) result() (shmsync.Errno, error) {
 	}
 	s, v, _ := f.read()
 	if err := f.opening.error("future.wait"); err != nil {
-		return 0, err // the words may be those of another object by now
+		return 0, err // after a Close, the words may be those of another object
 	}
 	if !s.set() {
 		return 0, errUnset
@@ -72,7 +72,7 @@ type FutureState struct {
 // State reads f without changing it. The answer may be out of date when it returns.
 func (f *Future) State() FutureState {
 	for {
-		// Each iteration means that another call has changed the Future, so the loop is lock-free.
+		// The loop repeats only if another call has changed the Future. So it is lock-free.
 		f.opening.use()
 		s, v, ok := f.read()
 		lost := s.claimed() && !f.a.Current(s.producer())
@@ -107,7 +107,7 @@ func (f *Future) String() string {
 	return fmt.Sprintf("future %s: %s", objectName(f.object), text)
 }
 
-// text returns the state, and renders it with the result of its round.
+// text returns the state, and a description of the state with the result of its round.
 func (f *Future) text() (futureState, string) {
 	switch s, v, ok := f.read(); {
 	case !ok:

@@ -7,9 +7,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// futureState is the word of a Future, an eventcountState. A Future goes through rounds; each round
-// has one result. While the result of a round is awaited, the sequence is even. The end of the
-// round makes it odd, and Reset begins the next round.
+// futureState is the word of a Future, which is an eventcountState. A Future goes through rounds; each round
+// has one result. While there is no result yet, the sequence is even. The end of the round makes it odd, and
+// Reset begins the next round with an even sequence.
 //
 //	bits 0..31   sequence   2 x round, plus 1 when the round is over; waiters sleep on it
 //	bit  32      announced  a waiter may sleep, or be on the way to it
@@ -23,9 +23,8 @@ import (
 //	odd       0          any       it is set                           the first process that finds the result
 //	odd       1          n         n died: it cannot be set            the same
 //
-// The result of the round is decided before the word changes: see futureResult. Any process that
-// finds the result makes the sequence odd. So a process that stops between the two steps blocks no
-// other process.
+// The result of the round is stored elsewhere before the word changes: see futureResult. Any process that finds
+// the result makes the sequence odd. So a process that stops between the two steps blocks no other process.
 //
 //	writers: all participants, by CAS
 //	readers: the same, tools
@@ -62,7 +61,7 @@ func (s futureState) claimedBy(n arenakernel.ParticipantID) futureState {
 	return s | futureState(n)<<futureIDShift
 }
 
-// ended returns the word after its round has ended with the result r.
+// ended returns the word after the present round has ended with the result r.
 func (s futureState) ended(r futureResult) futureState {
 	to := futureState(eventcountState(s).next()) &^ futureAbandoned
 	if r.abandoned() {
@@ -71,7 +70,8 @@ func (s futureState) ended(r futureResult) futureState {
 	return to
 }
 
-// reset returns the word of the next round. All bits beside the sequence are 0, including bit 34.
+// reset returns the word at the beginning of the next round. All bits except those of the sequence are 0,
+// including bit 34.
 func (s futureState) reset() futureState {
 	return futureState(eventcountState(s).next().sequence())
 }
@@ -92,18 +92,18 @@ func (s futureState) String() string {
 // futureRound is the number of a round. It has 31 bits.
 type futureRound uint32
 
-// futureRounds is how many results a Future keeps. It must divide 2^31.
+// futureRounds is how many results a Future keeps. It must divide 2^31, the number of different rounds.
 const futureRounds = 32
 
 // slot returns the index of the slot that has the result of round r.
 func (r futureRound) slot() int { return int(r % futureRounds) }
 
-// before returns the round before r.
+// The method before returns the round before r.
 func (r futureRound) before() futureRound { return (r - 1) & (1<<31 - 1) }
 
-// futureResult is the result of a round. The result of round r is in slot r mod 32. One CAS puts it
-// in the place of the result of round r-32. This CAS decides the round: Set, and a process that
-// finds the producer dead, compete for it.
+// futureResult is the result of a round. The result of round r is in slot r mod 32. One CAS puts it in the
+// place of the result of round r-32. This CAS decides how the round ends. Set, and a process that finds the
+// producer dead, compete for it.
 //
 //	bits 0..31   value      the errno, or the ID of the producer that died
 //	bit  32      abandoned  the producer died before it was set
@@ -116,8 +116,9 @@ func (r futureRound) before() futureRound { return (r - 1) & (1<<31 - 1) }
 //	1        r / 32 - 1  how round r-32 ended; round r has not ended    the same, 32 rounds before
 //	0        0           round r of the first lap has not ended         (all-zero memory)
 //
-// A process that was stopped before its CAS cannot change a later round. The value that its CAS
-// expects was replaced when its own round was decided, and comes back only after 2^31 rounds.
+// A process that was stopped before its CAS cannot change a later round. The CAS expects the result of an
+// earlier round, which is replaced when the process's own round is decided. That value comes back only after
+// 2^31 rounds.
 //
 //	writers: Set, and processes that find the producer dead, by CAS
 //	readers: all participants
@@ -146,7 +147,7 @@ func abandonedBy(r futureRound, n arenakernel.ParticipantID) futureResult {
 	return r.decidedAs(futureResult(n) | futureResultAbandoned)
 }
 
-// of reports whether v is the result of round r. v must have been read from the slot of r.
+// The method of reports whether v is the result of round r. v must have been read from the slot of r.
 func (v futureResult) of(r futureRound) bool {
 	return v&futureResultDecided != 0 && futureRound(v>>futureLapShift) == r/futureRounds
 }

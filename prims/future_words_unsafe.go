@@ -6,11 +6,11 @@ import (
 	"unsafe"
 )
 
-// futureWords is the body of a Future, 384 bytes.
+// futureWords is the memory of a Future, 384 bytes.
 type futureWords struct {
 	_     structs.HostLayout
 	count eventcountWords // its state is a futureState
-	// results has the results of the last rounds; see futureResult.
+	// results has the results of the last 32 rounds; see futureResult.
 	results [futureRounds]atomic.Uint64
 }
 
@@ -22,7 +22,7 @@ var (
 
 const futureBytes = uint64(unsafe.Sizeof(futureWords{}))
 
-// futureBody views the body of a Future that is being created and that no other process sees yet.
+// futureBody returns the words of a Future that is being created and that no other process sees yet.
 func futureBody(b []byte) *futureWords {
 	_ = b[futureBytes-1]
 	return (*futureWords)(unsafe.Pointer(unsafe.SliceData(b)))

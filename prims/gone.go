@@ -9,14 +9,14 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// A dead process leaves words and data. Other processes repair the words, such as an owner word or
-// the state of a queue, as soon as they know of the death. But they get the data that the object
-// guards only when the dead process is gone: until then a system call of that process may still
-// write to the data. See docs/design/0018.
+// A dead process leaves two things in shared memory. The first is the words of an object, such as an owner word
+// or the state of a queue. Other processes repair them as soon as they know of the death. The second is the
+// data that the object guards. Other processes get the data only when the dead process is gone. Until then a
+// system call of that process may still write to the data. See docs/design/0018.
 
 const (
-	// goneFirst and goneMost bound the pause between two checks whether a process that is marked
-	// dead is gone, that is, can store nothing any more.
+	// goneFirst and goneMost bound the pause between two checks whether a process that is marked dead is gone.
+	// A process that is gone can store nothing any more.
 	goneFirst = 50e3 // ns
 	goneMost  = 5e6  // ns
 )
@@ -24,7 +24,7 @@ const (
 // errClosing means that this process is leaving the arena.
 var errClosing = errors.New("this process closes the arena")
 
-// goneWait computes the pauses between the checks of one caller.
+// goneWait computes the pauses between the checks of one call.
 type goneWait struct{ last int64 }
 
 // next returns the next pause in nanoseconds. Each pause is a quarter longer than the last.
@@ -33,13 +33,12 @@ func (g *goneWait) next() int64 {
 	return g.last
 }
 
-// awaitGone waits until the dead participant n is gone, or until the function names returns false.
-// That function reports whether the word still names n. When the word has another value, n may be
-// the ID of another participant, and the caller must not wait for the end of that participant. So
-// the caller reads the word again in both cases. q is a queue of the object. The errors are
-// ctx.Err() and errClosing.
+// awaitGone waits until the dead participant n is gone, or until the function names returns false. That
+// function reports whether the word that the caller has read still names n. If the word has another value, n
+// may be the ID of another participant by now, and the caller must not wait for that participant. So the caller
+// reads the word again after awaitGone. q is a queue of the object. The errors are ctx.Err() and errClosing.
 func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID, names func() bool) error {
-	was := a.Current(n) // n may be current: a peer may have written its ID into the word
+	was := a.Current(n) // a peer may have written the ID of a living participant into the word
 	// If an ID that was not current becomes current, another participant has got it.
 	return awaitUntil(ctx, q, func() bool { return !names() || a.Gone(n) || !was && a.Current(n) })
 }

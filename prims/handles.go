@@ -10,24 +10,24 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// opening is one opening of an object. Each handle has its own opening. The Close of the handle
-// ends this opening, and no other opening of the process.
+// opening is one opening of an object. Each handle has an opening of its own. The Close of the handle ends this
+// opening, and no other opening of the process.
 //
-// Close first ends the waits of the handle. Their calls clean up while the words are still in
-// place. Then Close replaces the pointers of the fast paths by pointers to private words that are
-// never free. A fast path has no room for a test whether the handle is closed. With such a word the
-// fast path fails, and the slow path checks ended. closeAll lists the steps.
+// Close first ends the waits of the handle. The waiting calls clean up while the words of the object are still
+// in place. Then Close replaces the pointers that the fast paths use by pointers to private words that are
+// never free. The reason is that a fast path has no room for a test whether the handle is closed. With such a
+// word the fast path fails, and the slow path checks ended. closeAll lists the steps.
 type opening struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	what   string // the name of the kind in messages, such as "semaphore"
 
-	refusal *shmsync.Error // the error with which use panics
+	refusal *shmsync.Error // the error with which the method use panics
 
-	refuse func()      // makes the handle refuse new waits; it does not block
-	left   func() bool // wakes the waits of a handle that refuses, and reports whether all calls have left
-	drain  func()      // waits for calls that do not wait, for a bounded time
-	end    func()      // replaces the words of the fast paths
+	refuse func()      // makes the handle refuse new waits; does not block
+	left   func() bool // wakes the remaining waiters, and reports whether no call is left
+	drain  func()      // waits, for a bounded time, for the other calls to return
+	end    func()      // makes the fast paths fail
 
 	closing atomic.Bool
 	ended   atomic.Bool
@@ -40,8 +40,8 @@ type opening struct {
 	shares bool // guarded by: handles; the opening uses a part that common returned
 }
 
-// newOpening makes the opening of a handle. Until its maker has set the fields refuse, left and
-// end, the Close of the opening ends no wait.
+// newOpening makes the opening of a handle. As long as the fields refuse, left and end are not set, the Close
+// of the opening ends no wait.
 func newOpening(a *arenakernel.Arena, o arenakernel.Object) *opening {
 	what := kindNames[o.Kind]
 	refusal := &shmsync.Error{Op: what + ".use", Object: objectName(o), Err: shmsync.ErrClosed, Detail: closedHandle}
@@ -57,7 +57,7 @@ func (p *opening) waitsIn(queues ...*park.Queue) {
 	p.refuse, p.left = func() { park.Refuse(queues...) }, func() bool { return park.Left(queues...) }
 }
 
-// kindNames has the names of the kinds in messages.
+// kindNames has the name of each kind of object, for messages.
 var kindNames = map[arenakernel.Kind]string{
 	mutexKind: "mutex", cohortKind: "cohort mutex", rwmutexKind: "rwmutex", spinKindID: "spin lock",
 	rwSpinKindID: "reader/writer spin lock", multiLockKind: "multilock", fairMutexKind: "fair mutex",
@@ -92,8 +92,8 @@ func (w *SignalWaker) opened() *opening    { return w.opening }
 func (x *Waitable[S, E]) opened() *opening { return x.mon.opening }
 func (s *synchronized) opened() *opening   { return s.lock.opening }
 
-// handles are the open handles of this process, by the segment of the arena and by the
-// object.
+// handles are the open handles of this process. The first key is the segment, that is, the mapped file of the
+// arena; the second key is the offset of the object.
 var handles struct {
 	sync.Mutex
 	of     map[any]map[arenakernel.Offset]*objectHandles // guarded by: Mutex
@@ -105,15 +105,15 @@ type objectHandles struct {
 	open map[*opening]handle // guarded by: handles
 }
 
-// commonKey identifies an object while it is open. It includes the kind: a peer that overwrites the
-// arena cannot make this process use the part of one kind for an object of another kind.
+// commonKey identifies an object while it is open. It includes the kind of the object. Otherwise a peer that
+// overwrites the arena could make this process use the part of one kind for an object of another kind.
 type commonKey struct {
 	segment any
 	at      arenakernel.Offset
 	kind    arenakernel.Kind
 }
 
-// commonPart is a part that all handles of this process on an object share.
+// commonPart is data of this process that all its handles on an object share.
 type commonPart struct {
 	part any
 	uses int // guarded by: handles; how many openings use the part
@@ -123,11 +123,11 @@ func (p *opening) commonKey() commonKey {
 	return commonKey{p.a.Segment(), p.object.Offset, p.object.Kind}
 }
 
-// share makes a handle of an object that the caller has opened, and registers the handle. The
-// handle is closed together with the opening of the arena through which it was opened. If share
-// returns an error, it has closed the object.
+// The function share makes a handle on an object that the caller has opened, and registers the handle. The
+// handle is closed together with the opening of the arena through which it was opened. If share returns an
+// error, it has closed the object.
 //
-// Preconditions: the caller is within a call that BeginCall has begun.
+// Preconditions: the caller has called BeginCall, and has not called EndCall yet.
 func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func(*arenakernel.Arena, arenakernel.Object) (H, error)) (H, error) {
 	h, err := build(a, o)
 	if err != nil {
@@ -142,13 +142,13 @@ func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func(*are
 	return h, nil
 }
 
-// register adds a handle to the open ones. It reports false if the Close of the arena has begun:
-// Close has taken its list of handles, or is about to take it, so it may miss this handle.
+// register adds a handle to the open handles of this process. It returns false if the Close of the arena has
+// begun. That Close has made its list of handles to close, or is about to make it, so it may miss this handle.
 func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 	handles.Lock()
 	defer handles.Unlock()
-	// Close of the arena marks the arena as closing before it takes the list, and takes the list
-	// under this mutex. So either this check sees the mark, or Close finds the handle in the list.
+	// Close of the arena first marks the arena as closing, and then makes its list of handles under this mutex.
+	// So either this check sees the mark, or Close finds the handle in the list.
 	if a.Closing() {
 		return false
 	}
@@ -158,9 +158,9 @@ func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 	return true
 }
 
-// openAs finds the object that the parameter spec describes, or creates it. It returns the handle
-// that the function build makes. If the object existed before, the function differs returns how it
-// differs from what the caller asked for.
+// openAs finds the object that the parameter spec describes, or creates it. It returns the handle that the
+// function build makes. If the object existed before, the function differs returns in words how the object
+// differs from what the caller asked for, or "".
 func openAs[H handle](
 	a *arenakernel.Arena, spec arenakernel.ObjectSpec, op string,
 	build func(*arenakernel.Arena, arenakernel.Object) (H, error), differs func(H) string,
@@ -169,7 +169,7 @@ func openAs[H handle](
 	if err := a.BeginCall("arena.open_object"); err != nil {
 		return none, err
 	}
-	defer a.EndCall() // ends the call after the handle is registered, or everything is cleaned up
+	defer a.EndCall() // runs after the handle is registered, or after everything is cleaned up
 	within := a.Within()
 	o, created, err := within.OpenObject(spec)
 	if err != nil {
@@ -211,7 +211,7 @@ func handleAt[H handle](
 	return share(k, o, build)
 }
 
-// handlesOn returns the record of the handles on an object, and makes the record if there is none.
+// handlesOn returns the list of the handles on an object, and makes the list if there is none.
 func handlesOn(a *arenakernel.Arena, o arenakernel.Object) *objectHandles { // guarded by: handles
 	if handles.of == nil {
 		handles.of = map[any]map[arenakernel.Offset]*objectHandles{}
@@ -229,10 +229,10 @@ func handlesOn(a *arenakernel.Arena, o arenakernel.Object) *objectHandles { // g
 	return on
 }
 
-// common returns the part that all handles of this process on an object share, and makes the part
-// if there is none. The opening uses the part until the opening ends. A build function calls common
-// at most once, and must not fail after that. The reason is that only an opening that share has
-// registered ends and gives up its use of the part.
+// The function common returns the data that all handles of this process on an object share, and makes this data
+// if there is none. The opening p uses the data until p ends. A build function calls common at most once, and
+// must not fail after that. The reason is that the use of the data ends only with an opening that the function
+// share has registered.
 func common[C any](p *opening) *C {
 	handles.Lock()
 	defer handles.Unlock()
@@ -250,8 +250,8 @@ func common[C any](p *opening) *C {
 	return c.part.(*C)
 }
 
-// leaveCommon ends the opening's use of the common part. The object is still open, so no other
-// object can be at its offset.
+// leaveCommon ends the opening's use of the data that the function common returned. The object is still open at
+// that time, so no other object can be at its offset.
 func (p *opening) leaveCommon() {
 	handles.Lock()
 	defer handles.Unlock()
@@ -267,7 +267,7 @@ func (p *opening) leaveCommon() {
 	}
 }
 
-// forget removes a handle from the open ones.
+// forget removes a handle from the open handles of this process.
 func (p *opening) forget() {
 	handles.Lock()
 	defer handles.Unlock()
@@ -284,9 +284,9 @@ func (p *opening) forget() {
 	}
 }
 
-// stayIfOpen keeps the object open and the words in place until the caller calls leave. It is for a
-// call that has to clean up and for which Close does not wait. It reports false if the opening has
-// ended. In that case the caller must not call leave, which would end the opening twice.
+// stayIfOpen keeps the object open and its words in place until the caller calls the method leave. It is for a
+// call that has to clean up but for which Close does not wait. If the opening has ended, stayIfOpen returns
+// false. In that case the caller must not call leave, which would end the opening twice.
 func (p *opening) stayIfOpen() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -297,20 +297,21 @@ func (p *opening) stayIfOpen() bool {
 	return true
 }
 
-// leave ends the stay that stayIfOpen has begun. The Close of the handle calls it, too. The last call ends the opening.
+// Each call of leave ends what one call of stayIfOpen has begun. The Close of the handle calls leave, too. The
+// last of these calls ends the opening.
 func (p *opening) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.needed--; p.needed == 0 && !p.lost {
 		p.ended.Store(true)
 		p.end()
-		p.leaveCommon() // must come before CloseObject: after that a peer may delete the object
+		p.leaveCommon() // before CloseObject, after which a peer may delete the object
 		p.a.CloseObject(p.object)
-		p.forget() // must be last: until then the arena stays mapped
+		p.forget() // last, because the arena stays mapped until then
 	}
 }
 
-// lose records that the arena is about to be unmapped, even though calls may still use it.
+// lose records that the arena is about to be unmapped, even though calls of this handle may still use it.
 func (p *opening) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -331,7 +332,7 @@ func (p *opening) error(op string) error {
 // use panics if the handle is closed.
 func (p *opening) use() {
 	if p.ended.Load() {
-		panic(p.refusal) // a plain value, because a call would cost more of the budget for inlining
+		panic(p.refusal) // not a call, which would make the method too large to be inlined
 	}
 }
 
@@ -339,10 +340,10 @@ func (p *opening) misused(verb string) {
 	panic("shmsync: " + verb + " of " + p.what + " " + objectName(p.object) + ", whose handle is closed")
 }
 
-// objectAt opens the object at off if the object is of the given kind. off may be wrong, because a
+// objectAt opens the object at the offset off if the object is of the given kind. off may be wrong, because a
 // peer may have supplied it.
 //
-// Preconditions: as for share.
+// Preconditions: those of the function share.
 func objectAt(a *arenakernel.Arena, off arenakernel.Offset, op string, kind arenakernel.Kind, version uint16, size uint64) (arenakernel.Object, error) {
 	o, err := a.Within().ObjectAt(off)
 	if err != nil {

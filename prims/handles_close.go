@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// closeHandles closes the handles that were opened through a, an opening of an arena that is being
-// closed. It also waits for handles that another goroutine is closing.
+// closeHandles closes the handles that were opened through the arena a, which is being closed. It also waits
+// for handles that another goroutine is closing.
 func closeHandles(a *arenakernel.Arena) {
 	handles.Lock()
 	var mine, others []*opening
@@ -27,18 +27,19 @@ func closeHandles(a *arenakernel.Arena) {
 			}
 		}
 	}
-	handles.Unlock() // from here on register refuses handles of a, since a is closing
+	handles.Unlock() // from here on, the function register adds no handle of a, since a is closing
 	closeAll(mine)
 	for _, p := range others {
-		// If a test has killed the participant, the goroutine that closes the handle may never end.
+		// Do not wait if a test has made this participant dead: the goroutine that closes the handle may then
+		// never end.
 		if !a.Killed() {
 			<-p.closed
 		}
 	}
 }
 
-// closeAll closes handles. The caller has set the field closing of each. Every step is done for all
-// handles before the next step begins:
+// closeAll closes handles. The caller has set the field closing of each of them. closeAll does each of these
+// steps for all handles before it begins the next step:
 //
 //  1. refuse: a wait that begins from now on ends with ErrClosed.
 //  2. left: the present waits are woken until their calls have left. Such a call may run a function of the
@@ -69,15 +70,16 @@ func closeAll(all []*opening) {
 	}
 }
 
-// served is a call that does not wait but uses the words of a handle.
+// served is a call that does not wait but uses the words of a handle. Close must not take the words away before
+// it has ended.
 type served struct {
 	queue *park.Queue
-	stays *opening // nil if the Close of the handle waits for the call
+	stays *opening // nil if Close waits for the call; otherwise the call has called stayIfOpen
 }
 
-// serve begins a call that does not wait. It panics if the handle has ended, but it succeeds while
-// Close waits for a function of the caller. That function may be in the middle of an Update and may
-// make such calls itself, and other goroutines may depend on these calls.
+// serve begins a call that does not wait. It panics if the handle has ended. But it succeeds while Close waits
+// for a function of the caller, such as one that the caller has passed to Update. That function may make such
+// calls itself, and other goroutines on which it depends may make them, too.
 func (p *opening) serve(q *park.Queue) served {
 	s, ok := p.tryServe(q)
 	if !ok {
@@ -86,8 +88,8 @@ func (p *opening) serve(q *park.Queue) served {
 	return s
 }
 
-// tryServe does what the method serve does, for a call that can return an error. It reports false
-// when the handle has ended.
+// tryServe does what the method serve does, for a call that can return an error. If the handle has ended, it
+// returns false.
 func (p *opening) tryServe(q *park.Queue) (s served, ok bool) {
 	if q.Enter() {
 		return served{queue: q}, true
@@ -112,8 +114,8 @@ func (s served) end() {
 	s.queue.ExitLasting()
 }
 
-// loseHandles is called before an arena is unmapped. It marks the handles whose Close did not wait
-// for a call that still needs the words.
+// loseHandles is called before an arena is unmapped. It marks the remaining handles as lost, that is, those for
+// which a call still needs the words although their Close did not wait for the call.
 func loseHandles(a *arenakernel.Arena) {
 	handles.Lock()
 	objects := handles.of[a.Segment()]
@@ -127,7 +129,7 @@ func loseHandles(a *arenakernel.Arena) {
 	}
 }
 
-// close is the Close of a handle.
+// The method close does what the Close of a handle does.
 func (p *opening) close(op string) error {
 	if !p.closing.CompareAndSwap(false, true) {
 		return &shmsync.Error{Op: op, Object: objectName(p.object), Err: shmsync.ErrClosed, Detail: closedHandle}

@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// inspection is what an Inspect function builds.
+// inspection collects what an Inspect function returns: the state of one object, for tools.
 type inspection struct {
 	arenakernel.Inspection
 	a *arenakernel.Arena
@@ -37,7 +37,8 @@ func (i *inspection) word(name string, bits uint64, format string, args ...any) 
 	i.Words = append(i.Words, arenakernel.Word{Name: name, Bits: bits, Text: fmt.Sprintf(format, args...)})
 }
 
-// hold adds a hold and returns its index. A hold without an owner is not added.
+// hold adds the hold h to the holds of the inspection and returns its index there. A hold without an owner is not
+// added.
 func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	if h.Owner == 0 {
 		return nil
@@ -46,7 +47,8 @@ func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	return []int{len(i.Holds) - 1}
 }
 
-// waits adds to the chosen waits what they wait for, and which holds they wait for.
+// waits records, for each wait that the function chosen selects, what the wait waits for. The parameter on has the
+// indexes of the holds for whose end it waits.
 func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && chosen(w) {
@@ -55,9 +57,9 @@ func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, o
 	}
 }
 
-// waitsFor records what the waits in the queues of a monitor wait for, if nothing is recorded yet.
-// The parameter what says what the wanted value of such a wait counts or numbers. on has the holds
-// that have to end.
+// waitsFor records what the waits in the queues of a monitor wait for, if nothing is recorded yet. The parameter
+// what is a text that says what the wanted value of such a wait means. The parameter on has the indexes of the
+// holds for whose end the waits wait.
 func (i *inspection) waitsFor(what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && inQueue(w) {
@@ -66,20 +68,21 @@ func (i *inspection) waitsFor(what string, on []int) {
 	}
 }
 
-// waitsOn chooses the waits that sleep on a futex word, or that are parked behind its poller nodes.
+// waitsOn returns a function that selects two sorts of waits. Some sleep on the futex word at the offset word. The
+// others are parked goroutines, for which the poller of their process waits at the offset poller.
 func waitsOn(word, poller arenakernel.Offset) func(w *arenakernel.Wait) bool {
 	return func(w *arenakernel.Wait) bool {
 		return w.Node == 0 && w.At == word || w.Node != 0 && w.Want == nil && w.At == poller
 	}
 }
 
-// inQueue chooses the waits that are in the queues of a monitor.
+// inQueue reports whether w is in a queue of a monitor.
 func inQueue(w *arenakernel.Wait) bool { return w.Want != nil }
 
-// lost records that no process can lock or use the object, and why.
+// lost records that no process can lock or use the object any more, and the reason.
 func (i *inspection) lost(err error, died arenakernel.ParticipantID) { i.Err, i.Died = err, died }
 
-// owner adds an owner word, and returns the index of its hold if there is one.
+// owner adds the owner word w of a lock. If a process holds the lock, owner adds that hold and returns its index.
 func (i *inspection) owner(w ownerWord, died arenakernel.ParticipantID) (on []int) {
 	i.word("owner", uint64(w), "%v", w)
 	switch {
@@ -95,7 +98,7 @@ func (i *inspection) owner(w ownerWord, died arenakernel.ParticipantID) (on []in
 	return nil
 }
 
-// date adds to the given holds when they began, if c has that time.
+// date adds to the given holds the time when they began, if the counters c have recorded that time.
 func (i *inspection) date(holds []int, c *countWords) {
 	for _, h := range holds {
 		i.Holds[h].Since = c.began()
@@ -129,7 +132,8 @@ func (i *inspection) wakeWord(name string, v uint32) {
 	i.word(name, uint64(v), "%s, sequence %d", text, v>>1)
 }
 
-// queueLock adds the queue lock of a monitor, whose words are at off in the body.
+// queueLock adds the queue lock of a monitor, that is, the lock that guards its queues. The words of the monitor
+// are at off in the body of the object.
 func (i *inspection) queueLock(off arenakernel.Offset, w monitorPlaces) {
 	o := ownerWord(w.queueLock.owner.Load())
 	if h := ownerHold(o); h.Owner != 0 && h.Mode != arenakernel.HoldReserved {
@@ -150,14 +154,14 @@ func (i *inspection) queueLock(off arenakernel.Offset, w monitorPlaces) {
 	}
 }
 
-// monitor adds the monitor at the head of a body.
+// monitor adds the monitor whose words are the first of the object's body.
 func (i *inspection) monitor(w monitorPlaces) {
 	i.Counts = countsOf(i.a, &w.queueLock.counts).tell()
 	i.Spin = spinText(w.spin.Load())
 	i.queueLock(0, w)
 }
 
-// eventcount adds the counters and the spinning of an eventcount.
+// eventcount adds the counters of e, and how long its waiters spin.
 func (i *inspection) eventcount(e *eventcount) {
 	i.Counts, i.Spin = e.counts.tell(), spinText(e.words.spin.Load())
 }
@@ -173,8 +177,8 @@ func spinText(field uint32) string {
 	}
 }
 
-// enough marks each wait of the kind that the parameter what names: such a wait can end when some
-// of the holds end, so it does not need all of them to end.
+// enough marks the waits whose text For is the parameter what. Such a wait can end as soon as some of the holds
+// end; not all of them have to end.
 func (i *inspection) enough(what string) {
 	for k := range i.Waits {
 		if i.Waits[k].For == what {
@@ -183,7 +187,7 @@ func (i *inspection) enough(what string) {
 	}
 }
 
-// sum adds c, the counters of a part of the object, to the counters of the object.
+// sum adds c to the counters of the object. The argument c has the counters of one component of the object.
 func (i *inspection) sum(c *arenakernel.Counts) {
 	if i.Counts == nil {
 		i.Counts = &arenakernel.Counts{}

@@ -12,15 +12,15 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Latch is a counter that goes down to 0 once. Goroutines of any number of processes wait until it
-// is 0. Its methods are those of C++'s std::latch, and Claim. A Latch does not know which processes
-// have to count down. If a process dies before it has counted down, and has not called Claim, the
-// waits go on; a wait without a context never ends.
+// Latch is a counter that goes down to 0 once. Goroutines of any number of processes wait until the counter is 0.
+// The methods are those of C++'s std::latch, and Claim. A Latch does not know which processes have to count down.
+// If a process dies before it has counted down, and has not called Claim, the waits go on. A wait without a context
+// then never ends.
 //
-// If a process that has called Claim dies before it has counted down what it claimed, waits end
-// with an error that Is ErrOwnerDead and names that process. This lasts until another process
-// claims or counts down what is left, or until Reset forgets it. What a process counted down before
-// it died stays counted.
+// A process that calls Claim says how much it will count down. If it dies before it has done so, all waits end with
+// an error that Is ErrOwnerDead and names that process. Waits fail in this way until another process claims or
+// counts down what is left, or until Reset forgets the claim. What a process counted down before it died stays
+// counted.
 //
 // In the terminology of the Go memory model, and across processes: every CountDown
 // synchronizes before the return of every Wait, and every TryWait that is true.
@@ -38,10 +38,9 @@ type LatchOptions struct {
 
 var latchKind = arenakernel.KindOf("LTCH")
 
-// OpenLatch finds the Latch of that name in the arena or creates it, with its counter at n. An
-// empty name makes a fresh anonymous one. If an existing Latch began with another number, the
-// error Is ErrIncompatible. If n is below 1 or above 2^31-1, the error Is [fs.ErrInvalid]. A
-// process that does not know the number calls AttachLatch.
+// OpenLatch finds the Latch of that name in the arena or creates it, with its counter at n. An empty name makes a
+// new anonymous Latch. If an existing Latch began with another number, the error Is ErrIncompatible. If n is below
+// 1 or above 2^31-1, the error Is [fs.ErrInvalid]. A process that does not know the number calls AttachLatch.
 func OpenLatch(a *arena.Arena, name string, n int64, opts *LatchOptions) (*Latch, error) {
 	if err := needs("Latch", name, "a count", n); err != nil {
 		return nil, err
@@ -81,16 +80,15 @@ func newLatch(a *arenakernel.Arena, o arenakernel.Object) (*Latch, error) {
 	return &Latch{t, t.words.size.Load()}, nil
 }
 
-// Claim says that this process will count down n. If the process dies before that, waits fail. From
-// now on CountDown of this process reduces its own claim first. Claim takes over the claims of dead
-// processes before it claims from the rest. It panics if n is negative, or more than the part of
-// the counter that no living process has claimed. If a process is just dying, Claim first waits
-// until its claim can be taken over. So a parent that has waited for the end of its child can at
-// once claim what the child had claimed.
+// Claim says that this process will count down n. If the process dies before it has done so, waits fail. From now
+// on, CountDown by this process reduces its own claim first. Claim first takes over what dead processes had
+// claimed, and then claims from what no process has claimed. It panics if n is negative, or more than the part of
+// the counter that no living process has claimed. If a process is just dying, Claim waits until its claim can be
+// taken over. So a parent that has waited for the end of its child can at once claim what the child had claimed.
 //
-// A Claim that takes over the claims of dead processes may take effect in several steps. If others
-// count down between the steps, so that less than n is left, Claim panics. This process then keeps
-// what it has claimed so far; the field Own of State has that number.
+// A Claim that takes over the claims of dead processes may take effect in several steps. If other processes count
+// down between the steps, less than n may be left; then Claim panics. This process keeps what it has claimed so
+// far. The field Own of State has that number.
 func (l *Latch) Claim(n int64) {
 	l.positive("Claim", n)
 	if !l.counter.claim(uint64(n), false) {
@@ -131,16 +129,16 @@ func (l *Latch) TryWait() bool {
 	return l.counter.zero()
 }
 
-// Wait waits until the counter is 0. It panics with an *[shmsync.Error] where
-// WaitContext returns one.
+// Wait waits until the counter is 0. Where WaitContext returns an error, Wait panics with that error, which is an
+// *[shmsync.Error].
 func (l *Latch) Wait() {
 	if l.counter.left.Load()>>32 != 0 || race.Enabled {
 		l.counter.waitOrPanic()
 	}
 }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends first, or with an error that Is
-// ErrOwnerDead, ErrCorrupt or ErrClosed. A counter of 0 takes precedence over all of these.
+// WaitContext is like Wait, but ends early with ctx.Err() when ctx ends, or with an error that Is ErrOwnerDead,
+// ErrCorrupt or ErrClosed. If the counter is 0, WaitContext returns nil even if one of these errors applies.
 func (l *Latch) WaitContext(ctx context.Context) error {
 	if l.counter.left.Load()>>32 == 0 && !race.Enabled {
 		return nil
@@ -148,17 +146,17 @@ func (l *Latch) WaitContext(ctx context.Context) error {
 	return l.counter.wait(ctx)
 }
 
-// ArriveAndWait is CountDown and then Wait.
+// ArriveAndWait calls CountDown and then Wait.
 func (l *Latch) ArriveAndWait(n int64) {
 	if err := l.ArriveAndWaitContext(nil, n); err != nil {
 		panic(err)
 	}
 }
 
-// ArriveAndWaitContext is CountDown and then WaitContext. It has counted down even if it returns
-// an error, except ErrCorrupt and ErrClosed.
+// ArriveAndWaitContext calls CountDown and then WaitContext. If it returns an error, it has counted down
+// nevertheless, except if the error Is ErrCorrupt or ErrClosed.
 func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
-	// Another waiter may close the handle as soon as the counter is 0. Close waits for this call.
+	// As soon as the counter is 0, another waiter may close the handle. Then Close waits for this call.
 	t := l.counter
 	if err := t.enter(); err != nil {
 		return err
@@ -170,8 +168,8 @@ func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
 	return t.waitEntered(ctx)
 }
 
-// Reset forgets what dead processes had claimed and not counted down, and reports whether there was
-// anything to forget. It does not start the Latch again: a Latch is used once.
+// Reset forgets what dead processes had claimed and not counted down. It reports whether there was anything to
+// forget. It does not start the counter of the Latch again, because a Latch is used once.
 func (l *Latch) Reset() bool { return l.counter.reset() }
 
 // Offset is the place of the Latch in its arena, for LatchAt in another process.

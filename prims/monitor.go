@@ -23,20 +23,20 @@ var (
 	_ = crashpoint.Register("monitor.await.given_up")
 )
 
-// monitor is what all primitives with a queue of waiters have in common: a queue lock that guards
-// their state, a redo log that makes a change of several words one step, queues of wait nodes, and
-// the way to wait in them.
+// monitor is the machinery that all primitives with a queue of waiters share. It has a queue lock that guards the
+// state of the primitive, and queues of wait nodes, each the record of one wait. A redo log makes a change of
+// several words take effect as a whole.
 //
-// The queue lock is a Mutex, so it survives the death of its holder. The next holder carries out
-// the redo log, rebuilds the queues from the nodes, and goes on. That is possible because the state
-// and the nodes are the truth; the queues are only an index of the nodes.
+// The queue lock is a Mutex, so it survives the death of its holder. The next holder carries out the redo log,
+// rebuilds the queues from the wait nodes, and goes on. Nothing is lost, because the queues are only an index of
+// the nodes.
 //
-// A wait ends by a compare-and-swap on its node. Either the holder of the queue lock makes the node
-// resolved, or the owner of the wait gives up and makes the node left; the owner does not need the
-// queue lock for that. A grant takes these steps: take the wait off the queue, resolve it, commit
-// the change of state, clear the node's stamp. If the granter dies between these steps, a resolved
-// node with a stamp remains. The next holder of the queue lock then commits the change of state for
-// that node, exactly once.
+// A wait ends by a compare-and-swap on its node. Either the holder of the queue lock marks the node as resolved, or
+// the owner of the wait gives up and marks the node as left. The owner does not need the queue lock for that. To
+// grant a wait, the holder takes the wait off the queue, resolves it, commits the change of state, and clears the
+// stamp of the node, that is, the number of its arrival. If the holder dies between these steps, a resolved node
+// with a stamp remains. The next holder of the queue lock then commits the change of state for that node, exactly
+// once.
 //
 // The scheme is that of a monitor after Hoare and Brinch Hansen, with the redo log of a database.
 type monitor struct {
@@ -48,21 +48,20 @@ type monitor struct {
 	rules     rules
 	key       race.Key
 	counts    *countWords // the counters of the object; nil if the arena does not count
-	// mine reports whether a wait belongs to this monitor, if the object has several monitors. It
-	// is nil if this monitor is the only one.
+	// mine reports whether a wait belongs to this monitor. It is set only if the object has several monitors.
 	mine    func(wait) bool
 	opening *opening
-	// without is the ID of this participant while the participant leaves, and 0 before. See
-	// current.
+	// without is the ID of this participant while it leaves the arena, and 0 before. The method current treats that
+	// participant as dead.
 	without arenakernel.ParticipantID
 
 	broken atomic.Bool   // a link was wrong, so the queues must be rebuilt before the queue lock is released
-	deaths atomic.Uint32 // the number of deaths at the last reap
-	// unreaped is set if a dead participant was not gone at the last reap. That reap has left what
-	// the participant had.
+	deaths atomic.Uint32 // the number of deaths at the last call of rules.reap
+	// unreaped is set if the last call of rules.reap left what a dead participant had, because a system call of
+	// that participant might still have stored data.
 	unreaped   atomic.Bool
-	cleaningUp atomic.Bool   // a goroutine is waiting to reap
-	checks     atomic.Uint32 // how often check was called
+	cleaningUp atomic.Bool   // a goroutine waits for the queue lock, to recover what dead participants left
+	checks     atomic.Uint32 // how often the method check was called
 }
 
 // rules is how a primitive defines the behaviour of its monitor. The monitor calls the methods
@@ -70,33 +69,34 @@ type monitor struct {
 type rules interface {
 	// resolve ends the waits that the state allows to end.
 	resolve(b *wakes)
-	// account makes the change of state for a resolved wait, through monitor.account. The monitor
+	// account makes the change of state for a wait that was resolved, by a call of monitor.account. The monitor
 	// also calls it for a resolved wait whose granter died before the change.
 	account(w wait)
-	// clear empties the queues. requeue puts a wait at the end of its queue. To rebuild the queues,
-	// the monitor calls clear, and then requeue for each wait in the order of arrival.
+	// clear empties the queues. The monitor calls it to rebuild the queues. Afterwards it calls requeue for each
+	// wait, in the order of arrival.
 	clear()
 	requeue(w wait)
 	// detach takes a wait off its queue.
 	detach(w wait)
-	// each calls f for the waits in the queues until f returns false. f may take the wait off its
+	// each calls the function f for the waits in the queues until f returns false. f may take the wait off its
 	// queue.
 	each(f func(w wait) bool)
-	// reap takes back the parts of the state that dead participants have. A part that gives access
-	// to data is taken back only when its participant is gone.
+	// reap takes back what dead participants hold. A hold that gives access to user data is taken back only when no
+	// system call of its participant can store any more.
 	reap(dead func(arenakernel.ParticipantID) bool)
-	// holders calls f for each participant that has something for which others wait. The caller
-	// does not hold the queue lock.
+	// holders calls f for each participant that holds something for which others wait. The caller does not hold the
+	// queue lock.
 	holders(f func(arenakernel.ParticipantID))
 }
 
-// enterAtOnce takes the queue lock if one instruction is enough. The compiler inlines it.
+// enterAtOnce tries to take the queue lock with one instruction, and reports whether it did. The compiler inlines
+// it.
 func (m *monitor) enterAtOnce() bool {
 	return !race.Enabled && atomic.CompareAndSwapUint32(m.queueLock.own, 0, atomic.LoadUint32(&m.queueLock.self))
 }
 
-// enter takes the queue lock. ctx may be nil. The errors are those of a call that cannot begin:
-// ctx.Err(), ErrCorrupt, ErrClosed.
+// enter takes the queue lock. ctx may be nil. If the error is not nil, the caller does not have the queue lock, and
+// the error is ctx.Err(), ErrCorrupt or ErrClosed.
 func (m *monitor) enter(ctx context.Context) error {
 	if m.enterAtOnce() {
 		return nil
@@ -112,8 +112,8 @@ func (m *monitor) enterSlow(ctx context.Context) error {
 		return m.closed()
 	}
 	if ctx != nil && ctx.Err() != nil {
-		// ctx has ended. But if the queue lock is free by now, the call goes on: what is possible
-		// at once takes precedence.
+		// ctx has ended. But if the queue lock is free by now, the call takes it: whatever is possible without
+		// waiting succeeds even with an ended context.
 		if m.tryEnter() {
 			return nil
 		}
@@ -136,14 +136,14 @@ func (m *monitor) leave(b *wakes) {
 	m.queueLock.yield()
 }
 
-// fail makes an error of an operation on the object.
+// fail returns an error for the operation op on the object.
 func (m *monitor) fail(op string, err error, who *shmsync.Identity, detail string) error {
 	return failed(m.a, m.object, op, err, who, detail)
 }
 
-// begin makes Close wait for this call until the call has called finish. So the words stay in place
-// for the call before, during and after its wait. Every waiter in the monitor is in such a call,
-// except a [Pending] and a watch: their wait nodes keep the handle open.
+// begin makes the Close of the handle wait for this call until the call has called finish. So the shared words stay
+// valid for the call before, during and after its wait. Every waiter in the monitor is in such a call, except a
+// [Pending] and a watch. For those, the wait nodes keep the handle open.
 func (m *monitor) begin() error {
 	if !m.queueLock.queue.EnterNode() {
 		return m.closed()
@@ -153,8 +153,8 @@ func (m *monitor) begin() error {
 
 func (m *monitor) finish() { m.queueLock.queue.Exit() }
 
-// leaveStay ends the stay that opening.stayIfOpen has begun. The Close of the handle does not wait
-// for a stay.
+// leaveStay undoes the effect of opening.stayIfOpen, which has kept the memory of the object in use. The Close of
+// the handle does not wait for a caller between these two calls.
 func (m *monitor) leaveStay() {
 	q := m.queueLock.queue
 	if q.EnterLasting() {
@@ -163,11 +163,10 @@ func (m *monitor) leaveStay() {
 	}
 }
 
-// waitNode returns a wait node for a wait of this process. If the parameter has is not nil,
-// waitNode returns that node. The caller holds the queue lock. If the result again is true,
-// waitNode has released the queue lock for a moment. The caller then has to check the state once
-// more, and passes the wait node as the parameter has in its next call. If waitNode returns an
-// error, it has released the queue lock.
+// waitNode returns a wait node for a wait of this process. The caller holds the queue lock. If the parameter has is
+// not nil, waitNode returns the node in it. If the result again is true, waitNode has released the queue lock for a
+// moment. The caller then checks the state once more, and passes the wait node as the parameter has in its next
+// call. If waitNode returns an error, it has released the queue lock.
 func (m *monitor) waitNode(ctx context.Context, has *park.WaitNode) (s *park.WaitNode, again bool, err error) {
 	if has != nil {
 		return has, false, nil
@@ -186,9 +185,8 @@ func (m *monitor) waitNode(ctx context.Context, has *park.WaitNode) (s *park.Wai
 	return s, true, nil
 }
 
-// join queues the wait node s, with the wanted word and the class that the primitive has chosen.
-// The caller has called begin and holds the queue lock. After join, it releases the queue lock and
-// calls await.
+// join puts the wait node s in the queue. The primitive has chosen the arguments wanted and class. The caller has
+// called begin and holds the queue lock. After join, it releases the queue lock and calls await.
 func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	n := s.Node
 	n.SetObject(m.object.Offset)
@@ -206,8 +204,8 @@ func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	m.counts.add(countContended)
 }
 
-// await waits until the wait in s is resolved. The caller has queued it by join. An error means that
-// the wait has not been resolved and never will be.
+// await waits until the wait in s is resolved. The caller has put s in the queue by the method join. An error means
+// that the wait has not been resolved and never will be.
 func (m *monitor) await(ctx context.Context, s *park.WaitNode) (outcome, error) {
 	if err := m.sleep(ctx, s); err != nil {
 		return 0, err
@@ -215,8 +213,8 @@ func (m *monitor) await(ctx context.Context, s *park.WaitNode) (outcome, error) 
 	return m.collect(s), nil
 }
 
-// sleep is await, except that the caller collects the wait node. After an error the caller must not
-// use the wait node any more.
+// sleep is like await, except that the caller has to call collect for the wait node. After an error the caller must
+// not use the wait node any more.
 func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	w := waitOf(s)
 	q := m.queueLock.queue
@@ -236,9 +234,9 @@ func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	return m.slept(r, w, &c)
 }
 
-// sleepOnLine does what the method sleep does, for a wait that is on a line of waits of this
-// process; see park.Turns. The first wait of the line has the turn: its goroutine polls the node and
-// then sleeps. If this wait is granted, the next wait of the line gets the turn when the hold ends.
+// sleepOnLine does what the method sleep does, for a wait in a park.Turns, that is, a line in which waits of this
+// process stand behind each other. The goroutine of the first wait polls its node and then sleeps. If this wait is
+// granted, the next wait becomes the first when the hold ends.
 func (m *monitor) sleepOnLine(ctx context.Context, s *park.WaitNode, w abandoned) error {
 	granted := false
 	defer func() { s.LeaveLine(granted) }()
@@ -255,7 +253,8 @@ func (m *monitor) sleepOnLine(ctx context.Context, s *park.WaitNode, w abandoned
 	return err
 }
 
-// slept returns the error of a sleep that ended with r. It cleans up if the wait was abandoned.
+// slept returns the error for a sleep that ended with the result r. If the wait was given up, slept takes it off
+// its queue.
 func (m *monitor) slept(r park.Result, w abandoned, c *park.Cancel) error {
 	switch r {
 	case park.Canceled:
@@ -288,8 +287,8 @@ func (m *monitor) tuning() park.Tuning {
 	return park.Tuning{Budget: w.spin, Pays: w.pays, LastCPU: w.lastCPU, Slot: m.a.Self().Slot()}
 }
 
-// end takes a wait off its queue and resolves it, and reports whether it did: the owner may have
-// given up instead. If it did, the caller calls account with the change of state.
+// end takes a wait off its queue and resolves it. It reports whether it resolved the wait; if not, the owner had
+// given up. If it did, the caller then calls account, with the change of state that belongs to the wait.
 func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 	m.rules.detach(w)
 	w.Extra().Store(makeOutcome(w.class(), result, aux))
@@ -307,7 +306,7 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 			return false
 		}
 		if !telling && n.State() == arenakernel.NodeParked {
-			m.a.BeginTell() // the wake of the owner ends this section, by EndTell
+			m.a.BeginTell() // this section ends by EndTell, after the wake of the owner
 			telling = true
 		}
 		// sync(waitnode.resolve): release
@@ -318,7 +317,7 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 			}
 			crashpoint.Hit("monitor.resolve.resolved")
 			if n.State() == arenakernel.NodeQueued && owner != m.a.Self() {
-				m.tuning().NoteCPU() // the owner may still spin and use it; for a sleeping owner, the wake stores it
+				m.tuning().NoteCPU() // a hint for an owner that spins; for a sleeping owner, the wake stores it
 			}
 			b.add(w, n.State(), owner)
 			return true
@@ -326,7 +325,7 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 	}
 }
 
-// account commits the change of state for a resolved wait, and frees the wait's node. c may be nil.
+// account commits the change of state c for a resolved wait, and frees the wait's node. c may be nil.
 func (m *monitor) account(w wait, c *change) {
 	if c != nil && c.n > 0 {
 		c.set(m.words.accounted, w.Stamp().Load())
@@ -336,12 +335,12 @@ func (m *monitor) account(w wait, c *change) {
 	m.releaseNode(w)
 }
 
-// releaseNode clears the stamp of a node after its wait was taken off the queue. The wait is over
-// or has no owner any more. releaseNode frees the node unless the owner of the node does that.
+// releaseNode clears the stamp of a node after its wait was taken off the queue. The wait is over, or its owner is
+// dead or has given up. releaseNode frees the node, unless the owner of the node does that.
 func (m *monitor) releaseNode(w wait) {
 	n, owner := w.Load(), w.Owner()
-	// The node gets this process as its owner before it is off the queue. If this process dies in
-	// between, its reaper frees the node.
+	// This process becomes the owner of the node before the node is off the queue. If this process dies in between,
+	// the process that recovers what it left also frees the node.
 	// sync(waitnode.abandon): acquire
 	ours := n.State() == arenakernel.NodeLeft && m.a.TakeNode(w.off, owner)
 	// sync(waitnode.unqueue): release
@@ -356,13 +355,13 @@ func (m *monitor) releaseNode(w wait) {
 	case w.Load().Generation() == n.Generation():
 		m.a.ReapNode(w.off, owner, n)
 	default:
-		// The owner kept the node, used it in another queue, and died. The kind of the object with
-		// that queue frees the node.
+		// The owner kept the node, used it in another queue, and died. The code for the object with that queue
+		// frees the node.
 	}
 }
 
-// ended reports whether a participant that is not current is gone, so that others may get its data.
-// If it is not gone, the next reap checks again.
+// ended reports whether no system call of the dead participant n can store any more, so that others may get its
+// data. If the result is false, ended makes sure that the next check calls rules.reap again.
 func (m *monitor) ended(n arenakernel.ParticipantID) bool {
 	if !m.a.Gone(n) {
 		m.unreaped.Store(true)
@@ -371,8 +370,8 @@ func (m *monitor) ended(n arenakernel.ParticipantID) bool {
 	return true
 }
 
-// awaitGone waits until the dead participant n is gone, or until the function names returns false.
-// That function reports whether the word still names n. The caller must not hold the queue lock.
+// awaitGone waits until no system call of the dead participant n can store any more, or until the function names
+// returns false. That function reports whether the lock still names n. The caller must not hold the queue lock.
 func (m *monitor) awaitGone(ctx context.Context, n arenakernel.ParticipantID, names func() bool) error {
 	if err := awaitGone(ctx, m.a, m.queueLock.queue, n, names); err != errClosing {
 		return err
@@ -380,8 +379,8 @@ func (m *monitor) awaitGone(ctx context.Context, n arenakernel.ParticipantID, na
 	return m.closed()
 }
 
-// current reports whether a participant is alive. While this participant leaves the arena, it does
-// not count as alive here.
+// current reports whether a participant is alive. While this participant leaves the arena, current treats it as
+// dead.
 func (m *monitor) current(n arenakernel.ParticipantID) bool { return n != m.without && m.a.Current(n) }
 
 // queued reports whether the owner of a node on a queue still waits.
@@ -393,9 +392,9 @@ func queued(n arenakernel.NodeWord) bool {
 	return false
 }
 
-// waiting reports whether the owner of a wait is alive and still waits. It checks for a death that
-// has not been noticed yet. If a dead participant were granted something, the grant would come back
-// only when that participant is reaped.
+// waiting reports whether the owner of a wait is alive and still waits. It also detects a death that no process has
+// noticed yet. Otherwise a dead participant might be granted something, which would stay unavailable until a
+// process takes it back.
 func (m *monitor) waiting(w wait) bool {
 	owner := w.Owner()
 	return queued(w.Load()) && m.current(owner) && !m.a.Dead(owner)

@@ -7,21 +7,21 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// This file tells tools how old the hold of a key of a MultiLock is at least. (recordQueue.dateFirst
-// does that for a FairMutex and a Semaphore.) A MultiLock serves its waits strictly in order: no
-// process gets the key while another wait is first in the queue. So the hold is at least as old as
-// the time for which the present first wait has been the first. Design note 47 has the argument.
+// This file estimates, for tools, how long a key of a MultiLock has been held. (recordQueue.dateFirst does the same
+// for a FairMutex and a Semaphore.) A MultiLock serves its waits strictly in order. So no process can have got the
+// key since the present first wait became the first, and the hold is at least as old. Design note 47 has the
+// argument.
 //
-// The periodic check of a waiter's process stores the time at which it found a wait to be first.
-// The time, called the date of the wait, is the aux part of the outcome in the wait's node. So
-// neither a lock nor a grant has to read the clock.
+// Neither a lock nor a grant reads the clock for this purpose. Instead, the periodic check of a waiter's process
+// stores the time at which it found a wait to be first. That time is called the date of the wait, and is stored in
+// the upper half of the node's outcome, the part called aux.
 
 // inOrder is implemented by the rules of a monitor that serves its waits strictly in order.
 type inOrder interface {
-	// undated reports whether the first wait of a queue seems to have no date. The caller does not
-	// hold the queue lock.
+	// undated reports whether the first wait of some queue has no date yet. The caller does not hold the queue
+	// lock, so the answer may be wrong.
 	undated() bool
-	// firsts calls f for the offset of the first wait of each queue. The caller holds the queue
+	// firsts calls f for the first wait of each queue, with the offset of its node. The caller holds the queue
 	// lock.
 	firsts(f func(off arenakernel.Offset))
 }
@@ -42,8 +42,8 @@ func (m *monitor) dateFirsts() {
 	m.leave(nil)
 }
 
-// undated reports whether the wait at off seems to have no date. The caller need not hold the queue
-// lock.
+// undated reports whether the wait at off has no date yet. The caller need not hold the queue lock; without it, the
+// answer may be wrong.
 func (m *monitor) undated(off arenakernel.Offset) bool {
 	if off == 0 {
 		return false
@@ -52,14 +52,14 @@ func (m *monitor) undated(off arenakernel.Offset) bool {
 	return err == nil && n.Object() == m.object.Offset && queued(n.Load()) && outcome(n.Extra().Load()).aux() == 0
 }
 
-// firstDate converts CLOCK_MONOTONIC ns to a date: milliseconds modulo 2^32, rounded up, and never
-// 0.
+// firstDate converts a CLOCK_MONOTONIC time in ns to a date. A date is in milliseconds modulo 2^32, rounded up. It
+// is never 0, because 0 means that there is no date.
 func firstDate(ns int64) uint32 { return max(uint32(ns/int64(time.Millisecond)+1), 1) }
 
-// firstSince converts the date of a first wait to CLOCK_MONOTONIC ns, or to 0 if that time is
-// unknown. now was read after the date was stored. A date more than 2^31 ms old looks like a date
-// in the future, so the result is 0. A date more than 2^32 ms old looks like a date that is 2^32 ms
-// later. So the result is never earlier than the date.
+// firstSince converts the date of a first wait to a CLOCK_MONOTONIC time in ns, or to 0 if that time is unknown.
+// The caller read the time now after the date was stored. Dates wrap around after 2^32 ms. A date more than 2^31 ms
+// old looks like a date in the future, so the result is 0. A date more than 2^32 ms old looks like a later date. So
+// the result is never earlier than the true date.
 func firstSince(date uint32, now int64) int64 {
 	ms := now/int64(time.Millisecond) + 1
 	age := int32(uint32(ms) - date)
@@ -69,9 +69,9 @@ func firstSince(date uint32, now int64) int64 {
 	return (ms - int64(age)) * int64(time.Millisecond)
 }
 
-// dateBy adds the date of w to the given holds, and reports whether w has a date. The caller read
-// the holds before w. Since w has been first in its queue from its date until now, the holds are at
-// least as old as the date.
+// dateBy sets the start of the given holds to the date of w, the first wait of its queue, and reports whether w has
+// a date. The caller read the holds before w. No hold can have begun since w became the first wait, so the holds
+// are at least as old as the date.
 func (i *inspection) dateBy(w *arenakernel.Wait, holds []int) bool {
 	n, err := i.a.NodeAt(w.Node)
 	if err != nil {
@@ -80,7 +80,7 @@ func (i *inspection) dateBy(w *arenakernel.Wait, holds []int) bool {
 	s, end := n.Load(), outcome(n.Extra().Load())
 	same := n.Object() == i.o.Offset && n.Stamp().Load() == w.Stamp && n.Owner() == w.Owner && n.Wanted().Load() == *w.Want
 	if end.result() != 0 || !queued(s) || !same || n.Load() != s {
-		return false // the wait has ended or is about to end, so aux may have another meaning
+		return false // the wait has ended or is about to end, so the part aux may have another meaning
 	}
 	since := firstSince(end.aux(), i.a.Now())
 	for _, h := range holds {

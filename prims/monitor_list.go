@@ -4,8 +4,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// links are the links of a node in a list: each is the offset of a node divided by
-// its size, 0 for none.
+// links is a word of a node in a doubly linked list. It has the next and the previous node. Each is the offset of
+// that node divided by the size of a node, or 0 for none.
 //
 //	bits 0..31   the next node
 //	bits 32..63  the previous node
@@ -20,8 +20,8 @@ func makeLinks(next, prev arenakernel.Offset) links {
 func (l links) next() arenakernel.Offset { return arenakernel.Offset(l&(1<<32-1)) * linkUnit }
 func (l links) prev() arenakernel.Offset { return arenakernel.Offset(l>>32) * linkUnit }
 
-// fifo is a queue in the order of arrival. For primitives with one queue, it implements those
-// methods of rules that concern the queue.
+// fifo is a queue in the order of arrival. A primitive with a single queue embeds fifo, which then provides the
+// methods of the interface rules that concern the queue.
 type fifo struct {
 	m     *monitor
 	words *listWords
@@ -35,8 +35,9 @@ func (q *fifo) head() (w wait, ok bool) { return q.m.node(arenakernel.Offset(q.w
 // after returns the wait behind w.
 func (q *fifo) after(w wait) (wait, bool) { return q.m.node(links(w.Next().Load()).next()) }
 
-// node returns the wait at off. off was read from a link. If there is no wait at off, or one that
-// is on no queue of this object, node marks the queues as broken, so that they are rebuilt.
+// node returns the wait whose node is at off. The caller has read off from a link. If off is not the node of a
+// queued wait of this object, the link is wrong. Then node sets ok to false and marks the queues as broken, so that
+// they are rebuilt.
 func (m *monitor) node(off arenakernel.Offset) (w wait, ok bool) {
 	if off == 0 {
 		return wait{}, false
@@ -83,8 +84,8 @@ func (q *fifo) clear() {
 	storeWord(&q.words.last, 0)
 }
 
-// each calls f for the waits in order. Stamps must increase; if they do not, the list may have a
-// cycle, and the queues are rebuilt.
+// each calls f for the waits in order. The stamps of the waits, which number their arrivals, must increase. If they
+// do not, the list may have a cycle; then the queues are rebuilt.
 func (q *fifo) each(f func(w wait) bool) {
 	before := uint64(0)
 	for w, ok := q.head(); ok; {

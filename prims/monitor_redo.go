@@ -17,22 +17,22 @@ var (
 	_ = crashpoint.Register("monitor.replay.rebuilt")
 )
 
-// change is a change of several words of a monitor's state. It takes effect as a whole.
+// change is a set of new values for several words of a monitor's state. Its method set adds one, and the method
+// commit of the monitor stores them so that a death cannot leave only some of them.
 type change struct {
 	n int
 	w [redoMost]*atomic.Uint64
 	v [redoMost]uint64
 }
 
-// set adds to the change that the word w of the object becomes v.
+// set adds to the change c that the word w will become v.
 func (c *change) set(w *atomic.Uint64, v uint64) {
 	c.w[c.n], c.v[c.n] = w, v
 	c.n++
 }
 
-// commit makes a change. The caller holds the queue lock. If this process dies during the commit,
-// either nothing of the change happens, or the next holder of the queue lock makes all of it
-// happen.
+// commit carries out the change c. The caller holds the queue lock. If this process dies during the commit, either
+// nothing is changed, or the next holder of the queue lock completes the change.
 func (m *monitor) commit(c *change) {
 	if c.n > 1 {
 		r := m.words
@@ -61,12 +61,12 @@ func (m *monitor) replay() error {
 	m.rebuild()
 	crashpoint.Hit("monitor.replay.rebuilt")
 	b := takeWakes()
-	defer m.wake(b) // deferred, because a rule of a Waitable may end the goroutine
+	defer m.wake(b) // deferred, because the code of a user's Waitable may end the goroutine
 	m.rules.resolve(b)
 	return nil
 }
 
-// redoLog carries out a change that the dead holder had committed.
+// redoLog completes a change that the dead holder of the queue lock had committed.
 func (m *monitor) redoLog() error {
 	n := m.words.redone.Load()
 	if n > redoMost {
@@ -84,8 +84,8 @@ func (m *monitor) redoLog() error {
 	return nil
 }
 
-// redoTarget returns the word at off. A redo log may only name words of its own object; for any
-// other offset the result is nil and an error.
+// redoTarget returns the word at off. A redo log may only name words of its own object. For any other offset
+// redoTarget returns an error.
 func (m *monitor) redoTarget(off arenakernel.Offset) (*atomic.Uint64, error) {
 	if w := m.a.WordOfBody(m.object, off); w != nil {
 		return w, nil
@@ -97,8 +97,8 @@ func (m *monitor) corrupt(what string) error {
 	return m.fail("monitor.replay", shmsync.ErrCorrupt, nil, "it has an impossible "+what)
 }
 
-// rebuild makes the queues anew from the nodes. It also accounts for each resolved wait whose
-// granter died before the change of state.
+// rebuild makes the queues anew from the wait nodes. It also makes the change of state for each resolved wait whose
+// granter died before that change.
 func (m *monitor) rebuild() {
 	m.broken.Store(false)
 	var all []wait

@@ -13,12 +13,12 @@ var (
 	_ = crashpoint.Register("monitor.cleanup.entered")
 )
 
-// enterYields bounds how often a process that only cleans up yields before it gives up taking the
-// queue lock. The holder of the queue lock may be preempted or stopped.
+// enterYields bounds how often a process that only cleans up yields while another process holds the queue lock.
+// Then it gives up, because the holder may be stopped for long.
 const enterYields = 20
 
-// tryEnter takes the queue lock, and reports whether it did. It gives up if another process holds
-// the lock for long. If the holder is dead, it takes the lock over.
+// tryEnter tries to take the queue lock, and reports whether it did. It gives up if another living process holds
+// the lock for long. If the holder is dead, tryEnter takes the lock over.
 func (m *monitor) tryEnter() bool {
 	for tries := 0; ; tries++ {
 		if m.queueLock.TryLock() {
@@ -40,8 +40,8 @@ func (m *monitor) tryEnter() bool {
 	}
 }
 
-// sweep takes back what dead participants have. It takes the waits off the queues whose owners are
-// dead or have given up, and then resolves the waits that can end. The caller holds the queue lock.
+// sweep takes back what dead participants have. It removes from the queues the waits of owners that are dead or
+// have given up, and then resolves the waits that can end. The caller holds the queue lock.
 func (m *monitor) sweep(b *wakes) {
 	crashpoint.Hit("monitor.reap.entered")
 	m.deaths.Store(m.a.Deaths())
@@ -58,11 +58,11 @@ func (m *monitor) sweep(b *wakes) {
 	m.rules.resolve(b)
 }
 
-// absent reports whether n is a participant that is dead or has left.
+// absent reports whether n was a participant that is now dead or has left.
 func (m *monitor) absent(n arenakernel.ParticipantID) bool { return n != 0 && !m.current(n) }
 
-// leaveAfter calls f with the queue lock held and then releases the lock. It releases the lock even
-// if f runs a rule of a Waitable that ends the goroutine.
+// leaveAfter calls f with the queue lock held and then releases the lock. It releases the lock even if f runs code
+// of a user's Waitable that ends the goroutine.
 func (m *monitor) leaveAfter(f func(b *wakes)) {
 	b, done := takeWakes(), false
 	defer func() {
@@ -75,8 +75,8 @@ func (m *monitor) leaveAfter(f func(b *wakes)) {
 	done = true
 }
 
-// cleanUp takes a wait that this process has given up off its queue, unless another process has
-// taken it off already. It does not wait for the queue lock.
+// cleanUp takes the wait w, which this process has given up, off its queue. It does nothing if another process has
+// taken the wait off already. It does not wait for the queue lock.
 func (m *monitor) cleanUp(w abandoned) {
 	if !m.tryEnter() {
 		m.cleanUpLater()
@@ -92,8 +92,8 @@ func (m *monitor) cleanUp(w abandoned) {
 	})
 }
 
-// cleanUpLater starts a goroutine that waits for the queue lock and then reaps. The handle may be
-// closed meanwhile, but the object stays open.
+// cleanUpLater starts a goroutine that waits for the queue lock and then cleans up after dead participants. The
+// handle may be closed meanwhile, but the memory of the object stays in use.
 func (m *monitor) cleanUpLater() {
 	if m.cleaningUp.Swap(true) {
 		return
@@ -103,8 +103,8 @@ func (m *monitor) cleanUpLater() {
 		return
 	}
 	if !m.opening.stayIfOpen() {
-		// The handle has ended, so the words may belong to another object by now. The next process
-		// that takes the queue lock finds that the owner of the wait has given up.
+		// The handle has ended, so the words may belong to another object by now. If they still belong to this
+		// object, the next process that takes the queue lock finds that the owner of the wait has given up.
 		m.cleaningUp.Store(false)
 		q.ExitLasting()
 		return
@@ -112,8 +112,8 @@ func (m *monitor) cleanUpLater() {
 	go func() {
 		defer q.ExitLasting()
 		defer m.opening.leave()
-		// m.enter would enter the queue once more. Then Close would wait for the queue lock, and so
-		// for its holder, which may be stopped.
+		// The method enter would count this call among those for which Close waits. Then Close would wait for the
+		// queue lock, and so for its holder, which may be stopped.
 		err := m.queueLock.lockEntered(nil)
 		m.cleaningUp.Store(false)
 		if err == nil {
@@ -122,11 +122,11 @@ func (m *monitor) cleanUpLater() {
 	}()
 }
 
-// check is called ten times a second while a goroutine of this process waits. It completes what
-// another process has left undone: a dead process, a reaper that was stopped, or a waiter that gave
-// up and was stopped. It also stores the date of the first wait in each queue; see dateFirsts.
+// check is called ten times a second while a goroutine of this process waits. It completes what another process has
+// left undone, because that process died, or was stopped while it recovered an object, or was stopped after it gave
+// up its wait. check also stores the date of the first wait in each queue; see dateFirsts.
 func (m *monitor) check() {
-	dead := false // a holder is marked dead; the process that marked it may have been stopped before it counted the death
+	dead := false // a holder is marked dead, although the death may not have been counted yet
 	m.rules.holders(func(n arenakernel.ParticipantID) {
 		if n != 0 && m.a.Dead(n) {
 			dead = true
@@ -143,17 +143,17 @@ func (m *monitor) check() {
 	m.dateFirsts()
 }
 
-// resolveEvery is a number of periodic checks: one check in so many resolves the waits that can
-// end. It makes up for another process that gave up at the head of the queue, or changed the state,
-// and was stopped before it resolved the waits.
+// resolveEvery is a number of periodic checks: every tenth check resolves the waits that can end. That is necessary
+// because another process may have changed the state, or given up as the first wait, and then have been stopped
+// before it resolved the waits.
 const resolveEvery = 10
 
-// repairMonitor takes back what the participant dead has in an object. It gives up if another
-// process holds the queue lock for long, since that process may be stopped. Then the periodic check
-// of a waiter, or the next call, repairs the object.
+// repairMonitor takes back what the dead participant has in an object. It gives up if another process holds the
+// queue lock for long, because that process may be stopped. Then the periodic check of a waiter, or the next call,
+// repairs the object.
 func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
 	repairMutexWords(m.a, m.object, m.words.queueLock, dead, true)
-	if dead == m.a.Self() { // this participant leaves; any other dead ID is not current, or belongs to a new participant
+	if dead == m.a.Self() { // this participant is leaving, but a.Current still returns true for it
 		m.without = dead
 	}
 	if m.tryEnter() {
@@ -163,26 +163,27 @@ func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
 	}
 }
 
-// wakeMonitor makes the wakes of the queue lock that a dead process did not make. The arena itself
-// wakes the owners of resolved nodes.
+// wakeMonitor wakes waiters for the queue lock that a dead process did not wake. The argument owed says which wakes
+// may be missing. The arena itself wakes the owners of resolved nodes.
 func wakeMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, owed arenakernel.Owed) {
 	if w, err := arenakernel.TryAt[mutexWords](a, off); err == nil {
 		wakeMutexWords(a, w, owed)
 	}
 }
 
-// reapIfDue reaps if a reap is due. The caller holds the queue lock.
+// reapIfDue calls rules.reap, which takes back what dead participants hold, if reapDue says so. The caller holds
+// the queue lock.
 func (m *monitor) reapIfDue(b *wakes) {
 	if m.reapDue() {
 		m.sweep(b)
 	}
 }
 
-// reapDue reports whether a participant has died since the last reap, or was not gone at that
-// reap.
+// reapDue reports whether rules.reap has to be called. That is so if a participant has died since its last call, or
+// if that call had to leave something of a dead participant.
 func (m *monitor) reapDue() bool { return m.deaths.Load() != m.a.Deaths() || m.unreaped.Load() }
 
-// wakeQueue is the Wake function of objects whose body begins with a monitor.
+// wakeQueue makes the wakes that a dead process did not make, for an object whose body begins with a monitor.
 func wakeQueue(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	wakeMonitor(a, o, o.Body, owed)
 }

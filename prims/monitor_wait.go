@@ -9,7 +9,7 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// wait is a node in a queue.
+// wait is a wait in a queue of a monitor, as seen through its wait node.
 type wait struct {
 	off arenakernel.Offset
 	*arenakernel.Node
@@ -41,34 +41,34 @@ func (f outcome) aux() uint32    { return uint32(f >> 32) }
 // class is the kind of the wait.
 func (w wait) class() uint16 { return outcome(w.Extra().Load()).class() }
 
-// abandoned is a wait that its owner has given up. word and stamp show whether the node still has
-// that wait: when another wait uses the node, they have changed.
+// abandoned identifies a wait that its owner has given up. The fields word and stamp are copies of the node's
+// words. When another wait uses the node, the node's words differ from these copies.
 type abandoned struct {
 	wait
 	word  arenakernel.NodeWord
 	stamp uint64
 }
 
-// waitOf returns the present wait of s in the form that cleanUp needs if the owner gives the wait
-// up.
+// waitOf returns the present wait of s in the form that cleanUp needs if the owner gives the wait up.
 func waitOf(s *park.WaitNode) abandoned {
 	return abandoned{wait{s.Off, s.Node}, s.Node.Load().With(arenakernel.NodeLeft), s.Node.Stamp().Load()}
 }
 
-// wakes is a list of waits that have ended. Their owners have to be woken after the queue lock is
-// released. Only after its wake does a node go back to the pool.
+// wakes is a list of waits that have ended and whose owners have to be woken. The wakes take place after the queue
+// lock is released. A node goes back to the pool of free nodes only after its owner was woken.
 type wakes struct {
 	n    int
 	few  [4]wakeUp
 	more []wakeUp
-	// counted is the queue that the waking call has entered, or nil.
+	// counted is the queue whose count includes the waking call, so that Close waits for the call. It is nil if the
+	// call is not counted.
 	counted *park.Queue
 }
 
 type wakeUp struct {
 	wait
 	state arenakernel.NodeState     // the state of the node before it was resolved
-	owner arenakernel.ParticipantID // the owner at that time
+	owner arenakernel.ParticipantID // the owner of the node before it was resolved
 }
 
 var wakesPool = sync.Pool{New: func() any { return new(wakes) }}
@@ -87,9 +87,9 @@ func (b *wakes) add(w wait, s arenakernel.NodeState, owner arenakernel.Participa
 	b.more = append(b.more, wakeUp{w, s, owner})
 }
 
-// owe makes Close wait until wake has woken the owners, because the wakes need the words. The
-// caller holds the queue lock. Close also waits for the release of the queue lock, so Close finds
-// that this call has entered the queue.
+// owe makes Close wait until the method wake has woken the owners, because the wakes use the shared words. The
+// caller holds the queue lock. Close also waits until this process has released the queue lock, and by then this
+// call is counted.
 func (m *monitor) owe(b *wakes) {
 	if q := m.queueLock.queue; b != nil && b.n > 0 && q != nil {
 		q.EnterEnding()

@@ -9,22 +9,22 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// redoMost is how many words one change of a monitor's state may have at most.
+// redoMost is the largest number of words that one change of a monitor's state may have.
 const redoMost = 6
 
-// monitorWords is the head of the body of an object whose waiters queue, 384 bytes. The words of
-// the primitive itself follow.
+// monitorWords has the words of a monitor, 384 bytes. They are the head of the body of an object whose waiters
+// queue. The words of the primitive itself follow.
 type monitorWords struct {
 	_         structs.HostLayout
 	queueLock mutexWords
-	// arrivals numbers the waits; see arenakernel.Node's stamp.
+	// arrivals numbers the waits. The number of a wait is called its stamp; see arenakernel.Node.
 	//   writers: the holder of the queue lock
 	//   readers: the same
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   a number may stay unused
 	arrivals atomic.Uint64
-	// redone is how many entries of redo have to be carried out, 0 if none.
+	// redone is how many entries of the array redo have to be carried out. It is 0 if no change is committed.
 	//   writers: the holder of the queue lock
 	//   readers: the next holder of the queue lock after a death
 	//   order:   the queue lock's; a death leaves a prefix of the program's stores
@@ -32,7 +32,7 @@ type monitorWords struct {
 	//   crash:   the next holder of the queue lock carries the entries out
 	redone atomic.Uint64
 	redo   [redoMost]redoEntry // written by the holder of the queue lock; the first redone entries are valid
-	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
+	// The words lastCPU, spin and pays control how long waiters spin, as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
@@ -47,13 +47,13 @@ type monitorWords struct {
 	_         [56]byte
 }
 
-// redoEntry is one word of a change: its offset in the arena and its value.
+// redoEntry is one word of a change: the offset of the word in the arena, and its new value.
 type redoEntry struct {
 	at atomic.Uint64
 	to atomic.Uint64
 }
 
-// listWords are the ends of a queue of nodes: offsets, 0 for none.
+// listWords are the first and the last node of a queue. Each is an offset, or 0 for none.
 //
 //	writers: the holder of the queue lock
 //	readers: the same, tools
@@ -80,13 +80,13 @@ var (
 
 const monitorBytes = unsafe.Sizeof(monitorWords{})
 
-// storeWord is a plain store of a word that, at this time, only the holder of a queue lock may
-// write. Go's atomic store is a locked exchange on amd64, which is slower; storeWord is a move. The
-// stores stay in the order of the program, so a death leaves a prefix of them. The redo log relies
-// on that.
+// storeWord stores v in a word that only the holder of a queue lock may write at this time. Go's atomic store is a
+// locked exchange on amd64; storeWord is a plain move, which is faster. The stores of one process become visible in
+// the order of its program. So if a process dies, all stores before some point have taken place and none after it.
+// The redo log relies on that.
 //
-// In an arena of package arenatest, the race detector would report a plain store and an atomic
-// load as a race.
+// Under the race detector, storeWord stores atomically. Otherwise the detector would report a plain store and an
+// atomic load of a word in an arena of package arenatest as a race.
 func storeWord(w *atomic.Uint64, v uint64) {
 	if race.Enabled {
 		w.Store(v)
@@ -107,8 +107,8 @@ func (w *monitorWords) places() monitorPlaces {
 	return monitorPlaces{&w.queueLock, &w.arrivals, &w.redone, &w.accounted, &w.redo, &w.lastCPU, &w.spin, &w.pays}
 }
 
-// offsetIn returns the offset in the arena of a word of an object. base is the queue lock of the
-// object, and the parameter at is the offset of the queue lock. The word may lie before base.
+// offsetIn returns the offset in the arena of a word of an object. The parameter base points to the queue lock of
+// the object, and the parameter at is the offset of that lock. The word may lie before the queue lock.
 func offsetIn(base *mutexWords, at arenakernel.Offset, w *atomic.Uint64) arenakernel.Offset {
 	// SAFETY: the pointers are compared as numbers only.
 	return at + arenakernel.Offset(uintptr(unsafe.Pointer(w))-uintptr(unsafe.Pointer(base)))

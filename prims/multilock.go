@@ -26,22 +26,19 @@ var (
 	_ = crashpoint.Register("multilock.lockall.partly")
 )
 
-// MultiLock is a mutual exclusion lock for each of 2^64 keys, between processes. One process at a
-// time holds a key, and waiters get the key in the order of arrival. Waiters for different keys do
-// not wait for each other. A MultiLock takes memory only for keys that are held or waited for now.
-// A process that was granted a key holds it as soon as its waiter runs again. If the process dies
-// before that, the next waiter gets the key.
+// MultiLock is a mutual exclusion lock for each of 2^64 keys, between processes. One process at a time holds a key,
+// and waiters get the key in the order of arrival. Waiters for different keys do not wait for each other. A
+// MultiLock takes memory only for keys that are held or waited for now. A process whose waiter was granted a key
+// holds the key only when that waiter runs again. If the process dies before then, the next waiter gets the key.
 //
-// The keys are spread over buckets. Each bucket has its own queue lock, which an operation holds
-// for some nanoseconds. If one process takes a key again and again while no other process wants it,
-// it locks and unlocks the key without the queue lock. Five keys of a bucket can be held without
-// more memory; each further key costs a wait node of 64 bytes. For many thousands of held keys,
-// create the MultiLock with more buckets.
+// The keys are spread over buckets. Each bucket has its own internal lock, which an operation holds for some
+// nanoseconds. If one process takes a key again and again while no other process wants it, the process locks and
+// unlocks the key without that internal lock. Five keys of a bucket can be held without more memory; each further
+// key costs 64 bytes of the arena. For many thousands of held keys, create the MultiLock with more buckets.
 //
-// In the terminology of the Go memory model, and across processes: for each key and n < m
-// the n'th Unlock synchronizes before the return of the m'th call that locks it. A release
-// by the death of its holder synchronizes before the call that reports it, and before the
-// call that gets the key because of it.
+// In the terminology of the Go memory model, and across processes: for each key and n < m the n'th Unlock
+// synchronizes before the return of the m'th call that locks it. If a holder dies, the release by its death
+// synchronizes before the call that reports the death, and before the call that gets the key because of it.
 type MultiLock struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
@@ -51,7 +48,7 @@ type MultiLock struct {
 	all    []atomic.Pointer[multiBucket]
 	mu     sync.Mutex // held while buckets are made
 	bare   bool
-	turns  *multiTurns // nil in a reaper's handle
+	turns  *multiTurns // the lines in which waits of this process stand; nil in a handle that only recovers from deaths
 
 	opening *opening
 }
@@ -77,8 +74,8 @@ var multiLockKind = arenakernel.KindOf("MULT")
 
 const multiLockVersion = 2
 
-// OpenMultiLock finds the MultiLock of that name in the arena or creates it. An
-// empty name makes a fresh anonymous one.
+// OpenMultiLock finds the MultiLock of that name in the arena or creates it. An empty name makes a new anonymous
+// MultiLock.
 func OpenMultiLock(a *arena.Arena, name string, opts *MultiLockOptions) (*MultiLock, error) {
 	return openMultiLock((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -122,7 +119,8 @@ func newMultiLock(a *arenakernel.Arena, o arenakernel.Object) (*MultiLock, error
 	return buildMultiLock(a, o, false)
 }
 
-// buildMultiLock makes a handle. A bare handle, for a reaper or a tool, cannot wait.
+// buildMultiLock makes a handle on the MultiLock o. If the parameter bare is true, the handle is for recovery after
+// a death or for a tool, and cannot wait.
 func buildMultiLock(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*MultiLock, error) {
 	if o.Size < multiLockBytes(1) {
 		return nil, wrongKind("multilock.open", o, multiLockKind, multiLockVersion)
@@ -143,8 +141,8 @@ func buildMultiLock(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Mul
 	return x, nil
 }
 
-// bucket returns the bucket of a key, and makes this process's side of the bucket if necessary. It
-// returns nil if the handle has ended, since the words may then belong to another object.
+// bucket returns the bucket of a key, and makes this process's multiBucket for it if there is none yet. It returns
+// nil if the handle has ended, since the words may then belong to another object.
 func (x *MultiLock) bucket(key uint64) *multiBucket {
 	i := bucketOf(key, x.log)
 	if k := x.all[i].Load(); k != nil {
@@ -164,7 +162,7 @@ func (x *MultiLock) openBucket(i int) *multiBucket {
 	if x.opening.ended.Load() {
 		return nil
 	}
-	// If the handle ends now, its end waits for mu, and then finds this bucket.
+	// If the handle ends now, the code that ends it waits for mu, and then finds this bucket in the list.
 	k := newMultiBucket(x, i)
 	if x.opening.closing.Load() {
 		park.Refuse(k.mon.queueLock.queue)
@@ -177,7 +175,7 @@ func (x *MultiLock) openBucket(i int) *multiBucket {
 // goroutine of the process may use it. The zero Hold holds nothing.
 type Hold struct {
 	in   *multiBucket
-	at   *multiLockEntry // the entry of the key if the key was taken without waiting, or nil
+	at   *multiLockEntry // the entry of the key if the key was taken without waiting; otherwise nil
 	key  uint64
 	hold keyHold
 }
@@ -193,17 +191,17 @@ func (x *MultiLock) Lock(key uint64) Hold {
 	return h
 }
 
-// LockContext locks a key, and waits until that is possible or ctx ends. An error means that the
-// key is not held. The error is ctx.Err(), or it Is ErrOwnerDead or ErrNotRecoverable by the
-// policy, ErrNoSpace, ErrCorrupt, or ErrClosed. If the key is free, the call takes it even though
-// ctx has ended.
+// LockContext locks a key, and waits until that is possible or ctx ends. An error means that the key is not held.
+// The error is ctx.Err(), or it Is ErrNoSpace, ErrCorrupt or ErrClosed. Depending on the policy, it may also be one
+// that Is ErrOwnerDead or ErrNotRecoverable. If the key is free, the call takes it even though ctx has ended.
 func (x *MultiLock) LockContext(ctx context.Context, key uint64) (Hold, error) {
 	return x.lock(ctx, key)
 }
 
-// biased takes a key by one CAS, if the key is cached for this process. The key of the entry was
-// read before the CAS, but it cannot have changed if the CAS succeeds: the key of an entry changes
-// only after its hold was claimed, and no later hold has the same word.
+// biased takes a key by one CAS, if the key is cached for this process, that is, reserved for it without being
+// held. The key of the entry is read before the CAS, but it cannot have changed if the CAS succeeds. The reason is
+// that the key of an entry changes only after its hold was claimed (see keyHold), and no later hold has the same
+// word.
 func (k *multiBucket) biased(key uint64) (*multiLockEntry, keyHold) {
 	for i := range k.words.entries {
 		s := &k.words.entries[i]
@@ -221,8 +219,8 @@ func (k *multiBucket) biased(key uint64) (*multiLockEntry, keyHold) {
 	return nil, 0
 }
 
-// isBiased reports whether a living participant has the key in a biased hold. It does not need the
-// queue lock. TryLock leaves such a hold as it is.
+// isBiased reports whether a living participant holds the key in a way that lets it unlock the key without the
+// queue lock. isBiased does not need the queue lock. If it is true, TryLock fails and leaves the hold as it is.
 func (k *multiBucket) isBiased(key uint64) bool {
 	for i := range k.words.entries {
 		s := &k.words.entries[i]
@@ -234,7 +232,7 @@ func (k *multiBucket) isBiased(key uint64) bool {
 	return false
 }
 
-// lock is LockContext; ctx may be nil.
+// lock does what LockContext does, except that ctx may be nil.
 func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 	if err := x.opening.error("multilock.lock"); err != nil {
 		return Hold{}, err
@@ -262,8 +260,8 @@ func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 	return k.lockSlow(ctx, key)
 }
 
-// TryLock locks a key if that is possible without waiting, and reports whether it did. State
-// tells why it failed.
+// TryLock locks a key if that is possible without waiting, and reports whether it did. If it did not, State tells
+// why.
 func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 	x.opening.use()
 	k := x.bucket(key)
@@ -285,15 +283,15 @@ func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 	return k.tryLockSlow(key)
 }
 
-// Unlock unlocks the key, and hands it to the first waiter. It panics if this process no longer
-// holds h, and with an error that Is ErrCorrupt if a peer overwrote the lock.
+// Unlock unlocks the key, and hands it to the first waiter. It panics if this process no longer has the hold h. If
+// a peer overwrote the lock, it panics with an error that Is ErrCorrupt.
 func (h Hold) Unlock() {
 	if err := h.unlock(); err != nil {
 		panic(err)
 	}
 }
 
-// unlock is Unlock. An error means that the call could not begin.
+// unlock does what Unlock does, except that it returns an error if the call could not begin.
 func (h Hold) unlock() error {
 	k := h.in
 	if k == nil {
@@ -314,8 +312,8 @@ func (h Hold) unlock() error {
 			return err
 		}
 	}
-	// No other hold of the entry has the same stamp, so the word shows that the entry still has
-	// this hold of this key.
+	// No other hold in this entry has the same stamp. So if the word is unchanged, the entry still has this hold of
+	// this key.
 	if s := h.at; s != nil && s.hold.Load() == uint64(h.hold) && s.queue.Load() == 0 {
 		storeWord(&s.hold, uint64(h.hold)+holdFree)
 		k.mon.queueLock.Unlock()
@@ -326,7 +324,8 @@ func (h Hold) unlock() error {
 	return nil
 }
 
-// unlockSlow is the rest of unlock. The caller holds the queue lock.
+// unlockSlow is the part of unlock that needs the queue lock. The caller holds the queue lock; unlockSlow releases
+// it.
 func (k *multiBucket) unlockSlow(h Hold) {
 	e := k.find(h.key)
 	if !e.is(h.hold) {
@@ -346,10 +345,10 @@ func (h Hold) Key() uint64 { return h.key }
 // Offset is the place of the MultiLock in its arena, for MultiLockAt in another process.
 func (x *MultiLock) Offset() arena.Offset { return x.object.Offset }
 
-// Close closes this handle on the MultiLock, and no other handle. Calls that wait through this
-// handle end with an error that Is ErrClosed. This process keeps the keys that it holds, but a Hold
-// of the closed handle cannot unlock them any more. They become free, or owner-dead, only when the
-// process ends. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the MultiLock, and no other handle. Calls that wait through this handle end with an
+// error that Is ErrClosed. This process keeps the keys that it holds, but a Hold of the closed handle cannot unlock
+// them any more. Such keys become free, or owner-dead, only when the process ends. A second Close is an error that
+// Is ErrClosed.
 func (x *MultiLock) Close() error { return x.opening.close("multilock.close") }
 
 func (x *MultiLock) refuse() { park.Refuse(x.queues()...) }
@@ -368,7 +367,7 @@ func (x *MultiLock) end() {
 	})
 }
 
-// eachBucket calls f for the buckets that this handle has used.
+// eachBucket calls f for each bucket that this process has used through this handle.
 func (x *MultiLock) eachBucket(f func(k *multiBucket)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -382,7 +381,8 @@ func (x *MultiLock) eachBucket(f func(k *multiBucket)) {
 // Policy says what happens to a key when its holder dies.
 func (x *MultiLock) Policy() Policy { return x.policy }
 
-// closed is not inlined, which would make the frame of each Lock larger.
+// closed returns the error for a closed handle. It is not inlined, because that would make the stack frame of each
+// Lock larger.
 //
 //go:noinline
 func (x *MultiLock) closed(op string) error { return x.fail(op, shmsync.ErrClosed, nil, closedHandle) }

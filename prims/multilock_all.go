@@ -10,8 +10,8 @@ import (
 // Holds are holds of several keys that this process has locked together.
 type Holds []Hold
 
-// LockAll locks all the keys, and waits until it has them. If a key is given twice, it is locked
-// once. LockAll panics with an *[shmsync.Error] where LockAllContext returns one.
+// LockAll locks all the keys, and waits until it has them. If a key is given twice, it is locked once. Where
+// LockAllContext returns an error, LockAll panics with that error, which is an *[shmsync.Error].
 //
 // LockAll locks the keys in the order of their numbers, in every process. So calls of LockAll
 // cannot wait for each other in a cycle. A process that holds other keys during the call has to
@@ -24,8 +24,8 @@ func (x *MultiLock) LockAll(keys ...uint64) Holds {
 	return h
 }
 
-// LockAllContext is LockAll that ends when ctx ends. An error means that none of the keys is held.
-// It is the error of LockContext for the key that could not be locked.
+// LockAllContext is like LockAll, but ends when ctx ends. An error means that none of the keys is held. The error
+// is that of LockContext for the key that could not be locked.
 func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, error) {
 	if err := x.opening.error("multilock.lock"); err != nil {
 		return nil, err
@@ -35,7 +35,8 @@ func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, 
 	sorted = slices.Compact(sorted)
 	holds := make(Holds, 0, len(sorted))
 	if len(sorted) > 0 {
-		// Close waits for this call until it has unlocked the keys that it locked before an error.
+		// An error may force this call to unlock the keys that it has locked. Close waits until the call has done
+		// so.
 		k := x.bucket(sorted[0])
 		if k == nil || k.mon.begin() != nil {
 			return nil, x.closed("multilock.lock")

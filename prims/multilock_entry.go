@@ -12,13 +12,13 @@ var (
 	_ = crashpoint.Register("multilock.claim.claimed")
 )
 
-// keyEntry is the record of a key that is not free. It lies in an entry of the key's bucket, or in
-// a wait node. The zero value means that there is no record.
+// keyEntry is the record of a key that is not free. The record is either in a multiLockEntry of the key's bucket,
+// or in a wait node. The zero value means that there is no record.
 type keyEntry struct {
 	key   *atomic.Uint64
-	word  *atomic.Uint64 // the hold
+	word  *atomic.Uint64 // the hold, a keyHold
 	queue *atomic.Uint64
-	off   arenakernel.Offset // offset of the node, or 0
+	off   arenakernel.Offset // offset of the node that has the record, or 0
 	node  *arenakernel.Node
 }
 
@@ -36,9 +36,10 @@ func nodeEntry(off arenakernel.Offset, n *arenakernel.Node) keyEntry {
 	return keyEntry{key: n.Wanted(), word: n.Stamp(), queue: n.Extra(), off: off, node: n}
 }
 
-// seek searches the entries of the bucket for a key. If the key has an entry, seek claims the entry
-// and returns it as s; a claim ends a fast hold, see keyHold. Otherwise was is an unused entry that
-// had the key last, or nil. The caller holds the queue lock.
+// seek searches the entries of the bucket for a key. If the key is not free and has an entry, seek returns the
+// entry as s. If a process could change the hold of that entry without the queue lock, seek first ends this
+// possibility by claim. If seek finds no such entry, the result was is an unused entry that had the key last, or
+// nil. The caller holds the queue lock.
 func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
 	for i := range k.words.entries {
 		e := &k.words.entries[i]
@@ -52,15 +53,16 @@ func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
 		if !h.free() {
 			return e, nil
 		}
-		if h != 0 || was == nil { // the key 0 of an entry that was never used means no key
+		if h != 0 || was == nil { // an entry that was never used also has the key 0
 			was = e
 		}
 	}
 	return nil, was
 }
 
-// vacant returns an entry for a key that has none. It returns nil if the key has an entry, if it
-// may have a record in a node, or if there is no room. The caller holds the queue lock.
+// vacant returns an unused entry for a key that has no record. It returns nil if the key has an entry, if some keys
+// have their record in a node and this key may be one of them, or if there is no room. The caller holds the queue
+// lock.
 func (k *multiBucket) vacant(key uint64) *multiLockEntry {
 	w := k.words
 	for i := range w.entries {
@@ -73,12 +75,12 @@ func (k *multiBucket) vacant(key uint64) *multiLockEntry {
 	}
 	n := w.mon.arrivals.Load()
 	if s := &w.entries[n%multiInline]; n%evictEvery != 0 && keyHold(s.hold.Load()).idle() {
-		return s // room would return the same entry
+		return s // the method room would return the same entry
 	}
 	return k.room(nil)
 }
 
-// vacantAgain does what the method vacant does, for a key that is, or was, the key of some entry.
+// vacantAgain does what the method vacant does, for a key that is, or was, the key of some entry. vacant calls it.
 func (k *multiBucket) vacantAgain(key uint64) *multiLockEntry {
 	s, was := k.seek(key)
 	if s != nil || k.words.spilled.Load() != 0 {
@@ -87,10 +89,10 @@ func (k *multiBucket) vacantAgain(key uint64) *multiLockEntry {
 	return k.room(was)
 }
 
-// room returns an entry for a key that has none, or nil. The caller holds the queue lock. It
-// prefers the entry that had the key last, then an unused entry, then an entry that caches another
-// key. But one time in evictEvery it prefers a caching entry to an unused one, because that cached
-// key may be one that nobody wants any more.
+// room returns an entry for a key that has none, or nil. The caller holds the queue lock. room prefers the entry
+// that had the key last, then an unused entry, then an entry that keeps another key cached for a process. But one
+// time in evictEvery it prefers an entry with a cached key to an unused one, because perhaps no process wants that
+// cached key any more.
 func (k *multiBucket) room(was *multiLockEntry) *multiLockEntry {
 	if was != nil {
 		return was
@@ -110,8 +112,9 @@ func (k *multiBucket) room(was *multiLockEntry) *multiLockEntry {
 	return k.unused(n)
 }
 
-// unused returns an unused entry, or nil. The caller holds the queue lock. It uses the entries in
-// rotation, so that an entry keeps its last key for some time and the key can come back.
+// unused returns an unused entry, or nil. The caller holds the queue lock. The argument n chooses the first
+// candidate. Since n grows with each arrival, an entry keeps its last key for some time, and is found again if that
+// key is locked again.
 func (k *multiBucket) unused(n uint64) *multiLockEntry {
 	i := n % multiInline
 	for range multiInline {
@@ -125,13 +128,13 @@ func (k *multiBucket) unused(n uint64) *multiLockEntry {
 	return nil
 }
 
-// evictEvery bounds how long a key stays cached: one key in this many that arrive takes the entry
-// of a cached key, even if another entry is unused.
+// evictEvery bounds how long a key stays cached. Of the keys that arrive, one in evictEvery takes the entry of a
+// cached key, even if another entry is unused.
 const evictEvery = 16
 
-// claim ends a fast hold: after it, only the holder of the queue lock changes the hold of the
-// entry. claim returns the hold. The caller holds the queue lock. The claim is one atomic step, so
-// a process that locks and unlocks the key at the same time cannot delay it.
+// claim ends the right of a process to lock or unlock the key of e without the queue lock. After claim, only the
+// holder of the queue lock changes the hold of the entry. claim returns that hold. The caller holds the queue lock.
+// The claim is one atomic step, so a process that locks and unlocks the key at the same time cannot delay it.
 func (k *multiBucket) claim(e keyEntry) keyHold {
 	// No other process changes a fast word into one that is not fast. lin: the key is, or is not, held
 	// here.
@@ -143,7 +146,7 @@ func (k *multiBucket) claim(e keyEntry) keyHold {
 	return h
 }
 
-// raise raises arrivals, so that all later stamps are greater than the stamp of h.
+// raise makes the counter arrivals large enough for all later stamps to be greater than the stamp of h.
 func (k *multiBucket) raise(h keyHold) {
 	arrivals := &k.words.mon.arrivals
 	n := arrivals.Load()
@@ -152,8 +155,8 @@ func (k *multiBucket) raise(h keyHold) {
 	}
 }
 
-// find returns the record of a key, or the zero keyEntry. It claims the key. The caller holds the
-// queue lock.
+// find returns the record of a key, or the zero keyEntry. It calls claim, so only the holder of the queue lock
+// changes the hold afterwards. The caller holds the queue lock.
 func (k *multiBucket) find(key uint64) keyEntry {
 	if s, _ := k.seek(key); s != nil {
 		return inlineEntry(s)
@@ -174,9 +177,9 @@ func (k *multiBucket) findSpilled(key uint64) (found keyEntry) {
 	return found
 }
 
-// eachSpilled calls f for the records that are in nodes, until f returns false. f may take the node
-// off the list. The nodes are in the order of their offsets, so the walk ends even if a peer has
-// overwritten the links.
+// eachSpilled calls f for the records that are in wait nodes, until f returns false. f may take the node off the
+// list. The nodes are in the order of their offsets. A node out of order ends the walk, so the walk ends even if a
+// peer has overwritten the links.
 func (k *multiBucket) eachSpilled(f func(e keyEntry) bool) {
 	for off, before := links(k.words.spilled.Load()).next(), arenakernel.Offset(0); off != 0; {
 		n, err := k.of.a.NodeAt(off)
@@ -193,7 +196,8 @@ func (k *multiBucket) eachSpilled(f func(e keyEntry) bool) {
 	}
 }
 
-// eachEntry calls f for the records in use, including those with biased holds.
+// eachEntry calls f for every record in use. That includes holds that their process can change without the queue
+// lock.
 func (k *multiBucket) eachEntry(f func(e keyEntry)) {
 	for i := range k.words.entries {
 		if s := &k.words.entries[i]; !keyHold(s.hold.Load()).free() {
@@ -203,8 +207,8 @@ func (k *multiBucket) eachEntry(f func(e keyEntry)) {
 	k.eachSpilled(func(e keyEntry) bool { f(e); return true })
 }
 
-// peekSpilled calls f for the records that are in nodes. It does not need the queue lock, so it may
-// miss nodes that change at the same time.
+// peekSpilled calls f for the records that are in wait nodes. It does not need the queue lock. So it may miss nodes
+// that are added or removed at the same time.
 func (k *multiBucket) peekSpilled(f func(e keyEntry)) {
 	for off, before := links(k.words.spilled.Load()).next(), arenakernel.Offset(0); off > before; {
 		n, err := k.of.a.NodeAt(off)
@@ -216,15 +220,14 @@ func (k *multiBucket) peekSpilled(f func(e keyEntry)) {
 	}
 }
 
-// isEntry reports whether a node is the record of a key of this bucket. While the queue lock is
-// held, such a node remains a record. Any other node may change during the test, so isEntry reads
-// the state twice.
+// isEntry reports whether a node is the record of a key of this bucket. While the queue lock is held, such a node
+// remains a record. Any other node may change while isEntry reads it, so isEntry reads the state of the node twice.
 func (k *multiBucket) isEntry(n *arenakernel.Node) bool {
 	w := n.Load()
 	return w.State() == arenakernel.NodeIdle && k.belongs(n) && n.Load() == w
 }
 
-// isWait reports whether a node is a wait in this bucket; see isEntry.
+// isWait reports whether a node is a wait in this bucket. It reads the state of the node twice, as isEntry does.
 func (k *multiBucket) isWait(n *arenakernel.Node) bool {
 	w := n.Load()
 	return w.State() != arenakernel.NodeIdle && k.belongs(n) && n.Load().Generation() == w.Generation()
@@ -234,21 +237,22 @@ func (k *multiBucket) belongs(n *arenakernel.Node) bool {
 	return n.Object() == k.of.object.Offset && k.of.index(n.Wanted().Load()) == k.number && n.Stamp().Load() != 0
 }
 
-// spill makes a node that this process has claimed the record of a key.
+// spill makes the node n the record of a key whose bucket has no free entry. This process has taken the node from
+// the pool.
 func (k *multiBucket) spill(off arenakernel.Offset, n *arenakernel.Node, key uint64, h keyHold) keyEntry {
 	n.SetObject(k.of.object.Offset)
 	e := nodeEntry(off, n)
 	e.key.Store(key)
 	e.queue.Store(0)
-	// From here on the node is freed when the key is free. The reaper of this process does not free
-	// it.
+	// From here on, the process that frees the key also frees the node. If this process dies, its reaper does not
+	// free the node.
 	e.set(h)
 	crashpoint.Hit("multilock.lock.spilled")
 	k.link(off, n)
 	return e
 }
 
-// link inserts a node into the list of the nodes that are records.
+// link inserts a node into the list of the wait nodes that are records.
 func (k *multiBucket) link(off arenakernel.Offset, n *arenakernel.Node) {
 	before := k.spilledBefore(off)
 	storeWord(n.Next(), uint64(makeLinks(links(before.Load()).next(), 0)))
@@ -269,7 +273,7 @@ func (k *multiBucket) spilledBefore(off arenakernel.Offset) *atomic.Uint64 {
 	return before
 }
 
-// free makes a record unused. No process has its key or waits for it.
+// free makes the record e unused. No process holds the key of e or waits for it.
 func (k *multiBucket) free(e keyEntry) {
 	h := e.hold()
 	if e.node == nil {
@@ -284,19 +288,20 @@ func (k *multiBucket) free(e keyEntry) {
 		storeWord(before, uint64(makeLinks(links(e.node.Next().Load()).next(), 0)))
 	}
 	crashpoint.Hit("multilock.unlock.unlinked")
-	// The participant that claimed the node may be dead. But no other process frees the node,
-	// because it has a stamp until it is free.
+	// The participant that took the node from the pool may be dead. Nevertheless no other process frees the node,
+	// because a node with a stamp is in use, and the stamp remains until here.
 	k.of.a.FreeEntryNode(e.off, e.node.Owner())
 }
 
-// clear makes the list of the nodes that are records anew, and empties the queues. Meanwhile
-// processes may lock and unlock keys by CAS; nobody waits for such keys, so they have no queue.
+// clear makes the list of the nodes that are records anew, and empties the queues. Meanwhile processes may lock and
+// unlock biased and cached keys by CAS. Nobody waits for such keys, so they have no queue that clear could damage.
 func (k *multiBucket) clear() {
 	k.words.spilled.Store(0)
 	for i := range k.words.entries {
 		s := &k.words.entries[i]
 		storeWord(&s.queue, 0)
-		// The participant that claimed the hold may have died before it raised arrivals.
+		// A participant may have died in the method claim, after it had changed the hold and before it called
+		// raise.
 		if h := keyHold(s.hold.Load()); h.owner() != ownerNotRecoverable {
 			k.raise(h)
 		}
@@ -309,8 +314,8 @@ func (k *multiBucket) clear() {
 	})
 }
 
-// withQueue calls f with the queue of a record, and then stores the ends of the queue in the
-// record.
+// withQueue calls f with the queue of the waits for a key, and then stores the ends of the queue in the record e of
+// that key.
 func (k *multiBucket) withQueue(e keyEntry, f func(q *fifo)) {
 	var ends listWords
 	l := links(e.queue.Load())

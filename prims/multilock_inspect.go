@@ -35,7 +35,7 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 		}
 		lost++
 		if lost > 1 {
-			return // the state counts all lost keys, but has the details of one, which can be recovered first
+			return // the state counts all lost keys, but describes only the first, with which a recovery can begin
 		}
 		i.Key = &key
 		died, err := e.lost()
@@ -66,8 +66,8 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 		if w.Want == nil || dated[*w.Want] {
 			continue
 		}
-		// The hold may be in a node that the tool has read after the node of the wait. So the
-		// stamps have to show that the wait came after the hold.
+		// The tool has read the node of the wait first. If the hold is in a node too, that node may have changed
+		// since then. So the stamps have to show that the wait came after the hold.
 		if on := holds[*w.Want]; len(on) > 0 && int32(uint32(w.Stamp)-stamps[*w.Want]) > 0 {
 			dated[*w.Want] = i.dateBy(w, on)
 		}
@@ -80,7 +80,7 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	return i.Inspection
 }
 
-// lost returns the error that a lock of the key gets, and the participant whose death caused the
+// lost returns the error that a call gets that tries to lock the key, and the participant whose death caused the
 // error. The error is nil if a process has the key or can get it.
 func (e keyEntry) lost() (arenakernel.ParticipantID, error) {
 	h := e.hold()
@@ -96,7 +96,7 @@ func (e keyEntry) lost() (arenakernel.ParticipantID, error) {
 	return 0, shmsync.ErrCorrupt
 }
 
-// eachEntry calls f for the entries of all keys. It does not take the queue locks.
+// eachEntry calls f for the records of the keys in all buckets. It does not take the queue locks.
 func (x *MultiLock) eachEntry(f func(e keyEntry)) {
 	for n := range x.all {
 		k := x.bucketOr(n)

@@ -13,17 +13,18 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// multiBucket is this process's side of a bucket. It is the rules of the bucket's monitor.
+// multiBucket is a bucket of keys as this process uses it. It implements the interface rules for the bucket's
+// monitor.
 type multiBucket struct {
 	of     *MultiLock
 	number int
 	words  *multiLockBucket
 	mon    *monitor
-	// last and cached are the low half of a hold that this process leaves in an entry: last if the
-	// key is free, cached if the key is cached.
+	// last and cached are values that this process leaves in the low half of the hold of an entry. It leaves last
+	// if the key becomes free, and cached if the key becomes cached.
 	last, cached uint32
-	turns        *park.Turns // the Turns of this bucket in this process; nil in the handle of a reaper
-	mayBeBiased  atomic.Bool // this process has had a biased hold in the bucket
+	turns        *park.Turns // the line in which this process's waits stand; nil in a handle that only recovers
+	mayBeBiased  atomic.Bool // this process has had a hold in the bucket that it ends by a CAS (a biased hold)
 }
 
 func newMultiBucket(x *MultiLock, i int) *multiBucket {
@@ -37,7 +38,7 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	k.mon.opening, k.mon.queueLock.opening = x.opening, x.opening
 	k.mon.mine = func(w wait) bool { return k.isWait(w.Node) }
 	for i := range k.words.entries {
-		// Another handle of this process may have left a cached key.
+		// Another handle of this process may have left a cached key in the entry.
 		if uint32(k.words.entries[i].hold.Load()) == k.cached {
 			k.mayBeBiased.Store(true)
 		}
@@ -45,10 +46,9 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	return k
 }
 
-// take puts a free key into an unused entry. If this process had the key last, the hold becomes
-// biased: from then on the process locks and unlocks the key by CAS. A biased key is more costly
-// for other processes. So a key is biased only when the process takes it for the second time in a
-// row.
+// take puts a free key into the unused entry s and locks the key. If this process had the key last, the hold
+// becomes biased. From then on the process locks and unlocks the key by CAS. A biased key is more costly for other
+// processes. So a key becomes biased only when the process takes it for the second time in a row.
 func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 	kind := kindHeld
 	if s.key.Load() != key {
@@ -68,7 +68,7 @@ func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 	return Hold{k, s, key, h}
 }
 
-// newHold returns the word of a new hold of this process in the bucket.
+// newHold returns the word of a new hold of this process, with the next stamp of the bucket.
 func (k *multiBucket) newHold(kind ownerKind) keyHold {
 	arrivals := &k.words.mon.arrivals
 	stamp := arrivals.Load() + 1
@@ -76,13 +76,14 @@ func (k *multiBucket) newHold(kind ownerKind) keyHold {
 	return makeKeyHold(kind, k.of.name, uint32(stamp))
 }
 
-// multiTurns has the Turns of the buckets in which this process has waited.
+// multiTurns has the lines in which waits of this process stand, one park.Turns for each bucket in which the
+// process has waited.
 type multiTurns struct {
 	mu  sync.Mutex
 	all map[int]*park.Turns // guarded by: mu
 }
 
-// of returns the Turns of the bucket whose index is the parameter.
+// of returns the park.Turns of the bucket with the given index, and makes it if necessary.
 func (m *multiTurns) of(bucket int) *park.Turns {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,8 +98,8 @@ func (m *multiTurns) of(bucket int) *park.Turns {
 	return t
 }
 
-// spareNode is a node that a call has claimed before it takes the queue lock, in case the key needs
-// a node.
+// spareNode is a wait node that a call has taken from the pool before it takes the queue lock. The call needs the
+// node if the bucket has no room for the record of the key.
 type spareNode struct {
 	off  arenakernel.Offset
 	node *arenakernel.Node
@@ -117,10 +118,10 @@ func (s *spareNode) giveBack(a *arenakernel.Arena) {
 	}
 }
 
-// lockSlow is the rest of lock. The caller holds the queue lock.
+// lockSlow is the part of lock that needs the queue lock. The caller holds the queue lock; lockSlow releases it.
 func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	m, x := k.mon, k.of
-	// This call may be granted the key. Close waits for it until it has accepted the grant.
+	// This call may be granted the key. Close waits until the call has accepted that grant.
 	if err := m.begin(); err != nil {
 		m.leave(nil)
 		return Hold{}, err
@@ -182,8 +183,8 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	}
 }
 
-// queueUp queues a wait for the key in waitNode and waits. The caller holds the queue lock; queueUp
-// releases it.
+// queueUp puts the wait for the key in the queue, with the node waitNode, and waits. The caller holds the queue
+// lock; queueUp releases it.
 func (k *multiBucket) queueUp(ctx context.Context, key uint64, waitNode *park.WaitNode, b *wakes) (Hold, error) {
 	k.mon.join(waitNode, 0, key)
 	k.turns.AppendKey(waitNode, key)
@@ -204,7 +205,8 @@ func (k *multiBucket) queueUp(ctx context.Context, key uint64, waitNode *park.Wa
 	return Hold{k, nil, key, h}, nil
 }
 
-// tryLockSlow is the rest of TryLock. The caller holds the queue lock.
+// tryLockSlow is the part of TryLock that needs the queue lock. The caller holds the queue lock; tryLockSlow
+// releases it.
 func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
 	b := takeWakes()
 	defer func() { k.mon.leave(b) }()
@@ -229,9 +231,8 @@ func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
 	return Hold{k, nil, key, hold}, true
 }
 
-// lookAt prepares a lock of the key. It takes back what dead participants hold. If the key was
-// unlocked while others waited, it grants the key to the first waiter. The caller holds the queue
-// lock.
+// lookAt prepares the key for a caller that wants to lock it. It takes back what dead participants hold. If the key
+// was unlocked while others waited, it grants the key to the first waiter. The caller holds the queue lock.
 func (k *multiBucket) lookAt(b *wakes, key uint64) {
 	if e := k.find(key); e.there() {
 		if h := e.hold(); h.taken() && k.of.a.Dead(h.owner().participant()) {
@@ -245,12 +246,13 @@ func (k *multiBucket) lookAt(b *wakes, key uint64) {
 	}
 }
 
-// result returns how a wait for a key with the hold h ends if it cannot get the key, and the
-// participant whose death is the reason. lockGranted means that there is no such reason.
+// result says how a wait ends for a key with the hold h, if the hold keeps every process from getting the key. It
+// also returns the participant whose death is the reason. The result lockGranted means that nothing keeps a process
+// from getting the key.
 func (h keyHold) result() (result uint32, who arenakernel.ParticipantID) {
 	switch o := h.owner(); {
 	case !h.valid() || h.fast() || h.kind() == keyFree:
-		return lockCorrupt, 0 // wrong, because the entry is in use and its hold is claimed
+		return lockCorrupt, 0 // an invalid state: the entry is in use, and after a claim its hold cannot be a fast one
 	case o.kind() == kindOwnerDead:
 		return lockOwnerDead, h.died()
 	case o == ownerNotRecoverable:
@@ -259,7 +261,7 @@ func (h keyHold) result() (result uint32, who arenakernel.ParticipantID) {
 	return lockGranted, 0
 }
 
-// judge returns the outcome of a wait as an error.
+// judge returns nil if the outcome of a wait is a grant, and the error that belongs to the outcome otherwise.
 func (k *multiBucket) judge(key uint64, end outcome) error {
 	if end.result() == lockGranted {
 		return nil
@@ -296,13 +298,13 @@ func (k *multiBucket) badUnlock(h Hold, e keyEntry) {
 	panic(fmt.Sprintf("shmsync: Unlock of key %d of multilock %s, which this Hold does not hold: it is %v", h.key, objectName(k.of.object), is))
 }
 
-// resolve calls resolveEntry for every record of a key in use.
+// resolve calls resolveEntry for the record of every key in use.
 func (k *multiBucket) resolve(b *wakes) {
 	k.eachEntry(func(e keyEntry) { k.resolveEntry(b, e) })
 }
 
-// resolveEntry grants a key that was unlocked to the first waiter, or frees its record if nobody
-// waits. If no process can get the key, it ends the waits for the key.
+// resolveEntry decides about the waits for the key of e. If the key was unlocked, resolveEntry grants it to the
+// first waiter, or frees the record if nobody waits. If no process can get the key, it ends all waits for the key.
 func (k *multiBucket) resolveEntry(b *wakes, e keyEntry) {
 	for e.waitedFor() {
 		h := e.hold()
@@ -314,8 +316,8 @@ func (k *multiBucket) resolveEntry(b *wakes, e keyEntry) {
 		if !ok {
 			break
 		}
-		// The waiter's process may be dead although no process has noticed. If it were granted the
-		// key, it would count as a holder that died.
+		// The waiter's process may be dead without any process having noticed. If that waiter were granted the key,
+		// its process would count as a holder that died.
 		if !k.mon.waiting(w) || result == lockGranted && k.of.a.Dead(w.Owner()) {
 			k.detach(w)
 			k.mon.releaseNode(w)
@@ -335,10 +337,9 @@ func (k *multiBucket) head(e keyEntry) (w wait, ok bool) {
 	return w, ok
 }
 
-// account grants a key to the process of a wait that was resolved with a grant. At the time when
-// the wait was resolved, the hold said that the key was on its way to a waiter. If the hold has
-// changed since then, the grant has been stored already, and the waiter may even have accepted the
-// key.
+// account stores the grant of a key for a wait that was resolved. At the time when the wait was resolved, the hold
+// was in the state reserved, which means that the key is on its way to a waiter. If the hold has changed since
+// then, the grant has been stored already, and the waiter may even have accepted the key.
 func (k *multiBucket) account(w wait) {
 	if outcome(w.Extra().Load()).result() == lockGranted {
 		if e := k.find(w.Wanted().Load()); e.there() && e.hold().kind() == kindReserved {
@@ -355,9 +356,9 @@ func (k *multiBucket) detach(w wait) {
 	}
 }
 
-// requeue puts a wait at the end of the queue of its key. Each key that is waited for has a record,
-// unless a peer has overwritten it. In that case requeue makes a record with a hold that says that
-// the key is on its way to a waiter.
+// requeue puts a wait at the end of the queue of its key. Each key that is waited for has a record, unless a peer
+// has overwritten the record. In that case requeue makes a new record, in the state reserved: the key is on its way
+// to a waiter.
 func (k *multiBucket) requeue(w wait) {
 	key := w.Wanted().Load()
 	e := k.find(key)
@@ -420,7 +421,7 @@ func (k *multiBucket) reap(dead func(arenakernel.ParticipantID) bool) {
 	})
 }
 
-// holders calls f for the holders of all keys. It does not need the queue lock.
+// holders calls f for the participants that hold a key of this bucket. It does not need the queue lock.
 func (k *multiBucket) holders(f func(arenakernel.ParticipantID)) {
 	tell := func(e keyEntry) {
 		if h := e.hold(); h.valid() && h.taken() {
@@ -433,7 +434,7 @@ func (k *multiBucket) holders(f func(arenakernel.ParticipantID)) {
 	k.peekSpilled(tell)
 }
 
-// peek returns the hold of a key. It does not need the queue lock.
+// peek returns the hold of a key, and whether waits are queued for the key. It does not need the queue lock.
 func (k *multiBucket) peek(key uint64) (h keyHold, waiting bool) {
 	check := func(e keyEntry) {
 		if now := e.hold(); !now.free() && e.key.Load() == key {

@@ -21,27 +21,27 @@ func init() {
 	})
 }
 
-// Recover makes a key usable again after it became owner-dead or not recoverable: it takes the key,
-// runs repair, and unlocks the key. If repair returns an error or panics, the key becomes not
-// recoverable until a later Recover succeeds, and Recover returns the error. Other callers wait
-// while repair runs. If this process dies before repair returns, the key is owner-dead again. When
-// repair is called, no system call of the dead process can write to its data any more.
+// Recover makes a key usable again after it became owner-dead or not recoverable. It takes the key, runs repair,
+// and unlocks the key. If repair returns an error or panics, the key becomes not recoverable until a later Recover
+// succeeds, and this Recover returns the error. Other callers wait while repair runs. If this process dies before
+// repair returns, the key is owner-dead again. When Recover calls repair, no system call of the dead process can
+// write to its data any more.
 //
-// If the key is healthy, Recover waits for it, unlocks it and does not run repair. Recover returns
-// the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and leaves the
+// If the key is neither owner-dead nor not recoverable, Recover waits for it, unlocks it and does not run repair.
+// Recover returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and leaves the
 // key as it is.
 func (x *MultiLock) Recover(key uint64, repair func() error) error {
 	return x.RecoverContext(context.Background(), key, repair)
 }
 
-// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends before repair is called.
 func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func() error) error {
 	mustHaveRepair(repair != nil, fmt.Sprintf("key %d of multilock %s", key, objectName(x.object)))
 	if err := x.opening.error("multilock.recover"); err != nil {
 		return err
 	}
-	// The stay keeps the words in place until the end of the repair is recorded in them. Close does
-	// not wait for a stay.
+	// stayIfOpen keeps the words of the object valid until the result of the repair is stored in them. Close does
+	// not wait for that.
 	if !x.opening.stayIfOpen() {
 		return x.closed("multilock.recover")
 	}
@@ -83,8 +83,8 @@ func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func(
 	}
 }
 
-// runRepair runs repair while this process recovers the key of h. If repair fails, the key
-// becomes not recoverable.
+// runRepair runs repair while this process recovers the key. The argument h is the hold of this recovery, and the
+// participant died is the one whose data repair has to repair. If repair fails, the key becomes not recoverable.
 func (k *multiBucket) runRepair(h Hold, died arenakernel.ParticipantID, repair func() error) (err error) {
 	next, kind := makeKeyHold(kindNotRecoverable, 0, uint32(died)), arenakernel.EventNotRecoverable
 	defer func() {
@@ -104,7 +104,7 @@ func (k *multiBucket) runRepair(h Hold, died arenakernel.ParticipantID, repair f
 	return nil
 }
 
-// endRecover ends the recovery by this process: the hold of the key becomes next.
+// endRecover ends the recovery h of a key by this process. It changes the hold of the key to next.
 func (k *multiBucket) endRecover(h Hold, next keyHold) error {
 	if err := k.mon.enter(nil); err != nil {
 		return err
@@ -132,10 +132,10 @@ func (k *multiBucket) refusal(key uint64, h keyHold) error {
 
 // MultiLockState is the state of a key, as State returns it.
 type MultiLockState struct {
-	Held    bool              // a process has it: a holder, a process that recovers it, or a waiter that was granted it
-	Owner   *shmsync.Identity // that process, or a dead one that left it locked; nil if there is none or it is not known
+	Held    bool              // a process holds or recovers the key, or its waiter was granted the key
+	Owner   *shmsync.Identity // that process, or a dead one that left the key locked; nil if there is none or unknown
 	Waiting bool              // there are waiters
-	Err     error             // why no call can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Err     error             // why no call can lock the key: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the hold, rendered for people
 }
 
@@ -175,8 +175,8 @@ func (x *MultiLock) String() string {
 	return fmt.Sprintf("multilock %s: %d keys are not free, of %d buckets", objectName(x.object), held+spilled, len(x.all))
 }
 
-// bucketOr returns bucket i. If this process has not used the bucket yet, bucketOr makes a handle
-// on the bucket for this call only.
+// bucketOr returns bucket i. If this process has not used the bucket yet, bucketOr makes a multiBucket for this
+// call only.
 func (x *MultiLock) bucketOr(i int) *multiBucket {
 	if k := x.all[i].Load(); k != nil {
 		return k
@@ -185,7 +185,8 @@ func (x *MultiLock) bucketOr(i int) *multiBucket {
 	return &multiBucket{of: x, number: i, words: arenakernel.At[multiLockBucket](x.a, off)}
 }
 
-// quiet reports whether a bucket has nothing that a dead process could have left.
+// quiet reports whether the queue lock of a bucket is free and no key of the bucket is held or waited for. Then no
+// dead process can have left anything there.
 func (b *multiLockBucket) quiet() bool {
 	if b.mon.queueLock.owner.Load() != 0 || b.mon.queueLock.starving.Load() != 0 || b.spilled.Load() != 0 {
 		return false
@@ -198,9 +199,9 @@ func (b *multiLockBucket) quiet() bool {
 	return true
 }
 
-// repairMultiLock takes back what the participant dead has. It skips quiet buckets, which have
-// nothing that a dead process could have left. They have no waits either, because each key that is
-// waited for has a record.
+// repairMultiLock takes back what the dead participant has. It skips the buckets for which the method quiet is
+// true, because there a dead process has left nothing. Such a bucket has no waits either, because each key that is
+// waited for has a record, and then the bucket is not quiet.
 func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {

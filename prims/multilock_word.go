@@ -7,8 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// keyHold is the hold of a key of a MultiLock: it says which participant has the key, and no other
-// word does.
+// keyHold is the state of a key of a MultiLock, in one word. Only this word says which participant holds the key.
 //
 //	bits 0..31   an ownerWord, or one of the additional kinds below
 //	bits 32..63  stamp of the hold; for a key that is not recoverable, the ID of the dead holder
@@ -27,19 +26,17 @@ import (
 //	                   had it last
 //	7  cached          the same, and n locks it by a CAS                 Unlock of a biased hold
 //
-// Biased and cached words are fast: the participant n in the word changes a biased word into a
-// cached word and back, by a CAS and without the queue lock. The holder of the queue lock changes a
-// fast word only by a claim. A claim clears the bit that the two fast kinds have in common, which
-// turns biased into held and cached into free. All other words are changed by the holder of the
-// queue lock only. If the word of a key is fast, nobody waits for the key; the words in nodes are
-// never fast. There is one more change without the queue lock: a waiter that accepts a granted key
-// makes the word held by a CAS. So no process may store over a granted word while its participant
-// lives.
+// Biased and cached words are called fast, because the participant n in the word can change a biased word into a
+// cached word and back by a CAS, without the queue lock. The holder of the queue lock changes a fast word only by a
+// claim. A claim clears the bit that the two fast kinds have in common, which turns biased into held and cached
+// into free. If the word of a key is fast, nobody waits for the key. The words in nodes are never fast. All other
+// words are changed by the holder of the queue lock only, with one exception: a waiter that accepts a granted key
+// makes the word held by a CAS. So no process may store over a granted word while its participant lives.
 //
-// Stamps are values of arrivals in the bucket's monitor, truncated to 32 bits. Because each hold
-// has its own stamp, a Hold that has been unlocked cannot unlock a later hold. A Lock by CAS adds
-// one to the stamp in the word, and a claim raises arrivals to the stamp in the word. So the stamps
-// of an entry only grow, even if it is used for other keys, and so do the stamps of a key.
+// The stamp is a value of the counter arrivals in the bucket's monitor, truncated to 32 bits. Because each hold has
+// its own stamp, a Hold that has been unlocked cannot unlock a later hold. A Lock by CAS adds one to the stamp in
+// the word, and a claim raises arrivals to the stamp in the word. So the stamps in an entry only grow, even if the
+// entry is used for other keys. The stamps of a key also only grow.
 //
 //	writers: the holder of the bucket's queue lock; of a fast or granted word the participant that it names, by a CAS
 //	readers: the same, tools, periodic checks, TryLock
@@ -51,18 +48,17 @@ import (
 //	         goes to the next waiter
 type keyHold uint64
 
-// The kinds of a keyHold that an ownerWord does not have, or that mean something else in an
-// ownerWord.
+// These kinds of a keyHold do not exist in an ownerWord, or mean something else there.
 const (
 	keyBiased  = kindBiased
-	keyGranted = kindNotRecoverable // the key was granted: the kind of a not recoverable key, but with a participant
+	keyGranted = kindNotRecoverable // with a participant: granted; without: not recoverable
 	keyFree    = kindNotRecoverable + 1
 	keyCached  = kindNotRecoverable + 2
 
-	// holdFast is the bit that a claim clears.
+	// holdFast is the bit that the biased and the cached kind have in common. A claim clears it.
 	holdFast = 1 << ownerKindShift
-	// Adding holdLock turns a cached word into the biased word of the next hold. Adding holdUnlock
-	// turns that biased word into a cached word.
+	// Adding holdLock turns a cached word into the biased word of the next hold, with the next stamp. Adding
+	// holdUnlock turns that biased word into a cached word with the same stamp.
 	holdLock   = uint64(1<<32) - holdUnlock
 	holdUnlock = uint64(keyCached-keyBiased) << ownerKindShift
 	// Adding holdFree turns a held word into the word of a free key.
@@ -77,10 +73,11 @@ func (h keyHold) owner() ownerWord { return ownerWord(h) }
 func (h keyHold) stamp() uint32    { return uint32(h >> 32) }
 func (h keyHold) kind() ownerKind  { return h.owner().kind() }
 
-// free reports whether the key is free: no process has it or waits for it.
+// free reports whether the key is free, that is, whether no process has it or waits for it.
 func (h keyHold) free() bool { return h == 0 || h.kind() >= keyFree }
 
-// idle reports whether the entry is unused: the key is free and not cached.
+// idle reports whether the entry with the hold h is unused. That is so if its key is free and not cached for a
+// process.
 func (h keyHold) idle() bool { return h == 0 || h.kind() == keyFree }
 
 // fast reports whether the participant in the word may change it without the queue lock.
@@ -89,15 +86,15 @@ func (h keyHold) fast() bool { return h.kind() == keyBiased || h.kind() == keyCa
 // granted reports whether a waiter was granted the key and has not accepted it.
 func (h keyHold) granted() bool { return h.kind() == keyGranted && h.owner().participant() != 0 }
 
-// taken reports whether a participant, dead or alive, has the key exclusively or was granted it.
+// taken reports whether a participant, dead or alive, has the key exclusively, or was granted the key.
 func (h keyHold) taken() bool { return h.owner().held() || h.granted() }
 
-// accepted returns a granted hold as it is after its waiter has accepted it.
+// accepted returns the hold that replaces the granted hold h when the waiter accepts the key.
 func (h keyHold) accepted() keyHold {
 	return makeKeyHold(kindHeld, h.owner().participant(), h.stamp())
 }
 
-// claimed returns the hold as it is after a claim.
+// claimed returns the hold that replaces h when the holder of the queue lock calls the method claim.
 func (h keyHold) claimed() keyHold {
 	if h.fast() {
 		h &^= holdFast
@@ -105,7 +102,7 @@ func (h keyHold) claimed() keyHold {
 	return h
 }
 
-// valid reports whether some state of a key has the word h.
+// valid reports whether h is the word of some state of a key. Other words are damage.
 func (h keyHold) valid() bool {
 	o := h.owner()
 	if o.kind() >= keyFree || h.granted() {
@@ -114,13 +111,13 @@ func (h keyHold) valid() bool {
 	return o.valid() && (!o.free() || h == 0)
 }
 
-// passing returns the hold of a key that was unlocked while others wait: the key is on its way to
-// the first waiter.
+// passing returns the hold of a key that was unlocked while others wait. Such a key is on its way to the first
+// waiter.
 func (h keyHold) passing() keyHold {
 	return h&^(1<<32-1) | keyHold(makeOwner(kindReserved, h.owner().participant()))
 }
 
-// ownerDied returns the hold that replaces h when the participant in h was found dead.
+// ownerDied returns the hold that replaces h after the participant in h was found dead, with the policy p.
 func (h keyHold) ownerDied(p Policy) keyHold {
 	if h.granted() {
 		return h.passing() // the dead participant never held the key
@@ -131,8 +128,8 @@ func (h keyHold) ownerDied(p Policy) keyHold {
 	return h.passing()
 }
 
-// died returns the participant in the hold: its holder, or the participant whose death left the
-// hold.
+// died returns the participant that the hold names. If the key is not recoverable, that is the dead holder whose
+// death made it so.
 func (h keyHold) died() arenakernel.ParticipantID {
 	if h.owner() == ownerNotRecoverable {
 		return arenakernel.ParticipantID(h.stamp() & arenakernel.ParticipantIDMask)

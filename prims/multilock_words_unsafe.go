@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// multiLockHead is the head of the body of a MultiLock, 128 bytes. The head has the number of
-// buckets; the buckets, each a multiLockBucket, follow it.
+// multiLockHead is the head of the body of a MultiLock, 128 bytes. It has the number of buckets. The buckets follow
+// it, each a multiLockBucket.
 type multiLockHead struct {
 	_       structs.HostLayout
 	policy  uint32 // the result of Policy.stored. Immutable after init.
@@ -17,15 +17,16 @@ type multiLockHead struct {
 	_       [120]byte
 }
 
-// multiInline is how many keys of a bucket can have a record without a wait node.
+// multiInline is how many keys of a bucket have a record in the bucket itself. The records of further keys are in
+// wait nodes.
 const multiInline = 5
 
 // multiLockBucket is a bucket of a MultiLock with its own monitor, 512 bytes.
 type multiLockBucket struct {
 	_   structs.HostLayout
 	mon monitorWords
-	// spilled is the link to the first wait node that is the record of a key: the entries had no
-	// room for that key. These nodes are in the order of their offsets.
+	// spilled is the link to the first of the wait nodes that are records of keys for which the entries had no
+	// room. These nodes are in the order of their offsets.
 	//   writers: the holder of the queue lock
 	//   readers: the same, tools
 	//   order:   the queue lock's
@@ -35,13 +36,12 @@ type multiLockBucket struct {
 	entries [multiInline]multiLockEntry
 }
 
-// multiLockEntry is the record of a key that is not free, or of a key that was held before. If the
-// bucket has no room for another entry, an idle wait node is the record of the key: the key is in
-// the word wanted, the hold in the stamp, the queue in the extra word, and the next word links the
-// nodes of the bucket. The queue is an index of the waits for the key; only the holder of the queue
-// lock writes it.
+// multiLockEntry is the record of a key that is not free, or of a key that was held before. If the bucket has no
+// room for another entry, a wait node without a wait is the record of the key. That node has the key in the word
+// wanted, the hold in the stamp, and the queue in the extra word, and its next word links the nodes of the bucket.
+// The queue is an index of the waits for the key; only the holder of the queue lock writes it.
 type multiLockEntry struct {
-	// key is the key of the hold, or of the last one.
+	// key is the key to which the hold belongs. In an unused entry it is the key that was held last.
 	//   writers: the holder of the queue lock, while the hold says that the entry is in no use
 	//   readers: the same, tools, Lock and TryLock without the queue lock
 	//   order:   the queue lock's; a reader without the lock reads it after the hold and then compares

@@ -19,22 +19,22 @@ import (
 // Mutex is a mutual exclusion lock between processes. The holder of a Mutex is a process: one
 // goroutine may lock it, and another goroutine of the same process may unlock it.
 //
-// A Mutex is not fair: a new caller may lock it before a goroutine that was woken. But a goroutine
-// that has waited for a millisecond is starving. Every other Unlock of a process hands the lock to
-// that goroutine of the same process which has starved longest. In addition, one starving goroutine
-// at a time gets the next release of any process.
+// A Mutex is not fair: a new caller may lock it before a goroutine that was woken. But a goroutine that has waited
+// for a millisecond is starving. At every other Unlock, a process hands the lock to one of its own starving
+// goroutines, the one that has waited longest. In addition, one starving goroutine at a time, of any process, gets
+// the next release.
 //
-// In the terminology of the Go memory model, and across processes: for n < m the n'th call
-// of Unlock synchronizes before the m'th call of Lock returns. A release by the death of its
-// holder synchronizes before the call that reports it, and before the call that gets the
-// lock because of it.
+// In the terminology of the Go memory model, and across processes: for n < m the n'th call of Unlock synchronizes
+// before the m'th call of Lock returns. If a holder dies, the release by its death synchronizes before the call
+// that reports the death, and before the call that gets the lock because of it.
 type Mutex struct {
-	// The fast paths fit the compiler's budget for inlining only with plain
-	// pointers to their words and the functions of package atomic.
+	// The fast paths access their words by plain pointers and the functions of package atomic. With atomic types
+	// the compiler would not inline them.
 
 	own  *uint32 // the owner word; see end for a closed handle
 	wake *uint32 // the wake word
-	// self is what Lock stores in the owner word: our ID, biased or not. Accessed atomically.
+	// self is what Lock stores in the owner word: the ID of this participant, either with the kind biased or with
+	// the kind held. Accessed atomically.
 	self   uint32
 	biased uint32 // our ID with the kind biased; ownerNever if this handle takes no biased holds
 	plain  uint32 // our ID if this handle takes no biased holds, and its fast path may unlock; 0 otherwise
@@ -50,25 +50,25 @@ type Mutex struct {
 	policy   Policy
 	repair   func() error
 	key      race.Key
-	opening  *opening // the opening of the object that the Mutex is, or is a part of
+	opening  *opening // the open of the object by which this handle was made; the object is the Mutex or contains it
 
-	granted atomic.Int32  // goroutines that were granted a reservation and have not tried to take the lock yet
-	turns   atomic.Uint32 // releases that found a waiter, for localTurn
+	granted atomic.Int32  // goroutines for which the lock was reserved and that have not tried to take it yet
+	turns   atomic.Uint32 // how many releases have found a waiter; see localTurn
 
-	// quiet counts the unlocks in a row that found no waiter. After need such unlocks, holds are
-	// biased again. Only the holder of the Mutex accesses quiet.
+	// quiet counts the unlocks in a row that found no waiter. When it reaches the value of the field need, holds
+	// are biased again, that is, released by a plain store. Only the holder of the Mutex accesses quiet.
 	quiet uint32
 	need  atomic.Uint32
-	// reserved is the owner word if the last check found the lock reserved, or 0.
+	// reserved is the owner word that the last periodic check read, if the lock was reserved for a waiter then.
+	// Otherwise it is 0.
 	reserved atomic.Uint32
-	// alsoCheck, if set, is called by every periodic check. It is for an object that has m as a
-	// part.
+	// alsoCheck, if set, is called by every periodic check. An object that contains the Mutex m sets it.
 	alsoCheck func()
 	queueLock bool // the Mutex is the queue lock of an object, and only the library locks it
 	internal  bool // the Mutex guards words of the library, and no user data
-	inner     bool // the Mutex is a part of an object, and the library unlocks it
+	inner     bool // the Mutex is a component of an object, and the library unlocks it
 	counts    *countWords
-	variant   *mutexVariant // nil: a plain Mutex
+	variant   *mutexVariant // how the Mutex differs from a plain Mutex; nil if it does not
 	log       *undoLog      // nil without PolicyRollback
 	tx        *Tx           // the Tx of the goroutine that runs an Update of m
 }
@@ -80,20 +80,20 @@ type MutexOptions struct {
 	// object, and any policy for an existing object. If Policy is set and an existing object has
 	// another policy, opening fails.
 	Policy Policy
-	// Repair, if set, is called by this process's Lock and LockContext when they find that a holder
-	// died. The process holds the lock while Repair runs. If Repair returns nil, the call returns
-	// with the lock. Otherwise the call fails with ErrNotRecoverable, as Recover does. Repair,
-	// Checked and Contention belong to this handle and are not stored in the arena.
+	// Repair, if set, is called by Lock and LockContext of this process when they find that a holder died. The
+	// process holds the lock while Repair runs. If Repair returns nil, the call returns with the lock. Otherwise
+	// the call fails with ErrNotRecoverable, as Recover does. Repair, Checked and Contention apply to this handle
+	// only and are not stored in the arena.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	// See Mutex.SetSpin.
 	Spin time.Duration
-	// Checked makes every Unlock of this process a compare-and-swap, so that every unlock of a lock
-	// that is not held is detected, even if two goroutines race. That costs as much time as the
-	// fast path of Unlock saves otherwise.
+	// Checked makes every Unlock of this process a compare-and-swap. Then every unlock of a lock that is not held
+	// is detected, even if two goroutines race. An Unlock becomes slower by as much time as its fast path would
+	// save.
 	Checked bool
-	// Contention changes how waiters of this process compete.
+	// Contention changes how the waiters of this process compete for the lock.
 	Contention Contention
 	// LogBytes is the size of the undo log of a new Mutex with PolicyRollback. The log holds the
 	// bytes that one Update saves, and 16 bytes for each range that it saves. LogBytes is rounded
@@ -106,8 +106,8 @@ var mutexKind = arenakernel.KindOf("MUTX")
 
 const mutexVersion = 1
 
-// OpenMutex finds the Mutex of that name in the arena or creates it. An empty name makes a
-// fresh anonymous one. It panics if opts.Policy is not a valid Policy.
+// OpenMutex finds the Mutex of that name in the arena or creates it. An empty name makes a new anonymous Mutex.
+// OpenMutex panics if opts.Policy is not a valid Policy.
 func OpenMutex(a *arena.Arena, name string, opts *MutexOptions) (*Mutex, error) {
 	return openMutex((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -163,15 +163,15 @@ func buildMutex(a *arenakernel.Arena, o arenakernel.Object, opt *MutexOptions) (
 	if log != nil {
 		m.policy, m.log, m.tx = PolicyRollback, log, newTx(log, objectName(o))
 	} else if m.policy == PolicyRollback {
-		m.policy = PolicyReport // a peer has just changed the bytes
+		m.policy = PolicyReport // without a log, only a peer can have written PolicyRollback
 	}
 	m.counted()
 	m.opening.end = m.end
 	return m, nil
 }
 
-// buildMutexAt makes a handle on the words of a mutex at off in the body of o. The object o may be
-// of another kind and have the mutex as a part.
+// buildMutexAt makes a handle on the words of a mutex at off in the body of o. The object o is a Mutex, or an
+// object of another kind that contains one.
 func buildMutexAt(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, opt *MutexOptions) *Mutex {
 	m := buildBareMutex(a, o, off, opt)
 	m.queue = park.NewQueue(park.Config{
@@ -181,7 +181,7 @@ func buildMutexAt(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Of
 	return m
 }
 
-// buildBareMutex makes a bare handle, which cannot wait. It is for a reaper.
+// buildBareMutex makes a handle that cannot wait. It is for a process that recovers what a dead process left.
 func buildBareMutex(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, opt *MutexOptions) *Mutex {
 	w := arenakernel.At[mutexWords](a, off)
 	dev, ino := a.Segment().ID()
@@ -215,8 +215,8 @@ func mutexWakeWord(a *arenakernel.Arena, w *mutexWords) park.WakeWord {
 	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller}}
 }
 
-// Lock locks m, and waits until that is possible. It panics with an *[shmsync.Error] if the lock is
-// owner-dead or not recoverable, or if this process closes the arena meanwhile.
+// Lock locks m, and waits until that is possible. It panics with an *[shmsync.Error] if the lock is owner-dead or
+// not recoverable, or if this process closes the arena while the call waits.
 func (m *Mutex) Lock() {
 	if !race.Enabled && atomic.CompareAndSwapUint32(m.own, 0, atomic.LoadUint32(&m.self)) {
 		return
@@ -224,9 +224,9 @@ func (m *Mutex) Lock() {
 	m.lockOrPanic()
 }
 
-// LockContext locks m, and waits until that is possible or ctx ends. An error means that m is not
-// held. The error is ctx.Err(), or it Is ErrOwnerDead or ErrNotRecoverable by the policy of m,
-// ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx has ended.
+// LockContext locks m, and waits until that is possible or ctx ends. An error means that m is not held. The error
+// is ctx.Err(), or it Is ErrCorrupt or ErrClosed. Depending on the policy of m, it may also be one that Is
+// ErrOwnerDead or ErrNotRecoverable. If the lock is free, the call takes it even though ctx has ended.
 func (m *Mutex) LockContext(ctx context.Context) error {
 	if !race.Enabled && atomic.CompareAndSwapUint32(m.own, 0, atomic.LoadUint32(&m.self)) {
 		return nil
@@ -234,9 +234,9 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 	return m.lockSlow(ctx)
 }
 
-// TryLock locks m if that is possible without waiting, and reports whether it did. State tells why
-// it failed. If the lock is reserved for a waiter that does not take it within 0.1 s, TryLock takes
-// it, because the waiter's process may be stopped.
+// TryLock locks m if that is possible without waiting, and reports whether it did. If it did not, State tells why.
+// A lock that is reserved for a waiter counts as locked. If that waiter does not take the lock within 0.1 s,
+// TryLock takes it, because the waiter's process may be stopped.
 func (m *Mutex) TryLock() bool {
 	if !race.Enabled && atomic.CompareAndSwapUint32(m.own, 0, atomic.LoadUint32(&m.self)) {
 		return true
@@ -244,11 +244,11 @@ func (m *Mutex) TryLock() bool {
 	return m.tryLockSlow()
 }
 
-// Unlock unlocks m. It panics if this process does not hold m, and with an error that Is
-// ErrCorrupt if a peer overwrote the lock.
+// Unlock unlocks m. It panics if this process does not hold m. If a peer overwrote the lock, it panics with an
+// error that Is ErrCorrupt.
 //
-// If two goroutines race to unlock the same hold, the later one may release the hold of another
-// process, unless the handle was opened Checked.
+// If two goroutines race to unlock the same hold, the later one may release the hold of another process. A handle
+// that was opened with the option Checked prevents that.
 func (m *Mutex) Unlock() {
 	if race.Enabled {
 		m.unlockSlow(atomic.LoadUint32(m.own))
@@ -264,7 +264,8 @@ func (m *Mutex) Unlock() {
 			return
 		}
 	} else if *m.own == m.biased {
-		// A plain load is enough: while this process holds m, no other process writes the word.
+		// A plain load of the owner word is enough, because no other process writes that word while this process
+		// holds m.
 		if releaseBiased(m.own, m.wake) {
 			m.loseBias()
 		}
@@ -281,9 +282,9 @@ func (m *Mutex) Offset() arena.Offset { return m.object.Offset }
 // Close, and can release it through another handle. A second Close is an error that Is ErrClosed.
 func (m *Mutex) Close() error { return m.opening.close("mutex.close") }
 
-// end gives the fast paths private words in place of the words of the lock. If another call runs at
-// the same time, which is a mistake of the caller, it uses either the old words or the private
-// ones.
+// end ends the use of the lock's words by the fast paths of this handle: it gives them private words instead. A
+// call of Lock or Unlock at the same time is a mistake of the user. Such a call uses either the old words or the
+// private ones.
 func (m *Mutex) end() {
 	takeWords(&m.own, &m.wake)
 	if m.queueLock {
@@ -305,7 +306,7 @@ func (m *Mutex) SetSpin(d time.Duration) {
 	m.words.spin.Store(spinField(d))
 }
 
-// Spin returns the value of the last SetSpin.
+// Spin returns the duration that the last SetSpin set.
 func (m *Mutex) Spin() time.Duration {
 	m.opening.use()
 	return spinOf(m.words.spin.Load())
@@ -313,10 +314,10 @@ func (m *Mutex) Spin() time.Duration {
 
 // MutexState is the result of State.
 type MutexState struct {
-	Held    bool              // a process has it: a holder, or a process that recovers it
-	Owner   *shmsync.Identity // that process, or a dead one that left it locked; nil if there is none or it is not known
+	Held    bool              // a process has the lock: its holder, or a process that recovers it
+	Owner   *shmsync.Identity // that process, or a dead one that left the lock; nil if there is none or it is not known
 	Waiting bool              // there may be waiters
-	Err     error             // why no call can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Err     error             // why no call can lock m: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the owner word, rendered for people
 }
 
@@ -350,7 +351,8 @@ func (m *Mutex) fail(op string, err error, who *shmsync.Identity, detail string)
 	return failed(m.a, m.object, m.variant.op(op), err, who, detail)
 }
 
-// named returns text, which ends with the word mutex, followed by the name of m.
+// named returns text followed by the name of m. The text ends with the word "mutex", which named replaces if m has
+// another role.
 func (m *Mutex) named(text string) string { return m.variant.text(text) + objectName(m.object) }
 
 func initMutex(body []byte, opt *MutexOptions, log uint64) {

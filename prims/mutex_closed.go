@@ -12,9 +12,9 @@ func (m *Mutex) closed() error {
 	return m.fail("mutex.lock", shmsync.ErrClosed, nil, closedHandle)
 }
 
-// ended reports whether the handle is closed. If it is closed and m is a lock of a user, ended
-// panics, because the call is a mistake. A lock of the library itself may still be used by a call
-// that began before the end.
+// ended reports whether the handle is closed. If it is closed and m is a lock of a user, ended panics, because to
+// call a closed handle is a mistake. A lock that the library itself uses may still be used by a call that began
+// before the handle was closed.
 func (m *Mutex) ended(verb string) bool {
 	if !m.opening.ended.Load() {
 		return false
@@ -25,8 +25,9 @@ func (m *Mutex) ended(verb string) bool {
 	return true
 }
 
-// unlockBiased unlocks a biased hold that another handle of this process took. This handle is
-// Checked and takes no biased holds. It reports false if o is not a biased hold of this process.
+// unlockBiased unlocks a biased hold, that is, one that is released by a plain store. Another handle of this
+// process took the hold; this handle has the option Checked and takes no biased holds. unlockBiased returns false
+// if o is not the owner word of a biased hold of this process.
 func (m *Mutex) unlockBiased(o uint32) bool {
 	if o != uint32(m.name)|ownerBiased {
 		return false
@@ -37,14 +38,14 @@ func (m *Mutex) unlockBiased(o uint32) bool {
 	return true
 }
 
-// endPolls is how often the end of an opening checks for calls that hold a queue lock. It checks about once a
-// millisecond, so a peer that overwrites the queue lock delays the end by at most about a second.
+// endPolls is how often awaitCalls checks whether calls still hold a queue lock. It checks about once a
+// millisecond. So a peer that overwrites the queue lock delays the close of a handle by at most about a second.
 const endPolls = 1000
 
-// awaitCalls waits until no call of this process holds m and no call is counted. m is a queue lock
-// whose opening has ended. A call counts itself while it waits, and while it wakes the waiters
-// whose waits it has ended. It does not count itself during the few instructions for which it has a
-// queue lock that was free.
+// awaitCalls waits, when a handle is closed, until no call of this process uses the queue lock m any more. A call
+// counts itself while it waits, and while it wakes the waiters whose waits it has ended. It does not count itself
+// during the few instructions for which it has a queue lock that was free. So awaitCalls waits until no call holds
+// m and no call is counted. It runs after the opening has ended, that is, after the handle was marked as closed.
 //
 //	a call                          the end of the opening
 //	------                          ----------------------
@@ -58,11 +59,11 @@ const endPolls = 1000
 // unlocked it by then. In that case the third check finds the call counted, unless the call is
 // over.
 //
-// A call that has ended no wait does not count itself before it unlocks the queue lock, as long as
-// the opening has not ended: that would cost each call as much as the queue lock does. If a waiter
-// is announced at the queue lock, the call counts itself after the unlock, and then checks whether
-// the opening has ended. Either the end of the opening finds the call counted. Or the call does not
-// use the words any more, and the end of the opening wakes the waiter instead.
+// A call that has ended no wait does not count itself before it unlocks the queue lock, as long as the opening has
+// not ended. To count itself would cost each call as much as the queue lock does. If a waiter is announced at the
+// queue lock, the call counts itself after the unlock, and then checks whether the opening has ended. There are two
+// cases. Either awaitCalls finds the call counted. Or the call finds that the opening has ended and does not use
+// the words any more; then the code that ends the opening wakes the waiter instead.
 func (m *Mutex) awaitCalls() {
 	for p := m.opening; !m.unused(); p.polls++ {
 		switch {

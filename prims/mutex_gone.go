@@ -2,21 +2,21 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/park"
 
-// stays reports whether the hold o must stay as it is for now. That is so if two conditions hold:
-// the participant is dead but not gone, so its system calls may still store; and the policy passes
-// the hold on only after the participant is gone.
+// stays reports whether the hold with the owner word o must stay unchanged for now. That is so if two conditions
+// hold. First, the participant is dead, but its system calls may still store data. Second, the policy passes the
+// hold on only after those system calls have ended.
 func (m *Mutex) stays(o ownerWord) bool {
 	return !m.internal && o.held() && (m.log != nil || o.ownerDied(policyOf(m.words.policy)).free()) && !m.a.Gone(o.participant())
 }
 
-// mayTake reports whether a lock that is owner-dead with the word o may be taken for a repair. User
+// mayTake reports whether a process may take a lock for a repair. The word o says that the lock is owner-dead. User
 // data may be repaired only when the dead process cannot write to it any more.
 func (m *Mutex) mayTake(o ownerWord) bool {
 	return m.internal || o.kind() != kindOwnerDead || m.a.Gone(o.participant())
 }
 
-// sleepUntilGone sleeps for a moment on a lock that is owner-dead with the word o, because the dead
-// process is not gone yet.
+// sleepUntilGone sleeps for a moment before the next try to take a lock. The word o says that the lock is
+// owner-dead, and a system call of the dead process may still write to its data.
 func (w *waiter) sleepUntilGone(o ownerWord) park.Result {
 	m := w.m
 	v := m.wakeWord.Announce()

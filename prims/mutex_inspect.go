@@ -17,7 +17,7 @@ func inspectMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 	i.mutexRest(w)
 	switch l, err := mutexLog(a, o, w); {
 	case err != nil:
-		i.lost(err, 0) // the damage keeps every process from opening the object
+		i.lost(err, 0) // every process that opens the object would find the damage and fail
 	case l != nil:
 		i.undoLog(l)
 	}
@@ -25,7 +25,7 @@ func inspectMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 	return i.Inspection
 }
 
-// mutexRest adds the words of a mutex except the owner word, which the caller has added.
+// mutexRest adds all words of a mutex except the owner word, which the caller has added already.
 func (i *inspection) mutexRest(w *mutexWords) {
 	i.wakeWord("wake", w.wake.Load())
 	if s := w.starving.Load(); s != 0 {

@@ -9,22 +9,21 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// This file hands a lock from one goroutine to another goroutine of the same process. During the
-// handoff the owner word says that the lock is reserved for this process, so a death at that time
-// is not the death of a holder. The Go runtime wakes the goroutine that gets the lock; neither the
-// kernel nor the poller takes part. See docs/design/0023-local-handoff.md.
+// This file hands a lock from one goroutine to another goroutine of the same process. During the handoff the owner
+// word says that the lock is reserved for this process. So if the process dies then, nobody takes it for a holder
+// that died. The Go runtime wakes the goroutine that gets the lock, so neither the kernel nor the poller takes
+// part. See docs/design/0023-local-handoff.md.
 
-// reservedFor is how long a reservation keeps other processes from the lock, in nanoseconds. After
-// that any process may take the lock, because the process with the reservation may be stopped.
+// reservedFor is how long a reservation keeps other processes from the lock, in nanoseconds. Afterwards any process
+// may take the lock, because the process for which it is reserved may be stopped.
 const reservedFor = 100e6
 
-// handedLocally is a bit of the word handed. It is set if the last handoff was inside a process.
+// handedLocally is a bit of the word handed. It is set if the last handoff was between goroutines of one process.
 const handedLocally = 1
 
-// handOver hands the lock to the goroutine of this process that has waited longest, if that
-// goroutine is parked and has waited for a millisecond. from is the owner word: this process holds
-// the lock, or the lock is free. handOver reports false, and does nothing, if there is no such
-// goroutine, or if another process took the free lock.
+// handOver hands the lock to the goroutine of this process that has waited longest. The argument from is the
+// present owner word: either this process holds the lock, or the lock is free. If no goroutine is parked that has
+// waited for a millisecond, or if another process took the free lock, handOver does nothing and returns false.
 func (m *Mutex) handOver(from ownerWord) bool {
 	since := m.oldest()
 	if since == 0 {
@@ -50,21 +49,21 @@ func (m *Mutex) handOver(from ownerWord) bool {
 		return true
 	}
 	m.counts.add(countWake)
-	if !m.queueLock { // a monitor first wakes the owners of ended waits, and then yields
+	if !m.queueLock { // a monitor yields by itself, after it has woken the owners of ended waits
 		m.yield()
 	}
 	return true
 }
 
-// yield gives the rest of this time slice to the goroutine that was handed the lock, if there is
-// one, as sync.Mutex does.
+// yield lets another goroutine run, as sync.Mutex does, if the lock was handed to a goroutine that has not run yet.
 func (m *Mutex) yield() {
 	if m.granted.Load() > 0 {
 		runtime.Gosched()
 	}
 }
 
-// oldest returns when the goroutine that has been parked longest began to wait, or 0 if none is parked.
+// oldest returns the time at which the goroutine that has been parked longest began to wait, or 0 if none is
+// parked.
 func (m *Mutex) oldest() int64 {
 	if m.queue == nil {
 		return 0
@@ -72,8 +71,8 @@ func (m *Mutex) oldest() int64 {
 	return m.queue.Oldest()
 }
 
-// grant notifies the goroutine that has been parked longest that the lock is reserved for it. It
-// reports false if no goroutine is parked.
+// grant tells the goroutine that has been parked longest that the lock is reserved for it. grant returns false if
+// no goroutine is parked.
 func (m *Mutex) grant() bool {
 	m.granted.Add(1)
 	if m.queue.Grant() {
@@ -83,10 +82,10 @@ func (m *Mutex) grant() bool {
 	return false
 }
 
-// forAnother reports whether a reservation for this process is meant for another goroutine than the
-// caller. since is when the caller began to wait. There are two such cases: another goroutine has
-// been woken to take the reservation, or another goroutine has been parked for longer than the
-// caller. In the second case forAnother wakes that goroutine.
+// forAnother reports whether a reservation for this process is meant for another goroutine than the caller. The
+// argument since is the time at which the caller began to wait. There are two such cases. First, another goroutine
+// has been woken to take the reservation. Second, another goroutine has been parked for longer than the caller;
+// forAnother then wakes that goroutine.
 func (m *Mutex) forAnother(since int64) bool {
 	if m.granted.Load() > 0 {
 		return true
@@ -95,8 +94,8 @@ func (m *Mutex) forAnother(since int64) bool {
 	return oldest != 0 && oldest < since && m.grant()
 }
 
-// step is Mutex.step for this waiter, which leaves a reservation alone if it is meant for another
-// goroutine of this process.
+// step does what Mutex.step does, for this waiter. If the lock is reserved for another goroutine of this process,
+// step does not take it.
 func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 	m := w.m
 	if !w.slept || o != makeOwner(kindReserved, m.name) {
@@ -105,9 +104,10 @@ func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 		took, changed, err = m.step(o, true)
 	}
 	if w.granted {
-		// If the waiter has not got the lock, another process has taken the reservation back. Until
-		// now the other goroutines of this process have left each reservation to this waiter. They
-		// stop doing so here, so this waiter has to check the word once more.
+		// If the waiter has not got the lock, another process has taken the lock in spite of the reservation. Until
+		// now the other goroutines of this process have left each reservation to this waiter. They stop doing so
+		// here. So this waiter has to check the word once more, because the lock may have been reserved again
+		// meanwhile.
 		w.granted = false
 		m.granted.Add(-1)
 		changed = changed || err == nil && !took
@@ -121,20 +121,20 @@ func (m *Mutex) expired() bool {
 	return ago < 0 || ago > reservedFor
 }
 
-// giveBack gives up a reservation for this process. The caller is a goroutine that leaves, and the
-// reservation may have been meant for it. The reservation stays if another goroutine of this
-// process has it or gets it.
+// giveBack frees a lock that is reserved for this process, and reports whether it did. The caller is a goroutine
+// that stops waiting, and the reservation may have been meant for it. If another goroutine of this process waits,
+// the lock stays reserved for that goroutine.
 func (m *Mutex) giveBack() bool {
 	reserved := makeOwner(kindReserved, m.name)
 	return ownerWord(m.owner.Load()) == reserved && !m.forAnother(math.MaxInt64) && m.owner.CompareAndSwap(uint32(reserved), 0)
 }
 
-// localTurn reports whether this release may go to a goroutine of this process that has waited
-// long. Every other release does; the rest are for the waiters that the kernel and the pollers
-// wake.
+// localTurn reports whether this release may go to a goroutine of this process that has waited long. That is so for
+// every other release. The remaining releases go to waiters that the kernel or a poller wakes, in any process.
 func (m *Mutex) localTurn() bool { return m.turns.Add(1)&1 == 0 }
 
-// patient makes a waiter park if it has waited long, so that it can be handed the lock.
+// patient lets a waiter that has waited long sleep as a parked goroutine, because only a parked goroutine can be
+// handed the lock.
 func (w *waiter) patient(b *park.SleepSpec, now int64) {
 	b.Park = w.slept && now-w.since > starveAfter
 }

@@ -4,9 +4,9 @@ import "github.com/shmsync/shmsync"
 
 const allSleepers = 1 << 30
 
-// badUnlock ends an Unlock whose caller does not hold the lock. It returns for a queue lock: the
-// library unlocks a queue lock only while it holds it, so a peer must have overwritten the word.
-// The next caller that takes the queue lock gets the error.
+// badUnlock is called by an Unlock that finds that this process does not hold the lock. It panics, except for a
+// queue lock. The library unlocks a queue lock only while it holds it, so a peer must have overwritten the word.
+// Then the next caller that takes the queue lock gets an error.
 func (m *Mutex) badUnlock(o ownerWord) {
 	if m.queueLock {
 		return

@@ -25,9 +25,9 @@ func init() {
 	})
 }
 
-// markOwnerDead changes the owner word o of a participant that was found dead, as the policy says.
-// It reports false if the word stays as it is: others may get the data that the lock guards only
-// when that participant is gone.
+// markOwnerDead replaces the owner word o of a participant that was found dead, as the policy says. It returns
+// false if the word has to stay for now: the data that the lock guards may go to others only when no system call of
+// the dead participant can store any more.
 func (m *Mutex) markOwnerDead(o ownerWord) (changed bool) {
 	if m.log != nil && o.held() {
 		return rollBackMutex(m.a, m.object, m.words, m.log, o)
@@ -35,8 +35,8 @@ func (m *Mutex) markOwnerDead(o ownerWord) (changed bool) {
 	return markOwnerDeadMutex(m.a, m.object, m.words, o, m.internal)
 }
 
-// markOwnerDeadMutex does the work of markOwnerDead. internal means that the mutex guards no user
-// data.
+// markOwnerDeadMutex does the work of markOwnerDead for the words w. The parameter internal says that the mutex
+// guards no user data.
 func markOwnerDeadMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, o ownerWord, internal bool) (changed bool) {
 	next := o.ownerDied(policyOf(w.policy))
 	if next == o || !internal && next.free() && o.held() && !a.Gone(o.participant()) {
@@ -66,7 +66,7 @@ func markOwnerDeadMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWo
 	return true
 }
 
-// wakeOneOf wakes a waiter, even if no waiter is announced.
+// wakeOneOf wakes one waiter of the mutex with the words w, even if no waiter is announced.
 func wakeOneOf(a *arenakernel.Arena, w *mutexWords) {
 	b := mutexWakeWord(a, w)
 	b.WakeOne()
@@ -77,7 +77,7 @@ func wakeAllOf(a *arenakernel.Arena, w *mutexWords) {
 	b.WakeAll()
 }
 
-// repairMutex takes the Mutex obj back from the participant dead, if dead holds it.
+// repairMutex releases the Mutex obj, or marks it as owner-dead, if the dead participant holds it.
 func repairMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
 	w, err := arenakernel.TryAt[mutexWords](a, obj.Body)
 	if err != nil {
@@ -85,19 +85,19 @@ func repairMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.
 	}
 	l, err := mutexLog(a, obj, w)
 	if err != nil {
-		return // no process can open the object, so its hold stays
+		return // no process can open the damaged object, so the hold need not be taken back
 	}
 	repairLoggedMutex(a, obj, w, l, dead, false)
 }
 
-// repairMutexWords takes back what the participant dead holds of a Mutex without a log. The words w
-// of the Mutex are in the body of obj.
+// repairMutexWords takes back what the dead participant holds of a Mutex without an undo log. The words w of the
+// Mutex are in the body of obj.
 func repairMutexWords(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, dead arenakernel.ParticipantID, internal bool) {
 	repairLoggedMutex(a, obj, w, nil, dead, internal)
 }
 
-// repairLoggedMutex does what the function repairMutexWords does, for a Mutex with the undo log l,
-// or without a log if l is nil. It ignores the policy word, which a peer may have overwritten.
+// repairLoggedMutex does what the function repairMutexWords does, for a Mutex with the undo log l. If l is nil, the
+// Mutex has no log. repairLoggedMutex ignores the policy word, because a peer may have overwritten it.
 func repairLoggedMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, l *undoLog, dead arenakernel.ParticipantID, internal bool) {
 	if s := w.starving.Load(); a.Reaps(dead, arenakernel.ParticipantID(s&arenakernel.ParticipantIDMask)) {
 		w.starving.CompareAndSwap(s, 0)
@@ -119,9 +119,9 @@ func repairLoggedMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWor
 	}
 }
 
-// wakeMutex makes the wakes that a dead process did not make. owed says what the arena knows about
-// the waiters. If it knows only that they have announced themselves, the wake word shows whether
-// there are any.
+// wakeMutex makes the wakes that a dead process did not make. The argument owed says what the arena knows about the
+// waiters. Perhaps the arena knows only that waiters have announced themselves. In that case the wake word shows
+// whether there are any.
 func wakeMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	if w, err := arenakernel.TryAt[mutexWords](a, obj.Body); err == nil {
 		wakeMutexWords(a, w, owed)
@@ -130,8 +130,8 @@ func wakeMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Ow
 
 func wakeMutexWords(a *arenakernel.Arena, w *mutexWords, owed arenakernel.Owed) {
 	if o := ownerWord(w.owner.Load()); o.kind() == kindReserved {
-		// The dead process may have made the reservation for a waiter that had given up. A
-		// reservation is not a hold, so it can always be taken back.
+		// The dead process may have reserved the lock for a waiter that had given up. A reservation is not a hold,
+		// so any process may undo it.
 		w.owner.CompareAndSwap(uint32(o), 0)
 		owed = max(owed, arenakernel.OwedOne)
 	}
@@ -158,7 +158,7 @@ func checkMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
 	return checkMutexWords(obj, w)
 }
 
-// checkLocked does what the function checkMutexWords does, for a Mutex with a log.
+// checkLocked does what the function checkMutexWords does, for a Mutex that may have an undo log.
 func checkLocked(obj arenakernel.Object, w *mutexWords, l *undoLog) error {
 	before := ownerWord(w.owner.Load())
 	s, after := l.state(), ownerWord(w.owner.Load())
@@ -171,7 +171,8 @@ func checkLocked(obj arenakernel.Object, w *mutexWords, l *undoLog) error {
 		Detail: fmt.Sprintf("owner word %v, policy %d, undo log %v", before, w.policy, s)}
 }
 
-// mutexUserData hides the user data that the log of o has saved.
+// mutexUserData calls the function hide for the part of the undo log that has saved user data, so that a dump does
+// not show that data.
 func mutexUserData(a *arenakernel.Arena, o arenakernel.Object, hide func(from arenakernel.Offset, n uint64)) {
 	if first := uint64(mutexBytes) + logHeadBytes; o.Size > first {
 		hide(arenakernel.Offset(first), o.Size-first)
@@ -187,8 +188,8 @@ func checkMutexWords(obj arenakernel.Object, w *mutexWords) error {
 	return nil
 }
 
-// check is called ten times a second while a goroutine of this process waits. It makes the wakes
-// and grants that did not reach the waiters because a process was stopped or died.
+// check is called ten times a second while a goroutine of this process waits. It wakes waiters, or hands them the
+// lock, if another process should have done so but was stopped or died.
 func (m *Mutex) check() {
 	if m.alsoCheck != nil {
 		defer m.alsoCheck()
@@ -203,21 +204,21 @@ func (m *Mutex) check() {
 		m.markOwnerDead(o)
 	case o.kind() == kindReserved:
 		if m.reserved.Swap(uint32(o)) == uint32(o) && m.owner.CompareAndSwap(uint32(o), 0) {
-			// The reservation was not used, so its process may be stopped. A reservation is not a
-			// hold, so that process loses nothing.
+			// The lock was reserved at the last check already, so the process for which it was reserved may be
+			// stopped. That process loses nothing, because a reservation is not a hold.
 			wakeOneOf(m.a, m.words)
 		}
 		return
 	default:
-		// The waiter that was woken last clears the announcement of the others. It may have been
+		// The waiter that was woken last has cleared the announcement of the other waiters. It may have been
 		// stopped before it announced them again.
 		m.wakeWord.Announce()
 	}
 	m.reserved.Store(0)
 }
 
-// repair runs the Repair of this process's options if the lock is owner-dead with the word o. took
-// means that the waiter has the lock now. If took is false and err is nil, the word has changed.
+// repair runs the function Repair of this process's options if the word o says that the lock is owner-dead. The
+// result took says that this waiter now has the lock. If took is false and err is nil, the owner word has changed.
 func (w *waiter) repair(o ownerWord) (took bool, err error) {
 	took, err = w.m.inherit(o)
 	if took {
@@ -226,8 +227,7 @@ func (w *waiter) repair(o ownerWord) (took bool, err error) {
 	return took, err
 }
 
-// inherit takes m if it is owner-dead with the word o, and runs the Repair of this process's
-// options.
+// inherit takes m and runs the function Repair of this process's options, if the word o says that m is owner-dead.
 func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	recovering := makeOwner(kindRecovering, m.name)
 	if o.kind() != kindOwnerDead || !m.mayTake(o) || !m.takeFrom(o, recovering) {
@@ -246,21 +246,20 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	return true, nil
 }
 
-// Recover makes m usable again after it became owner-dead or not recoverable. It waits until the
-// dead process can write nothing any more, not even by a system call. Then it takes the lock, runs
-// repair, and releases the lock. If repair returns an error or panics, m becomes not recoverable
-// until a later Recover succeeds, and Recover returns the error. Other callers wait while repair
-// runs. If this process dies before repair returns, m is owner-dead again, or not recoverable if it
-// has PolicyRollback.
+// Recover makes m usable again after it became owner-dead or not recoverable. It waits until the dead process can
+// write nothing any more, not even by a system call. Then it takes the lock, runs repair, and releases the lock. If
+// repair returns an error or panics, m becomes not recoverable until a later Recover succeeds, and this Recover
+// returns the error. Other callers wait while repair runs. If this process dies before repair returns, m is
+// owner-dead again. If m has PolicyRollback, it is not recoverable in that case.
 //
-// If the lock is healthy, Recover waits for it, releases it and does not run repair. Recover
-// returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and
-// leaves the lock as it is.
+// If m is neither owner-dead nor not recoverable, Recover waits for the lock, releases it and does not run repair.
+// Recover returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and leaves the
+// lock as it is.
 func (m *Mutex) Recover(repair func() error) error {
 	return m.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends before repair is called.
 func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, m.named("mutex "))
 	if err := m.opening.error("mutex.recover"); err != nil {
@@ -281,7 +280,7 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 		if !m.mayTake(o) {
 			switch err := awaitGone(ctx, m.a, m.queue, o.participant(), func() bool { return ownerWord(m.owner.Load()) == o }); err {
 			case nil:
-				continue // another process may be recovering the lock
+				continue // another process may be recovering the lock, so read its word again
 			case errClosing:
 				return m.closed()
 			default:
@@ -308,7 +307,7 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 	}
 }
 
-// repaired ends a repair that succeeded. The owner word becomes next.
+// repaired ends a repair that succeeded, by changing the owner word to next.
 func (m *Mutex) repaired(next uint32) {
 	died := m.diedName()
 	m.words.died.Store(0)
@@ -321,7 +320,7 @@ func (m *Mutex) repaired(next uint32) {
 	}
 }
 
-// passThrough takes a healthy lock and releases it.
+// passThrough takes a lock that needs no recovery, and releases it.
 func (m *Mutex) passThrough(ctx context.Context) error {
 	if !m.queue.Enter() {
 		return m.closed()
@@ -329,7 +328,7 @@ func (m *Mutex) passThrough(ctx context.Context) error {
 	defer m.queue.Exit()
 	w := waiter{m: m, cancel: park.CancelBy(ctx)}
 	defer w.cancel.Stop()
-	// LockContext would run the Repair of the options. The caller asked for its own repair, so
+	// LockContext would run the function Repair of the options. The caller asked for its own repair instead, so
 	// mayRepair is false.
 	err := w.acquire(false)
 	if err == nil {
@@ -339,16 +338,16 @@ func (m *Mutex) passThrough(ctx context.Context) error {
 	return err
 }
 
-// takeFrom replaces an owner word that is owner-dead or not recoverable by the word to, which names
-// this process. The caller has checked mayTake.
+// takeFrom changes the owner word from o to the parameter to, and reports whether it did. The word o is owner-dead
+// or not recoverable, and to names this process. The caller has called mayTake.
 func (m *Mutex) takeFrom(o, to ownerWord) bool {
 	if m.internal {
-		return m.owner.CompareAndSwap(uint32(o), uint32(to)) // the participant in a not recoverable word means nothing
+		return m.owner.CompareAndSwap(uint32(o), uint32(to)) // a not recoverable word names no participant
 	}
 	return arenakernel.TakeFromGone(m.a, o.participant(), m.owner, uint32(o), uint32(to))
 }
 
-// runRepair runs repair while this process recovers m. If repair fails, m becomes not
+// runRepair runs repair while this process recovers m, and ends the recovery. If repair fails, m becomes not
 // recoverable.
 func (m *Mutex) runRepair(repair func() error) (err error) {
 	done := false

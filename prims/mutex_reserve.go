@@ -6,9 +6,9 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// reserve reserves the lock for the waiter that has lost for long and has asked for a handoff. from
-// is the owner word: this process holds the lock, or the lock is free. reserve reports false, and
-// does nothing, if there is no such waiter, or if another process took the free lock.
+// reserve reserves the lock for the waiter that has waited long and has asked for the next release. The argument
+// from is the present owner word: either this process holds the lock, or the lock is free. If there is no such
+// waiter, or if another process took the free lock, reserve does nothing and returns false.
 func (m *Mutex) reserve(from ownerWord) bool {
 	asks := m.words.starving.Load()
 	if asks == 0 {
@@ -36,7 +36,8 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	crashpoint.Hit("mutex.unlock.reserved")
 	m.counts.add(countWake)
 	if !m.words.starving.CompareAndSwap(uint32(s), 0) {
-		// The waiter has given up meanwhile, perhaps before it could see the reservation.
+		// The waiter has given up meanwhile, and perhaps before it could see the reservation. So the reservation is
+		// undone.
 		m.owner.CompareAndSwap(uint32(reserved), 0)
 		m.wakeNext()
 		return true
@@ -44,19 +45,19 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	m.noteCPU()
 	m.words.handoff.Add(1)
 	shmsync.Wake(wordPtr(&m.words.handoff), allSleepers)
-	// The waiter may be about to sleep, or may be parked behind its poller. So it has to be
-	// notified even if the futex wake has woken another waiter.
+	// The waiter may be about to sleep, or its goroutine may be parked while a poller waits for it. The futex wake
+	// may have woken another waiter. So the changed wake word has to tell this waiter of the reservation.
 	m.wakeWord.Touch()
 	m.a.ReadyOf(&m.words.poller, s)
 	return true
 }
 
-// mayHandOff reports whether the last handoff is long enough ago. Each handoff leaves the lock idle
-// until the waiter runs, so handoffs must not follow each other closely.
+// mayHandOff reports whether the last handoff is long enough ago. After each handoff the lock is idle until the
+// waiter runs, so handoffs must not follow each other closely.
 func (m *Mutex) mayHandOff(now int64) bool {
 	handed := m.words.handed.Load()
 	if handed&handedLocally != 0 {
-		return true // a handoff inside a process leaves no idle time
+		return true // after a handoff inside a process the lock is hardly idle
 	}
 	ago := now - int64(handed)
 	return ago < 0 || ago > handOffEvery

@@ -24,18 +24,18 @@ var (
 )
 
 const (
-	// starveAfter is how long a waiter waits before it asks for a handoff. Go's sync.Mutex has the
-	// same value.
+	// starveAfter is how long a waiter waits before it asks for the next release. Go's sync.Mutex has the same
+	// value.
 	starveAfter = 1e6 // ns
-	// handOffEvery is the least time between two handoffs, because each handoff leaves the lock
-	// idle for 25 µs.
+	// handOffEvery is the least time between two handoffs. After a handoff the lock is idle for about 25 µs, until
+	// the waiter runs.
 	handOffEvery = 1e6 // ns
-	// unfencedSleep bounds the sleep on a biased lock if no fence is available: without a fence,
-	// the holder may release the lock and not see the announcement.
+	// unfencedSleep bounds the sleep on a biased lock, whose holder releases it by a plain store, if the system
+	// offers no fence. Without a fence, the holder may not see that a waiter is announced.
 	unfencedSleep = 1e6 // ns
-	// biasAfter is the number of unlocks without a waiter, in a row, after which holds are biased
-	// again. A waiter for a biased hold needs a fence, which costs some 17 µs; a biased release
-	// saves some 5 ns.
+	// biasAfter is the number of unlocks in a row without a waiter after which holds become biased again, that is,
+	// released by a plain store. A biased hold saves its holder some 5 ns, but costs each waiter a fence of some 17
+	// µs.
 	biasAfter = 4096
 	biasMost  = 1 << 20
 )
@@ -44,7 +44,7 @@ const (
 // always fails.
 var ownerNever = 6<<ownerKindShift | rand.Uint32()&arenakernel.ParticipantIDMask
 
-// lockOrPanic is the slow path of Lock. If the compiler inlined it in Lock, it could not inline
+// lockOrPanic is the slow path of Lock. It must not be inlined in Lock, because then the compiler could not inline
 // Lock in its callers.
 //
 //go:noinline
@@ -54,7 +54,7 @@ func (m *Mutex) lockOrPanic() {
 	}
 }
 
-// lockSlow is Lock after its first try has failed. ctx may be nil.
+// lockSlow continues a Lock whose first try has failed. ctx may be nil.
 func (m *Mutex) lockSlow(ctx context.Context) error {
 	if !m.queue.Enter() {
 		return m.closed()
@@ -66,7 +66,7 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 	return m.lockEntered(ctx)
 }
 
-// lockEntered does what the method lockSlow does, for a caller that has called m.queue.Enter.
+// lockEntered does what the method lockSlow does, for a caller that is already counted by m.queue.Enter.
 func (m *Mutex) lockEntered(ctx context.Context) error {
 	w := waiter{m: m, cancel: park.CancelBy(ctx)}
 	err := w.lock()
@@ -82,7 +82,7 @@ func (m *Mutex) lockEntered(ctx context.Context) error {
 
 func (m *Mutex) tryLockSlow() bool {
 	if m.queueLock && m.queue != nil {
-		m.queue.EnterEnding() // either the end of the opening waits for this call, or the call sees the end
+		m.queue.EnterEnding() // so Close waits for this call, or the call sees that the handle is closed
 		defer m.queue.Exit()
 	}
 	if m.ended("TryLock") {
@@ -102,11 +102,11 @@ func (m *Mutex) tryLockSlow() bool {
 	}
 }
 
-// step changes the owner word o if that is possible without waiting. It takes a free lock, or marks
-// a lock whose owner is dead. For a waiter that has slept, it also takes a lock that is reserved
-// for this process. A waiter that has not slept leaves such a reservation to a goroutine of this
-// process that has waited long. The result changed means that the word is no longer o. The result
-// err is not nil if the lock will not become free by itself.
+// step takes the lock or corrects the owner word o, if that is possible without waiting. It takes a free lock, or
+// marks a lock whose owner is dead. If the lock is reserved for this process, step takes it only for a waiter that
+// has slept. A waiter that has not slept leaves it to a goroutine of this process that has waited long. The result
+// changed means that the owner word is no longer o. The result err is not nil if the lock will not become free
+// without a recovery. A lock whose reservation has expired counts as free.
 func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 	switch {
 	case o.free():
@@ -141,20 +141,20 @@ func (m *Mutex) diedName() arenakernel.ParticipantID {
 type waiter struct {
 	m        *Mutex
 	cancel   park.Cancel
-	since    int64 // CLOCK_MONOTONIC ns of the first sleep
+	since    int64 // CLOCK_MONOTONIC time in ns of the first sleep
 	slept    bool
 	met      bool // the lock was not free at the first try
-	starving bool // this process has asked for the next release
-	granted  bool // the lock is reserved for this waiter of the process
-	dying    bool // during the last sleep the holder was dead and not gone
+	starving bool // this process has asked that the next release be reserved for it
+	granted  bool // the lock is reserved for this process, and this waiter was chosen to take it
+	dying    bool // during the last sleep the holder was dead, but its system calls might still have stored data
 	exit     goneWait
 	variant  waitVariant // the zero value for a waiter of a plain Mutex
 }
 
-// lock takes the lock. If the owner is dead, it runs the Repair of this process's options.
+// lock takes the lock. If the lock is owner-dead, it runs the function Repair of this process's options.
 func (w *waiter) lock() error { return w.acquire(true) }
 
-// acquire takes the lock. With mayRepair it may run the Repair of this process's options.
+// acquire takes the lock. If mayRepair is true, it may run the function Repair of this process's options.
 func (w *waiter) acquire(mayRepair bool) error {
 	m := w.m
 	for spun := false; ; {
@@ -226,19 +226,19 @@ func (w *waiter) acquire(mayRepair bool) error {
 	}
 }
 
-// took ends a wait that got the lock. The wake of this waiter has cleared the announcement, so took
-// announces the waiters that may still sleep.
+// took is called when this waiter has got the lock. The wake of this waiter has cleared the announcement in the
+// wake word, so took announces the waiters that may still sleep.
 func (w *waiter) took() {
 	if w.slept {
 		v := w.m.wakeWord.Announce()
-		w.m.meet(ownerWord(w.m.owner.Load()), uint32(v)) // those that still sleep do not meet this hold
+		w.m.meet(ownerWord(w.m.owner.Load()), uint32(v)) // the waiters that still sleep cannot date this hold
 	}
 	if w.starving {
 		w.m.words.starving.CompareAndSwap(uint32(w.m.name), 0)
 	}
 }
 
-// sleep announces the waiter, checks the words again, and sleeps.
+// sleep announces the waiter in the wake word, checks the words of the lock again, and sleeps.
 func (w *waiter) sleep() park.Result {
 	m := w.m
 	now := shmsync.Monotonic()
@@ -246,9 +246,9 @@ func (w *waiter) sleep() park.Result {
 		w.since = now
 	}
 	if w.slept && now-w.since > starveAfter && m.mayHandOff(now) {
-		// The word starving has room for one process. If another process is in it, the waiter does
-		// not ask for a handoff. A waiter asks before each sleep, since the last handoff to this
-		// process may have gone to another goroutine.
+		// The word starving has room for one process. If another process is in it, the waiter does not ask for the
+		// next release. A waiter asks before each sleep, because the last release for this process may have gone to
+		// another goroutine.
 		w.starving = m.words.starving.Load() == uint32(m.name) || m.words.starving.CompareAndSwap(0, uint32(m.name))
 		if w.starving {
 			crashpoint.Hit("mutex.lock.starving")
@@ -264,8 +264,8 @@ func (w *waiter) sleep() park.Result {
 	crashpoint.Hit("mutex.lock.announced")
 	o := ownerWord(m.owner.Load())
 	if o.kind() == kindBiased && o.valid() {
-		// The holder may release the lock and not see the announcement. After the fence, either the
-		// holder sees the announcement or this waiter sees the release.
+		// Without a fence, the holder may release the lock and not see the announcement. After the fence, either
+		// the holder sees the announcement or this waiter sees the release.
 		if shmsync.Fence() != nil {
 			sleepSpec.Bounded = unfencedSleep
 		}
@@ -289,8 +289,8 @@ func (w *waiter) sleep() park.Result {
 	return r
 }
 
-// blocks reports whether a waiter may sleep while the owner word is o: the next change of the word
-// will wake the waiter.
+// blocks reports whether a waiter may sleep while the owner word is o. It may sleep if the process that changes the
+// word next will wake it.
 func (m *Mutex) blocks(o ownerWord, slept bool) bool {
 	switch {
 	case !o.valid():
@@ -303,9 +303,8 @@ func (m *Mutex) blocks(o ownerWord, slept bool) bool {
 	return false
 }
 
-// lastTry takes a free lock although the context has ended, because a free lock takes precedence
-// over the context. It also makes use of a wake that this waiter may have got, so that the wake is
-// not lost.
+// lastTry takes a free lock although the context has ended, because a free lock takes precedence over the context.
+// A wake may have gone to this waiter. If lastTry takes the lock, that wake is not lost.
 func (w *waiter) lastTry() bool {
 	for {
 		o := ownerWord(w.m.owner.Load())
@@ -320,8 +319,8 @@ func (w *waiter) lastTry() bool {
 	}
 }
 
-// leave ends a wait that did not get the lock. A wake may have gone to this waiter, so leave makes
-// sure that another wake reaches the remaining waiters.
+// leave ends a wait that did not get the lock. A wake may have gone to this waiter, so leave makes sure that
+// another wake reaches the remaining waiters.
 func (w *waiter) leave() {
 	m := w.m
 	crashpoint.Hit("mutex.lock.leaving")
@@ -343,8 +342,8 @@ func (w *waiter) leave() {
 	}
 }
 
-// wakeNext wakes one waiter after a release. A starving waiter sleeps on the wake word like every
-// other waiter, so one wake is enough.
+// wakeNext wakes one waiter after a release. One wake is enough, because a waiter that has waited long sleeps on
+// the same word as all others.
 func (m *Mutex) wakeNext() {
 	if m.counts != nil && m.wakeWord.Announced() {
 		m.counts.woken.Add(1)
@@ -352,29 +351,30 @@ func (m *Mutex) wakeNext() {
 	m.wakeWord.Release()
 }
 
-// loseBias is called after a biased release that found a waiter. Because of the bias, that waiter
-// needed a fence. So holds are not biased for a while.
+// loseBias makes holds not biased for a while: Unlock uses a CAS again. It is called after a biased release, by a
+// plain store, that found a waiter, because that waiter needed an expensive fence.
 func (m *Mutex) loseBias() {
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	m.need.Store(min(2*m.need.Load(), biasMost))
 	m.wakeAfter()
 }
 
-// unlockSlow is the rest of Unlock. o is the owner word that the fast path has read.
+// unlockSlow continues an Unlock that the fast path could not complete. o is the owner word that the fast path has
+// read.
 func (m *Mutex) unlockSlow(o uint32) {
 	if m.queueLock && m.queue != nil {
-		m.queue.EnterEnding() // until the wake is over, which comes after the release
+		m.queue.EnterEnding() // so Close waits for this call until its wake is over, which comes after the release
 		defer m.queue.Exit()
 	}
 	race.ReleaseMerge(m.key)
 	if m.ended("Unlock") {
-		o = m.owner.Load() // the fast path has read a private word instead of the owner word
+		o = m.owner.Load() // the fast path of a closed handle has read a private word instead of the owner word
 	}
 	if m.unlockBiased(o) {
 		return
 	}
 	if m.counts != nil {
-		o = m.owner.Load() // the fast path has read a private word instead of the owner word
+		o = m.owner.Load() // the fast path of a closed handle has read a private word instead of the owner word
 		if o == uint32(m.name) && !m.queueLock {
 			m.counts.since.Store(0)
 		}
@@ -395,19 +395,20 @@ func (m *Mutex) unlockSlow(o uint32) {
 		return
 	}
 	if m.wakeWord.Announced() {
-		// A handoff to a waiter of this process was tried above.
+		// This call has already tried to hand the lock to a goroutine of this process.
 		crashpoint.Hit("mutex.unlock.before_wake")
 		m.wakeAny()
 	}
 }
 
-// wakeAfter is called after a release: it hands the lock to a waiter, or wakes a waiter.
+// wakeAfter is called after a release. It hands the lock to a waiter of this process, or wakes a waiter of any
+// process.
 func (m *Mutex) wakeAfter() {
 	if m.queueLock && m.queue != nil {
-		m.queue.EnterEnding() // either the end of the opening waits for this call, or this call sees the end
+		m.queue.EnterEnding() // so Close waits for this call, or this call sees that the handle is closed
 		defer m.queue.Exit()
 		if m.opening.ended.Load() {
-			return // the end of the opening wakes instead
+			return // the close of the handle makes this wake instead
 		}
 	}
 	crashpoint.Hit("mutex.unlock.before_wake")
@@ -417,7 +418,7 @@ func (m *Mutex) wakeAfter() {
 	m.wakeAny()
 }
 
-// wakeAny does what the method wakeAfter does, for the waiters of all processes.
+// wakeAny wakes a waiter, or reserves the lock for it. It treats the waiters of all processes alike.
 func (m *Mutex) wakeAny() {
 	if m.reserve(ownerFree) {
 		return
@@ -425,14 +426,15 @@ func (m *Mutex) wakeAny() {
 	m.noteCPU()
 	m.wakeNext()
 	if m.oldest() != 0 {
-		// The wake has cleared the announcement, and the woken waiter may run late: on a busy P the
-		// poller runs last. Without this announcement, releases until then would not see the parked
-		// waiters.
+		// The wake has cleared the announcement, and the woken waiter may run late, because the Go scheduler polls
+		// last on a busy thread. Without a new announcement, releases until then would not see the waiters that are
+		// parked.
 		m.wakeWord.Announce()
 	}
 }
 
-// count decides whether this process's holds become biased again. The caller holds the lock.
+// count decides whether this process's holds become biased again, that is, released by a plain store. The argument
+// waited says whether this release found a waiter. The caller holds the lock.
 func (m *Mutex) count(waited bool) {
 	if m.biased == ownerNever {
 		return

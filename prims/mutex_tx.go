@@ -14,24 +14,24 @@ var (
 	_ = crashpoint.Register("tx.rollback.released")
 )
 
-// Update locks m, calls f, and unlocks m. If f returns nil, the changes that f made stay. If f
-// returns an error, panics or calls runtime.Goexit, or if this process dies, all data that f has
-// saved through tx is as it was before, byte for byte; see [Tx]. Update returns the error of f.
+// Update locks m, calls f, and unlocks m. If f returns nil, the changes that f made stay. Otherwise f returns an
+// error, panics or calls runtime.Goexit, or this process dies. Then all data that f has saved through tx is as it
+// was before, byte for byte; see [Tx]. Update returns the error of f.
 //
-// m must have PolicyRollback; otherwise Update panics. An error that Is [shmsync.ErrNoSpace] means
-// that the log was full, and that nothing has changed. In a process without a byte lock the error
-// Is [shmsync.ErrNotSupported]. The other errors are those of LockContext, but never ErrOwnerDead.
+// m must have PolicyRollback; otherwise Update panics. An error that Is [shmsync.ErrNoSpace] means that the undo
+// log was full, and that nothing has changed. An error that Is [shmsync.ErrNotSupported] means that the kernel gave
+// this process no byte lock, which PolicyRollback needs. The other errors are those of LockContext, but never
+// ErrOwnerDead.
 //
-// Updates of one Mutex do not nest: if f calls Update or Lock of m, it waits for itself for ever.
-// Functions that f calls get tx as an argument instead. An Update of another Mutex within f is a
-// separate transaction: its changes stay when the outer one is undone, and the two must not save
-// the same bytes. f must not unlock m, so a [Cond.Wait] with m in f panics. f must not close m or
-// its arena, because Close waits for the Updates of this process. If f has unlocked m, Update
-// panics and undoes nothing, since others may have changed the data since then. The next Update
-// returns ErrCorrupt, and m needs a Recover. Update synchronizes as Lock and Unlock do.
+// Updates of one Mutex do not nest: if f calls Update or Lock of m, it waits for itself for ever. Functions that f
+// calls get tx as an argument instead. An Update of another Mutex within f is a separate transaction: its changes
+// stay when the outer one is undone, and the two must not save the same bytes. f must not close m or its arena,
+// because Close waits for the Updates of this process. f must not unlock m, so a [Cond.Wait] with m in f panics. If
+// f has unlocked m, Update panics and undoes nothing, because other processes may have changed the data since then.
+// The next Update then returns ErrCorrupt, and m needs a Recover. Update synchronizes as Lock and Unlock do.
 func (m *Mutex) Update(f func(tx *Tx) error) error { return m.UpdateContext(nil, f) }
 
-// UpdateContext is Update that ends with ctx.Err() if ctx ends before m is locked.
+// UpdateContext is like Update, but returns ctx.Err() if ctx ends before m is locked.
 func (m *Mutex) UpdateContext(ctx context.Context, f func(tx *Tx) error) (err error) {
 	tx := m.tx
 	if tx == nil {
@@ -70,8 +70,8 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	if o.participant() != m.name || !o.held() {
 		tx.open = false
 		if tx.tail != 0 {
-			// Others may have changed the data since m was unlocked. So if this process dies later
-			// as a holder of m, the log must not be undone.
+			// Other processes may have changed the data since m was unlocked. So the log must not be undone, even
+			// if this process dies later while it holds m.
 			tx.log.loseForeign(makeLogState(logActive, m.name, tx.tail))
 		}
 		panic("shmsync: the function of an Update has unlocked " + m.named("mutex "))
@@ -84,8 +84,8 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	m.Unlock()
 }
 
-// loseLog makes m not recoverable. This process holds m with the word o, and has found a log that
-// cannot be the work of a correct process.
+// loseLog makes m not recoverable, because its undo log cannot be the work of a correct process. The reason is in
+// the parameter why. This process holds m with the owner word o.
 func (m *Mutex) loseLog(o ownerWord, why error) {
 	if n := m.log.state().participant(); n != 0 {
 		m.words.died.Store(uint32(n))
@@ -98,7 +98,7 @@ func (m *Mutex) loseLog(o ownerWord, why error) {
 	}
 }
 
-// notRecoverable returns the error of a lock that is not recoverable.
+// notRecoverable returns the error that says that the lock is not recoverable.
 func (m *Mutex) notRecoverable(op string) error {
 	err := m.fail(op, shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
 	if m.log != nil && m.log.check() != nil {
@@ -107,9 +107,8 @@ func (m *Mutex) notRecoverable(op string) error {
 	return err
 }
 
-// mutexLog returns the log of a Mutex. The result is nil for a Mutex without a log. It is also nil
-// for an object of another kind, even if a peer has written another policy into it. An error means
-// that the Mutex should have a log and has none.
+// mutexLog returns the undo log of a Mutex, or nil if it has none. For an object of another kind the result is nil,
+// even if a peer has written PolicyRollback into it. An error means that the Mutex should have a log and has none.
 func mutexLog(a *arenakernel.Arena, o arenakernel.Object, w *mutexWords) (*undoLog, error) {
 	if o.Kind != mutexKind || policyOf(w.policy) != PolicyRollback {
 		return nil, nil
@@ -117,9 +116,9 @@ func mutexLog(a *arenakernel.Arena, o arenakernel.Object, w *mutexWords) (*undoL
 	return logOf(a, o, uint64(mutexBytes))
 }
 
-// rollBackMutex undoes the unfinished transaction of a dead holder and releases the lock. The lock
-// is a Mutex with the log l; its owner word o names the holder. It reports false if the word stays
-// as it is, because the holder is not gone yet.
+// rollBackMutex undoes the unfinished transaction of a dead holder and releases the lock. The lock is a Mutex with
+// the undo log l, and its owner word o names the holder. rollBackMutex returns false if the word has to stay for
+// now, because a system call of the holder might still store data.
 func rollBackMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, l *undoLog, o ownerWord) (changed bool) {
 	dead := o.participant()
 	if !o.held() || !a.Gone(dead) {

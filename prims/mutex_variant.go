@@ -10,17 +10,18 @@ import (
 // Contention changes how waiters of one process compete for a [Mutex] or a
 // [CohortMutex]. Each process chooses for itself, and any mixture is correct.
 //
-// Both fields are for hosts of several NUMA nodes. No host has shown a gain from them so
-// far: measure before you set them, with `shmbench lock --prim 'shmsync:mutex*'`.
+// Both fields are for hosts of several NUMA nodes. So far no measured host has gained from them. Measure before you
+// set them, with `shmbench lock --prim 'shmsync:mutex*'`.
 type Contention struct {
-	// NearWakes makes an Unlock of this process prefer a waiter that sleeps on the NUMA node of the
-	// caller's CPU. So the lock, and the data that it guards, stay on that NUMA node for a while.
-	// Every 64th wake goes to the first waiter in the queue, and a waiter that has lost for a
-	// millisecond is handed the lock as always. NearWakes concerns only waiters without a context,
-	// in processes that opened the Mutex with NearWakes too. Such a waiter learns of its holder's
-	// death from the reaper, and not at once from the kernel. NearWakes has no effect where a
-	// program needs a system call to find out its NUMA node, as on arm64. Without NearWakes,
-	// waiters are woken in the order in which they went to sleep.
+	// NearWakes makes an Unlock of this process prefer a waiter that sleeps on the NUMA node of the caller's CPU.
+	// So the lock, and the data that it guards, stay on that NUMA node for a while. Every 64th wake goes to the
+	// first waiter in the queue. A waiter that has waited for a millisecond is handed the lock as without
+	// NearWakes. Without NearWakes, waiters are woken in the order in which they went to sleep.
+	//
+	// NearWakes concerns only waiters without a context, in processes that opened the Mutex with NearWakes too.
+	// Such a waiter learns of its holder's death only when a process recovers what the holder left, and not at once
+	// from the kernel. NearWakes has no effect where a program needs a system call to find out its NUMA node, as on
+	// arm64.
 	NearWakes bool
 	// MaxSpinners is how many goroutines of this process may spin for the Mutex at a time;
 	// other goroutines sleep at once. 0 means no limit. The more goroutines spin, the more often the
@@ -28,15 +29,15 @@ type Contention struct {
 	MaxSpinners int
 }
 
-// mustBeValid panics if the number of spinners is invalid.
+// mustBeValid panics if MaxSpinners is invalid. The argument what names the caller in the message.
 func (c Contention) mustBeValid(what string) {
 	if c.MaxSpinners < 0 || c.MaxSpinners > math.MaxInt32 {
 		panic(fmt.Sprintf("shmsync: %s: MaxSpinners is %d, which is not within 0..2^31-1", what, c.MaxSpinners))
 	}
 }
 
-// variant returns how a Mutex with these options differs from a plain Mutex, or nil if it does not
-// differ. NearWakes does not count here, because it concerns only the wake word.
+// variant returns how a Mutex with these options differs from a plain Mutex, or nil if it does not differ.
+// NearWakes makes no difference here, because it concerns only the wake word.
 func (c Contention) variant() *mutexVariant {
 	if c.MaxSpinners == 0 {
 		return nil
@@ -44,16 +45,16 @@ func (c Contention) variant() *mutexVariant {
 	return &mutexVariant{maxSpinners: int32(c.MaxSpinners)}
 }
 
-// mutexVariant is how a Mutex differs from a plain Mutex: its spinners are limited, or it is the
-// global lock of a CohortMutex. A plain Mutex has a nil mutexVariant, whose methods do nothing. See
-// also waitVariant.
+// mutexVariant is how a Mutex differs from a plain Mutex. Either the number of its spinning waiters is limited, or
+// it is the global lock of a CohortMutex. A plain Mutex has a nil mutexVariant, whose methods do nothing. See also
+// waitVariant.
 type mutexVariant struct {
 	cohort      bool         // the Mutex is the global lock of a CohortMutex
 	maxSpinners int32        // 0: no limit
 	spinners    atomic.Int32 // goroutines of this process that spin; counted if there is a limit
 }
 
-// op returns the name of an operation of the Mutex for errors.
+// op returns the name that errors use for the operation op of this Mutex.
 func (v *mutexVariant) op(op string) string {
 	if v != nil && v.cohort {
 		return "cohort" + op
@@ -61,7 +62,7 @@ func (v *mutexVariant) op(op string) string {
 	return op
 }
 
-// text returns a text for panics, in which it replaces the word mutex if necessary.
+// text returns the text of a panic. If this is not a plain Mutex, it replaces the word "mutex" in the text.
 func (v *mutexVariant) text(text string) string {
 	if v != nil && v.cohort {
 		return strings.Replace(text, "mutex", "cohort mutex", 1)
@@ -75,8 +76,8 @@ func (v *mutexVariant) beginSpin() bool {
 		return true
 	}
 	for n := v.spinners.Load(); n < v.maxSpinners; n = v.spinners.Load() {
-		// Each iteration means that another goroutine has begun or ended to spin. A goroutine does
-		// so a bounded number of times in one wait.
+		// The loop ends, because each iteration means that another goroutine has begun or ended to spin. A
+		// goroutine does so only a bounded number of times in one wait.
 		if v.spinners.CompareAndSwap(n, n+1) {
 			return true
 		}

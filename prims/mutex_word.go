@@ -6,8 +6,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// ownerWord is the owner word of a Mutex: it says which process holds the Mutex, and no other word
-// does.
+// ownerWord is the owner word of a Mutex. Only this word says which process holds the Mutex.
 //
 //	bits 0..28   name  slot and generation of a participant; 0 for nobody
 //	bits 29..31  kind
@@ -22,11 +21,12 @@ import (
 //	4     n     being recovered by n                              Recover
 //	5     0     not recoverable: a repair failed                  Recover
 //
-// Every other value is corrupt. A word of kind 0, 1 or 4 whose participant is not current counts as
-// owner-dead: a process that finds it changes it to kind 3 (PolicyReport) or to 0 (PolicyRelease).
-// A word of kind 2 whose participant is not current counts as free.
+// Every other value is corrupt. A word of kind 0, 1 or 4 whose participant is dead or has left counts as
+// owner-dead. A process that finds such a word changes it to kind 3 (PolicyReport) or to 0 (PolicyRelease). A word
+// of kind 2 whose participant is dead or has left counts as free.
 //
-// A process gets the lock only by a CAS on this word. A wake only makes a waiter try that CAS.
+// A process gets the lock only by a CAS on this word. A process that was woken does not have the lock yet; it only
+// tries that CAS.
 //
 //	writers: Lock, Unlock, Recover, reaper (any process)
 //	readers: the same
@@ -75,7 +75,7 @@ func (w ownerWord) held() bool {
 	return false
 }
 
-// valid reports whether some state of a Mutex has the word w.
+// valid reports whether w is the owner word of some state of a Mutex. Other words are damage.
 func (w ownerWord) valid() bool {
 	switch w.kind() {
 	case kindHeld:
@@ -88,7 +88,7 @@ func (w ownerWord) valid() bool {
 	return false
 }
 
-// ownerDied returns the word that replaces w when the participant in w was found dead.
+// ownerDied returns the word that replaces w after the participant in w was found dead, with the policy p.
 func (w ownerWord) ownerDied(p Policy) ownerWord {
 	switch {
 	case w.kind() == kindReserved:

@@ -20,21 +20,20 @@ var (
 	_ = crashpoint.Register("once.run.done")
 )
 
-// Once lets one of many calls, in any number of processes, run its function. All other calls wait
-// until that function has returned.
+// Once lets one of many calls, in any number of processes, run a function that the call brings with it. All other
+// calls wait until that function has returned, and do not run theirs.
 //
-// If the process that runs the function dies before the function returns, another call runs its own
-// function: a call that waits, or the next call. So a function must tolerate that a killed process
-// has already done a part of the work.
+// If the process that runs the function dies before the function returns, another call runs its own function. That
+// is a call that waits already, or the next call. So a function must tolerate that a killed process has already
+// done a part of the work.
 //
-// In the terminology of the Go memory model, and across processes: the return of the
-// function synchronizes before the return of every Do, and before every Done that is
-// true.
+// In the terminology of the Go memory model, and across processes: the return of the function synchronizes before
+// the return of every Do, and before every Done that returns true.
 type Once struct {
-	state   *atomic.Uint64 // the word, for the fast path of Do; after Close, a word that is never done
+	state   *atomic.Uint64 // the word, for the fast path of Do; after Close, a private word that is never done
 	words   *onceWords
 	list    park.WaitList
-	queue   *park.Queue // nil for a reaper's handle, which cannot wait
+	queue   *park.Queue // nil in a handle that only recovers from a death, which cannot wait
 	a       *arenakernel.Arena
 	object  arenakernel.Object
 	name    arenakernel.ParticipantID
@@ -60,8 +59,7 @@ func init() {
 	})
 }
 
-// OpenOnce finds the Once of that name in the arena or creates it. An empty name
-// makes a fresh anonymous one.
+// OpenOnce finds the Once of that name in the arena or creates it. An empty name makes a new anonymous Once.
 func OpenOnce(a *arena.Arena, name string, opts *OnceOptions) (*Once, error) {
 	return openOnce((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -117,18 +115,18 @@ func (o *Once) swap(from, to onceWord) bool {
 	return o.words.state.CompareAndSwap(uint64(from), uint64(to))
 }
 
-// Do calls f if no call of Do on this Once, in any process, has called its function yet. Otherwise
-// Do waits until that function has returned. If f calls Do, that call waits for ever. If f panics,
-// Do considers f to have returned. Do panics with an *[shmsync.Error] where DoContext returns one.
+// Do calls f if no call of Do on this Once, in any process, has called its function yet. Otherwise Do waits until
+// the function of that other call has returned. If f calls Do, that call waits for ever. If f panics, Do considers
+// f to have returned. Where DoContext returns an error, Do panics with that error, which is an *[shmsync.Error].
 func (o *Once) Do(f func()) {
 	if o.state.Load()&uint64(onceDone) == 0 || race.Enabled {
 		o.doSlow(f)
 	}
 }
 
-// DoContext is Do that ends with ctx.Err() if ctx ends while it waits for another call, or with an
-// error that Is ErrClosed. If it returns an error, it has not called f. If a function has returned,
-// or if no other call runs a function, DoContext ignores ctx.
+// DoContext is like Do, but ends early with ctx.Err() if ctx ends while it waits for another call. The error Is
+// ErrClosed if the handle is closed. If DoContext returns an error, it has not called f. If a function has
+// returned, or if no other call runs a function, DoContext ignores ctx.
 func (o *Once) DoContext(ctx context.Context, f func()) error {
 	if o.state.Load()&uint64(onceDone) != 0 && !race.Enabled {
 		return nil
@@ -136,7 +134,7 @@ func (o *Once) DoContext(ctx context.Context, f func()) error {
 	return o.do(ctx, f)
 }
 
-// Done reports whether a function has returned.
+// Done reports whether the function of some call has returned.
 func (o *Once) Done() bool {
 	o.opening.use()
 	// sync(once.done): acquire
@@ -168,8 +166,8 @@ func (o *Once) do(ctx context.Context, f func()) error {
 	return err
 }
 
-// run runs f as the runner, that is, the call whose function counts. The turn of the runner began
-// with the word began.
+// run calls f as the function that counts for this Once. The argument began is the word of the Once as it was when
+// this process became the one that runs its function.
 func (o *Once) run(began onceWord, f func()) {
 	defer o.finish(began)
 	crashpoint.Hit("once.run.taken")
@@ -177,8 +175,8 @@ func (o *Once) run(began onceWord, f func()) {
 	crashpoint.Hit("once.run.returned")
 }
 
-// finish records that the function has returned, and wakes the waiters. The handle may have been
-// closed while the function ran.
+// finish records that the function has returned, and wakes the waiters. It also works if the handle was closed
+// while the function ran.
 func (o *Once) finish(began onceWord) {
 	if !o.queue.EnterStay() {
 		panic(o.closed()) // this process has left the arena
@@ -187,13 +185,14 @@ func (o *Once) finish(began onceWord) {
 	defer o.opening.leave()
 	race.ReleaseMerge(o.key)
 	for {
-		// A CAS fails only because a waiter has announced itself, which happens once in a turn.
+		// Another process changes the word only to announce itself as a waiter, and the announcement is never
+		// cleared. So a CAS fails at most once.
 		w := o.load()
 		if !w.runs(began) {
 			return // a peer has overwritten the word
 		}
 		if w.announced() {
-			o.tuning().NoteCPU() // stored before the end, because a waiter that sees the end may use it
+			o.tuning().NoteCPU() // a hint for waiters; stored first, because a waiter that sees the end may use it
 		}
 		if o.swap(w, w.finished()) {
 			crashpoint.Hit("once.run.done")
@@ -208,7 +207,7 @@ func (o *Once) finish(began onceWord) {
 // Offset is the place of the Once in its arena, for OnceAt in another process.
 func (o *Once) Offset() arena.Offset { return o.object.Offset }
 
-// end replaces the word that the fast path of Do reads by a word that is never done.
+// end gives the fast path of Do a private word that is never done, in place of the word of the Once.
 func (o *Once) end() {
 	o.queue.Close()
 	redirect(&o.state, &closedOnce)
@@ -218,16 +217,16 @@ func (o *Once) closed() error {
 	return &shmsync.Error{Op: "once.do", Object: objectName(o.object), Err: shmsync.ErrClosed, Detail: closedHandle}
 }
 
-// Close closes this handle on the Once, and no other handle. Calls that wait through this handle
-// end with an error that Is ErrClosed. A function that is running goes on, and its return still
-// counts. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Once, and no other handle. Calls that wait through this handle end with an error
+// that Is ErrClosed. If a function is running, it goes on, and its return still counts. A second Close is an error
+// that Is ErrClosed.
 func (o *Once) Close() error { return o.opening.close("once.close") }
 
 // OnceState is the result of State.
 type OnceState struct {
-	Done    bool              // a function has returned
-	Runner  *shmsync.Identity // the process that runs its function, or nil if none does
-	Waiting bool              // it is not done, and a call has waited for it; that call may have given up
+	Done    bool              // the function of some call has returned
+	Runner  *shmsync.Identity // the process that runs a function, or nil if none does
+	Waiting bool              // no function has returned, and a call has waited for one; that call may have given up
 }
 
 // State reads o without locking it. The answer may be out of date when it returns.

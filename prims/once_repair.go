@@ -10,12 +10,12 @@ import (
 
 var _ = crashpoint.Register("once.reap.left")
 
-// reap ends the turn of a runner for which the function dead returns true, once the runner is gone,
-// and wakes the waiters. The next call then runs its own function.
+// reap makes the Once free again if the process that runs its function is dead, that is, if the function named dead
+// returns true for it. It does so only when no system call of that process can store any more. Then it wakes the
+// waiters, and the next call runs its own function.
 func (o *Once) reap(dead func(arenakernel.ParticipantID) bool) {
 	for {
-		// Each iteration means that another process has taken the turn or announced itself, so the
-		// loop is lock-free.
+		// Each iteration means that another process has changed the word. So the loop is lock-free.
 		w := o.load()
 		n := w.runner()
 		if w.done() || n == 0 || !dead(n) || !o.a.Gone(n) {
@@ -27,8 +27,8 @@ func (o *Once) reap(dead func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// leave ends the turn of the runner of w, and wakes the waiters. It reports false if the word is no
-// longer w.
+// leave changes the word w to a word without a runner, that is, without a process that runs its function, and wakes
+// the waiters. It returns false if the word is no longer w.
 func (o *Once) leave(w onceWord) bool {
 	if !o.swap(w, w.left()) {
 		return false
@@ -41,14 +41,13 @@ func (o *Once) leave(w onceWord) bool {
 func repairOnce(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= onceBytes {
 		buildOnce(a, o, true).reap(func(n arenakernel.ParticipantID) bool {
-			// If dead is this participant, it is leaving the arena, and its ID still counts as
-			// current.
+			// If the dead participant is this one, it is leaving the arena, and Current still returns true for it.
 			return !a.Current(n) || n == dead && dead == a.Self()
 		})
 	}
 }
 
-// wakeOnce makes the wakes that a dead process did not make.
+// wakeOnce makes the wakes that a dead process did not make. The argument owed says which these may be.
 func wakeOnce(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if o.Size < onceBytes {
 		return

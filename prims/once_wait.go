@@ -14,9 +14,9 @@ var (
 	_ = crashpoint.Register("once.wait.woken")
 )
 
-// join waits until a function has returned, or makes the caller the runner, whose function counts.
-// If the caller is the runner, the result mine is true, and the result began is the word at the
-// beginning of the caller's turn.
+// join waits until a function has returned, or makes the caller the runner, that is, the call whose function
+// counts. If the caller is the runner, the result mine is true. The result began is then the word with which the
+// caller became the runner.
 //
 //	a waiter                               the runner
 //	state: is it done?                     state: done, and was it announced?
@@ -34,8 +34,8 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 	defer cancel.Stop()
 	waits := false
 	for {
-		// Each iteration means that another call, or a reaper, has changed the word. Each death
-		// causes only a bounded number of changes.
+		// Each iteration means that the word has changed, by another call or by the recovery after a death. Each
+		// death causes only a bounded number of changes.
 		w := o.load()
 		switch {
 		case w.done():
@@ -65,7 +65,7 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 		switch ended := o.queue.Sleep(uint32(w), park.SleepSpec{}, &cancel); ended {
 		case park.Again:
 			crashpoint.Hit("once.wait.woken")
-		case park.Canceled, park.Closed: // a function that has returned takes precedence over the end of the wait
+		case park.Canceled, park.Closed: // a function that has returned by now takes precedence
 			switch {
 			case o.load().done():
 				race.Acquire(o.key)
@@ -78,23 +78,23 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 	}
 }
 
-// took ends join for a call that has become the runner.
+// took completes join for a call that has become the runner, that is, the call whose function counts.
 func (o *Once) took(was, began onceWord) (onceWord, bool, error) {
 	o.counts.took()
 	if was.turn() != 0 {
 		o.counts.add(countRecovery)
 	}
-	race.Acquire(o.key) // the next function sees everything that the dead runner has stored
-	// The stay keeps the words in place until the end of the function is recorded in them. Close
-	// does not wait for a stay.
+	race.Acquire(o.key) // the next function sees everything that the dead process has stored
+	// stayIfOpen keeps the words valid until the end of the function is recorded in them. Close does not wait for
+	// that.
 	if !o.opening.stayIfOpen() {
 		return 0, false, o.closed() // the arena is being unmapped; other processes see that this participant has left
 	}
 	return began, true, nil
 }
 
-// free reports whether the next call may run its function: no call runs a function, or the runner
-// is dead and gone.
+// free reports whether the next call may run its function. That is so if no process runs a function, or if the
+// process that did is dead and none of its system calls can store any more.
 func (o *Once) free(w onceWord) bool {
 	n := w.runner()
 	return n == 0 || !o.a.Current(n) && o.a.Gone(n)
@@ -123,8 +123,8 @@ func (o *Once) wakeAll() {
 	o.queue.DeliverAllAsOne()
 }
 
-// check is called ten times a second while a goroutine of this process waits. It finds a runner
-// that died, and makes the wakes that a stopped or dead process did not make.
+// check is called ten times a second while a goroutine of this process waits. It detects that the process which
+// runs the function has died. It also makes the wakes that a stopped or dead process did not make.
 func (o *Once) check() {
 	if w := o.load(); !w.done() && w.runner() != 0 && o.a.Dead(w.runner()) {
 		o.reap(func(n arenakernel.ParticipantID) bool { return !o.a.Current(n) })

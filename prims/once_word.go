@@ -6,7 +6,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// onceWord is the one word of a Once. Every change takes effect by one compare-and-swap of it.
+// onceWord is the one word of a Once. The state of a Once changes only by a compare-and-swap of this word.
 //
 //	bit  0       announced  a waiter may sleep, or be on the way to it; never cleared
 //	bit  1       done       a function has returned; never cleared
@@ -21,14 +21,14 @@ import (
 //	0     n       1          n runs; a waiter may sleep          Do that waits; Do that takes the turn of a dead one
 //	1     0       any        a function has returned             Do that ran it
 //
-// Waiters sleep on the low half of the word. Every change ends their sleep, except the first
-// announcement, before which no waiter sleeps. announced may be set while no waiter sleeps, which
-// costs one wake. It must be set while a waiter sleeps. No step clears it, so the process that sets
-// done learns of every waiter.
+// Waiters sleep on the low half of the word, so a change of that half ends their sleep. Only the first announcement
+// does not need to end a sleep, because no waiter sleeps before it. The bit announced must be set while a waiter
+// sleeps. It may also be set while no waiter sleeps, which costs one unnecessary wake. No step clears the bit, so
+// the process that sets the bit done learns of every waiter.
 //
-// turn keeps a process from changing the word on behalf of an earlier runner: by then a participant
-// with the same ID may be the runner again, but in a later turn. The same turn comes back only
-// after 2^32 deaths of runners.
+// The part called turn keeps a process from changing the word on behalf of an earlier runner. If a participant with
+// the same ID is the runner again, the turn is a later one. The same turn comes back only after 2^32 deaths of
+// runners.
 //
 //	writers: Do, reaping, periodic checks (any process), each by CAS
 //	readers: Do, Done, tools
@@ -52,23 +52,24 @@ func (w onceWord) announced() bool { return w&onceAnnounced != 0 }
 func (w onceWord) done() bool      { return w&onceDone != 0 }
 func (w onceWord) turn() uint32    { return uint32(w >> 32) }
 
-// runner returns the participant that runs its function, or 0 if none does.
+// runner returns the participant that runs a function now, or 0 if none does.
 func (w onceWord) runner() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(w & onceIDs >> onceIDShift)
 }
 
-// takenBy returns the word after n has begun the next turn.
+// takenBy returns the word after the participant n has become the runner, that is, after it has begun to run a
+// function.
 func (w onceWord) takenBy(n arenakernel.ParticipantID) onceWord {
 	return w&^onceIDs + onceTurn | onceWord(n)<<onceIDShift
 }
 
-// left returns the word after its runner has lost the turn.
+// left returns the word after its runner has died or left, so that no participant runs a function.
 func (w onceWord) left() onceWord { return w &^ onceIDs }
 
 // finished returns the word after the runner's function has returned.
 func (w onceWord) finished() onceWord { return w&^onceIDs | onceDone }
 
-// runs reports whether the turn that began with the word began still goes on.
+// runs reports whether the function that was begun with the word began is still running.
 func (w onceWord) runs(began onceWord) bool {
 	return !w.done() && w.runner() == began.runner() && w.turn() == began.turn()
 }

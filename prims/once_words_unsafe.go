@@ -12,7 +12,7 @@ import (
 type onceWords struct {
 	_     structs.HostLayout
 	state atomic.Uint64 // see onceWord
-	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
+	// The words lastCPU, spin and pays control how long waiters spin, as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32

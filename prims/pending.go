@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Pending is a wait of this process in which no goroutine blocks. It ends once: when its object
-// ends the wait, or by Cancel. If the process dies, the wait leaves the queue, as after Cancel.
+// Pending is a wait of this process in which no goroutine blocks. It ends once, either when its object ends the
+// wait or by Cancel. If the process dies, the wait is removed from the queue of the object, as after Cancel.
 type Pending struct {
 	op   string
 	then func(error) // called on a new goroutine with the error of the wait; may be nil
@@ -18,22 +18,23 @@ type Pending struct {
 	watchers map[*pendingWatch]struct{} // guarded by: mu; to be notified when the wait ends
 }
 
-// pendingSource is the wait of a Pending. The caller of its methods holds the mutex of the Pending.
+// pendingSource is the wait behind a Pending, as its object implements it. The caller of the methods holds the
+// mutex of the Pending.
 type pendingSource interface {
-	// told is called when the wait may be over.
+	// told is called when the wait may be over. It then ends p if the wait is over.
 	told(p *Pending)
-	// cancel ends the wait. It reports false if the wait was over already.
+	// cancel ends the wait. It returns false if the wait was over already.
 	cancel(p *Pending) bool
 }
 
-// resolved returns a Pending whose wait is over from the beginning.
+// resolved returns a Pending that has already ended with the error err.
 func resolved(err error) *Pending {
 	p := &Pending{done: make(chan struct{}), err: err}
 	close(p.done)
 	return p
 }
 
-// told is called when the wait is resolved, or when this process leaves the arena.
+// told is called when the object has ended the wait, or when this process leaves the arena.
 func (p *Pending) told() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,13 +58,13 @@ func (p *Pending) end(err error) { // guarded by: mu
 // Done returns a channel that is closed when the wait has ended.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
-// Wait waits until the wait of p has ended, and returns the result. That is nil, or an error that
-// Is ErrCanceled after Cancel or the object's Stop, or otherwise the error that the blocking form
-// of the call returns.
+// Wait waits until the wait of p has ended, and returns the result of that wait. After Cancel, or after the
+// object's Stop, the result is an error that Is ErrCanceled. Otherwise the result is what the blocking form of the
+// call would have returned.
 func (p *Pending) Wait() error { return p.WaitContext(context.Background()) }
 
-// WaitContext is Wait that returns ctx.Err() when ctx ends first. The wait of p then goes on;
-// Cancel ends it. If the wait of p has ended, its result takes precedence over ctx.
+// WaitContext is like Wait, but returns ctx.Err() when ctx ends first. The wait of p then goes on until it ends or
+// Cancel is called. If the wait of p has ended, WaitContext returns its result even if ctx has ended too.
 func (p *Pending) WaitContext(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -78,8 +79,8 @@ func (p *Pending) WaitContext(ctx context.Context) error {
 	}
 }
 
-// Cancel ends the wait if it has not ended, and reports whether it did. If it returns false, the
-// wait had ended before the call; for example, this process then holds the lock.
+// Cancel ends the wait if it has not ended yet, and reports whether it did. If Cancel returns false, the wait had
+// ended before the call. For example, this process may then hold the lock for which p waited.
 func (p *Pending) Cancel() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,21 +11,21 @@ import (
 type Policy uint32
 
 const (
-	// PolicyReport: no process gets the hold. Every waiter and every later call gets ErrOwnerDead,
-	// until a process calls Recover. This is the default policy of a new object.
+	// PolicyReport means that no process gets the hold of the dead process. Every waiter and every later call gets
+	// ErrOwnerDead, until a process calls Recover. This is the default policy of a new object.
 	PolicyReport Policy = iota + 1
-	// PolicyRelease: the hold becomes free, as a file lock does. This policy is for data that is
-	// consistent at every step.
+	// PolicyRelease means that the hold becomes free, as a file lock does. This policy is for data that is
+	// consistent after every single step of a change.
 	PolicyRelease
-	// PolicyRollback: the next process undoes the unfinished Update of the dead holder, and the
-	// hold becomes free. No call gets ErrOwnerDead, and the program needs no repair function. A
-	// hold without an Update becomes free as under PolicyRelease. Only a Mutex and an RWMutex may
-	// have this policy. A new Mutex or RWMutex with it gets an undo log; see [Mutex.Update],
-	// [RWMutex.Update] and [Tx].
+	// PolicyRollback means that the next process undoes the unfinished Update of the dead holder, and the hold
+	// becomes free. No call gets ErrOwnerDead, and the program needs no repair function. A hold without an Update
+	// becomes free as under PolicyRelease. Only a Mutex and an RWMutex may have this policy. A new Mutex or RWMutex
+	// with this policy gets an undo log; see [Mutex.Update], [RWMutex.Update] and [Tx].
 	PolicyRollback
 )
 
-// stored returns the policy as it is stored in an object, where zero bytes mean the default policy.
+// stored returns the number that stands for the policy p in an object. The default policy is stored as 0, because
+// new memory is 0.
 func (p Policy) stored() uint32 {
 	switch p {
 	case PolicyRelease:
@@ -43,15 +43,15 @@ const (
 	storedRollback
 )
 
-// mustBeValid panics if p is not a valid Policy. what names the object.
+// mustBeValid panics if p is not a valid Policy. The argument what names the object in the message.
 func (p Policy) mustBeValid(what string) {
 	if p > PolicyRollback {
 		panic(fmt.Sprintf("shmsync: %s: there is no policy %d", what, uint32(p)))
 	}
 }
 
-// mustHaveRepair panics if a caller of Recover has passed no repair. It is called before Recover
-// takes the lock. what names the object.
+// mustHaveRepair panics if the caller of Recover has passed a nil repair function. It is called before Recover
+// takes the lock. The argument what names the object in the message.
 func mustHaveRepair(given bool, what string) {
 	if !given {
 		panic("shmsync: Recover of " + what + " without a repair")
@@ -68,8 +68,8 @@ func policyOf(stored uint32) Policy {
 	return PolicyReport
 }
 
-// withoutLog returns an error if p is PolicyRollback, for an object of a kind that has no undo log.
-// what names that kind.
+// withoutLog returns an error if p is PolicyRollback. It is called for an object of a kind that has no undo log.
+// The argument what names that kind.
 func (p Policy) withoutLog(op, name, what string) error {
 	if p != PolicyRollback {
 		return nil
@@ -95,8 +95,8 @@ func (p Policy) String() string {
 	return "invalid"
 }
 
-// differs returns how the policy p of an object differs from the policy that was asked for. It
-// returns "" if they are the same or no policy was asked for.
+// differs describes how the policy p of an object differs from the policy that a caller has asked for. It returns
+// "" if they are the same, or if the caller has asked for none.
 func (p Policy) differs(asked Policy) string {
 	if asked == 0 || asked == p {
 		return ""

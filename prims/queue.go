@@ -17,28 +17,29 @@ var _ = crashpoint.Register("queue.shutdown.marked")
 // processes put items in and get them out. A T has no pointers. Items are copied, so a T should be
 // small. Put large data elsewhere in the arena, and pass its offset through the queue.
 //
-// Items come out in the order in which they went in. Calls that wait for an item or for room are woken about in
-// the order in which they came, but no item or room is reserved for them: a call that arrives meanwhile may get
-// it first, and the waiter then waits again. A Queue has no lock. A process that is stopped at any point keeps
-// its leases, and the item, or the room for one item, that its call is about to move. All other processes go
-// on.
+// Items come out in the order in which they went in. Calls that wait for an item or for room are woken about in the
+// order in which they came. But no item or room is reserved for a woken call: a call that arrives meanwhile may get
+// it first, and the woken call then waits again. A Queue has no lock. If a process is stopped at any point, the
+// others go on. The stopped process keeps its leases, and the item or the room for one item that its call is about
+// to move.
 //
-// At most one Get returns an item. The item then belongs to the caller, and is lost if the process of the
-// caller dies. With Lease, the queue keeps the item until the lease is acknowledged by Ack. If the process dies
-// before that, or calls Nack, the item goes back to its place in the order, which is the front of the queue. So
-// no item is lost: the item is in the queue, or is on lease, or a lease of it was acknowledged.
+// At most one Get returns an item. The item then belongs to the caller, and is lost if the process of the caller
+// dies. Lease takes an item, too, but the queue keeps the item until the lease is acknowledged by Ack. If the
+// process dies before that, or calls Nack, the item goes back to its place in the order, which is the front of the
+// queue. So no leased item is lost: it is in the queue, or is on lease, or a lease of it was acknowledged.
 //
-// If a process dies inside Put, its item is either in the queue or not, but never in part. If a process dies
-// inside Get, the item stays in the queue, unless Get was about to return.
+// If a process dies inside Put, its item is in the queue either completely or not at all. If a process dies inside
+// Get, the item stays in the queue, unless Get was about to return.
 //
 // In the terminology of the Go memory model, and across processes: the Put of an item
 // synchronizes before the return of the Get or Lease of that item, and the n'th Get or
 // Ack synchronizes before the return of the n+C'th Put, where C is the capacity.
 //
-// A ring of cells gives the order of the items, and each cell has the number of its lap, as in SCQ (Nikolaev,
-// 2019). Unlike in SCQ, each step is a compare-and-swap that also stores the ID of the participant, so that its
-// death can be repaired. Leases are those of message queues such as SQS and beanstalkd. But a lease ends with
-// the death of the process, and not after a time limit.
+// The order of the items is given by a ring of words called cells. Each cell has the number of the last lap, that
+// is, the round through the ring, in which it was filled, as in SCQ (Nikolaev, 2019). Unlike in SCQ, each step is a
+// compare-and-swap that also stores the ID of the participant, so that the step can be repaired if the participant
+// dies. Leases are those of message queues such as SQS and beanstalkd. But a lease ends with the death of the
+// process, and not after a time limit.
 type Queue[T any] struct{ core *queueCore }
 
 // QueueOptions says how a Queue is created. A nil *QueueOptions means the zero value.
@@ -58,8 +59,8 @@ const (
 	queueCapacityMost = 1 << 30
 )
 
-// OpenQueue finds the Queue of that name in the arena or creates it, with room for capacity items. An item on
-// lease still takes up room. An empty name makes a fresh anonymous one.
+// OpenQueue finds the Queue of that name in the arena or creates it, with room for capacity items. An item on lease
+// still takes up room. An empty name makes a new anonymous Queue.
 //
 // If an existing Queue has items of another layout or another capacity, the error Is
 // ErrIncompatible. If capacity is below 1, the error Is [fs.ErrInvalid]. A process that does not
@@ -115,7 +116,7 @@ func QueueAt[T any](a *arena.Arena, off arena.Offset) (*Queue[T], error) {
 	return &Queue[T]{x}, nil
 }
 
-// queueLayout returns the fingerprint and the size of an item.
+// queueLayout returns the size of an item of type T, and a fingerprint of the types and the places of its fields.
 func queueLayout[T any]() (layout, item uint64) {
 	layout, err := arenakernel.LayoutOf[T]()
 	if err != nil {
@@ -135,11 +136,11 @@ func newQueue[T any](a *arenakernel.Arena, o arenakernel.Object) (*queueCore, er
 	return x, err
 }
 
-// Put puts v into q, and waits until there is room. An error means that v is not in q: it Is
-// ErrCanceled after Shutdown, or ErrCorrupt or ErrClosed.
+// Put puts v into q, and waits until there is room. An error means that v is not in q. The error Is ErrCanceled
+// after Shutdown; otherwise it Is ErrCorrupt or ErrClosed.
 func (q *Queue[T]) Put(v T) error { return q.PutContext(context.Background(), v) }
 
-// PutContext is Put until ctx ends; then the error is ctx.Err(). If there is room, the call ignores ctx.
+// PutContext is like Put, but returns ctx.Err() if ctx ends while it waits. If there is room, it ignores ctx.
 func (q *Queue[T]) PutContext(ctx context.Context, v T) error {
 	x := q.core
 	if x.open() && q.tryPut(v) == queuePutDone {
@@ -150,7 +151,7 @@ func (q *Queue[T]) PutContext(ctx context.Context, v T) error {
 	return q.putSlow(ctx, v)
 }
 
-// tryPut puts v into q if there is room. It wakes no waiter for the item: the caller does that.
+// tryPut puts v into q if there is room. It does not wake a waiter for the item; the caller has to do that.
 func (q *Queue[T]) tryPut(v T) queuePutResult {
 	x := q.core
 	c, ok := x.claim()
@@ -164,7 +165,7 @@ func (q *Queue[T]) tryPut(v T) queuePutResult {
 	return x.publish(c)
 }
 
-// putSlow does what PutContext does after its fast path has failed.
+// putSlow continues a PutContext whose fast path has failed.
 func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 	x := q.core
 	return x.await(ctx, &x.room, "queue.put", func() (bool, error) {
@@ -185,8 +186,8 @@ func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 	})
 }
 
-// TryPut puts v into q if there is room, and reports whether it did. It fails after Shutdown. While another
-// call is about to fill or to free a place, TryPut may count that place as filled.
+// TryPut puts v into q if there is room, and reports whether it did. It fails after Shutdown. If another call is
+// about to use or to free the room for an item, TryPut may find no room.
 func (q *Queue[T]) TryPut(v T) bool {
 	x := q.core
 	x.opening.use()
@@ -202,7 +203,7 @@ func (q *Queue[T]) TryPut(v T) bool {
 // error Is ErrCanceled if q was shut down and has no item left; otherwise it Is ErrCorrupt or ErrClosed.
 func (q *Queue[T]) Get() (T, error) { return q.GetContext(context.Background()) }
 
-// GetContext is Get until ctx ends; then the error is ctx.Err(). If there is an item, the call ignores ctx.
+// GetContext is like Get, but returns ctx.Err() if ctx ends while it waits. If there is an item, it ignores ctx.
 func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 	x := q.core
 	if !x.shut.Load() {
@@ -218,7 +219,7 @@ func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 	return q.getSlow(ctx)
 }
 
-// getSlow does what GetContext does after its fast path has failed.
+// getSlow continues a GetContext whose fast path has failed.
 func (q *Queue[T]) getSlow(ctx context.Context) (v T, err error) {
 	x := q.core
 	err = x.awaitItem(ctx, queueTaken, func(t queueItemTaken) bool {
@@ -257,8 +258,8 @@ func (q *Queue[T]) Len() int {
 	return q.core.length()
 }
 
-// Cap is the number of items that q has room for, including those on lease. If a process dies in a Get, the
-// item of that Get may come back into q, so Len may exceed Cap for a while.
+// Cap is the number of items for which q has room, including those on lease. Len may exceed Cap for a while,
+// because the item of a Get may come back into q when the process of that Get dies.
 func (q *Queue[T]) Cap() int { return int(q.core.capacity) }
 
 // Shutdown makes every later Put fail with an error that Is ErrCanceled. A Get fails with such an error when no
@@ -281,9 +282,8 @@ func (q *Queue[T]) Shutdown() {
 // Offset is the place of the Queue in its arena, for QueueAt in another process.
 func (q *Queue[T]) Offset() arena.Offset { return q.core.object.Offset }
 
-// Close closes this handle on the Queue, and no other. Calls that wait through it end with an
-// error that Is ErrClosed. This process keeps its leases. A second Close is an error that Is
-// ErrClosed.
+// Close closes this handle on the Queue, and no other handle. Calls that wait through this handle end with an error
+// that Is ErrClosed. This process keeps its leases. A second Close is an error that Is ErrClosed.
 func (q *Queue[T]) Close() error {
 	return q.core.opening.close("queue.close")
 }
@@ -298,8 +298,8 @@ type QueueState struct {
 	Shutdown bool
 }
 
-// State reads q without locking it. The answer may be out of date when it returns, and its parts
-// may be from different moments.
+// State reads q without locking it. The answer may be out of date when State returns, and its fields may be from
+// different moments.
 func (q *Queue[T]) State() QueueState {
 	q.core.opening.use()
 	x := q.core

@@ -2,14 +2,14 @@ package prims
 
 import "context"
 
-// PutBatch puts the items of vs into q in their order, as many at a time as there is room for, and waits for
-// more room. It returns the number of items that it has put into q, which is less than len(vs) only if there is
-// an error. The errors are those of Put. Items of other processes may come between the items of a batch.
+// PutBatch puts the items of vs into q in their order. It puts as many as there is room for, and then waits for
+// more room. It returns the number of items that it has put into q. That is less than len(vs) only if there is an
+// error. The errors are those of Put. Items of other processes may come between the items of a batch.
 func (q *Queue[T]) PutBatch(vs []T) (n int, err error) {
 	return q.PutBatchContext(context.Background(), vs)
 }
 
-// PutBatchContext is PutBatch until ctx ends; then the error is ctx.Err().
+// PutBatchContext is like PutBatch, but returns ctx.Err() if ctx ends while it waits for room.
 func (q *Queue[T]) PutBatchContext(ctx context.Context, vs []T) (n int, err error) {
 	x := q.core
 	for n < len(vs) {
@@ -30,14 +30,14 @@ func (q *Queue[T]) PutBatchContext(ctx context.Context, vs []T) (n int, err erro
 	return n, nil
 }
 
-// GetBatch waits until q has an item. Then it moves items, in their order, to the slice into until the slice is
-// full or q is empty. It returns the number of these items, which is 0 only if into is empty or there is an
+// GetBatch waits until q has an item. Then it moves items, in their order, to the slice named into, until the slice
+// is full or q is empty. It returns the number of these items. That is 0 only if the slice is empty or there is an
 // error. The errors are those of Get.
 func (q *Queue[T]) GetBatch(into []T) (n int, err error) {
 	return q.GetBatchContext(context.Background(), into)
 }
 
-// GetBatchContext is GetBatch until ctx ends; then the error is ctx.Err().
+// GetBatchContext is like GetBatch, but returns ctx.Err() if ctx ends while it waits for an item.
 func (q *Queue[T]) GetBatchContext(ctx context.Context, into []T) (n int, err error) {
 	if len(into) == 0 {
 		return 0, nil
@@ -51,7 +51,7 @@ func (q *Queue[T]) GetBatchContext(ctx context.Context, into []T) (n int, err er
 	return 1 + q.getMore(into[1:]), nil
 }
 
-// getMore moves items to the slice into until it is full or q is empty. getMore does not wait.
+// getMore moves items to the slice named into, until the slice is full or q is empty. It does not wait.
 func (q *Queue[T]) getMore(into []T) (n int) {
 	x := q.core
 	for n < len(into) && !x.shut.Load() {

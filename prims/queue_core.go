@@ -12,8 +12,8 @@ import (
 
 // queueCore is the part of a Queue handle that does not depend on the type of the items.
 //
-// The items are in slots, see queueState, and a ring of cells gives their order, see queueCell. The slots and
-// the cells are the whole state of the Queue. A waiter is not handed an item or a place: a call that waits
+// Each item is in a slot, see queueState. A ring of cells gives the order of the items, see queueCell. The slots
+// and the cells are the whole state of the Queue. A waiter is not handed an item or room for one. Instead, it
 // sleeps until the Queue may have changed, and then checks the ring itself.
 type queueCore struct {
 	words    *queueWords
@@ -34,17 +34,17 @@ type queueCore struct {
 	stride   uint64
 
 	shut    atomic.Bool   // the handle is being closed, or was
-	seen    atomic.Uint64 // a position: no position before it has an item
+	seen    atomic.Uint64 // a serial number of Puts before which no Put has its item in the queue
 	watched atomic.Uint32 // the last slot that a periodic check examined
 	back    returnedSlots
 }
 
-// queueSide is one of the two sides of a Queue: the calls that wait for items, or the calls that wait for room.
+// queueSide has the calls that wait for items, or the calls that wait for room. A Queue has one queueSide for each.
 type queueSide struct {
 	words *queueSideWords
 	wake  park.WakeWord
-	queue *park.Queue // nil for a reaper's handle, which cannot wait
-	// there reports whether a waiter may be able to go on now. most bounds how many slots it examines.
+	queue *park.Queue // nil in a handle that only recovers from a death, which cannot wait
+	// there reports whether a waiter may be able to go on now. The argument most bounds how many slots it examines.
 	there  func(most uint32) bool
 	looked atomic.Uint64 // a checksum of the words that the last periodic check read
 }
@@ -88,12 +88,13 @@ func (x *queueCore) refuse() {
 	park.Refuse(x.items.queue, x.room.queue)
 }
 
-// callsMost bounds how long Close waits for the calls of this process that do not block. Such a call is short.
-// It takes longer only if its thread is preempted, or seems to if a peer has overwritten the slots.
+// callsMost bounds how long Close waits for the calls of this process that do not block. Such a call is short,
+// unless its thread is preempted. If a peer has overwritten the slots, it may also seem for ever that a call is
+// going on.
 const callsMost = time.Second
 
-// awaitCalls waits until no call of this process still works with a slot. It has to read the slots for that,
-// because calls that do not block are not counted: counting would double their cost.
+// awaitCalls waits until no call of this process still works with a slot. It finds such calls by reading all slots.
+// Calls that do not block are not counted, because counting would double their cost.
 func (x *queueCore) awaitCalls() {
 	var until time.Time
 	x.each(func(i uint32, s *queueSlot, was queueState) {
@@ -109,7 +110,7 @@ func (x *queueCore) awaitCalls() {
 	})
 }
 
-// end closes the queues of the handle.
+// end ends the waits through this handle, for items and for room.
 func (x *queueCore) end() {
 	x.items.queue.Close()
 	x.room.queue.Close()
@@ -127,8 +128,8 @@ func (x *queueCore) corrupt(op string) error {
 	return x.fail(op, shmsync.ErrCorrupt, "its ring has impossible cells")
 }
 
-// open reports whether a Put may begin. If not, the handle is closed or the Queue was shut down, and the caller
-// has to find out which.
+// open reports whether a Put may begin. If it returns false, the handle is closed or the Queue was shut down, and
+// the caller has to find out which.
 func (x *queueCore) open() bool {
 	return !x.shut.Load() && x.words.flags.Load()&queueStoppedFlag == 0
 }

@@ -62,7 +62,7 @@ func inspectQueue(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 	return i.Inspection
 }
 
-// hideQueue hides the items.
+// hideQueue calls the function hide for the memory with the items, so that a dump does not show them.
 func hideQueue(a *arenakernel.Arena, o arenakernel.Object, hide func(from arenakernel.Offset, n uint64)) {
 	x, err := buildQueue(a, o, true)
 	if err != nil {

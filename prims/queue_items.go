@@ -14,19 +14,21 @@ var (
 	_ = crashpoint.Register("queue.back.committed")
 )
 
-// queueClaim is the result of claim: slot s with number i, and position p, whose cell had the value was and was
-// not filled.
+// queueClaim is a slot that a Put has reserved for its item, together with the position at which the item is to
+// enter the ring. The slot s has the number i. The word was is what the cell of position p had when the position
+// was not filled.
 type queueClaim struct {
 	p, was uint64
 	i      uint32
 	s      *queueSlot
 }
 
-// claim claims a slot for an item. c.s is nil if there is no room. ok is false only if a peer has overwritten
-// the ring.
+// claim reserves a slot for an item. If there is no room, the field s of the result is nil. The result ok is false
+// only if a peer has overwritten the ring.
 func (x *queueCore) claim() (c queueClaim, ok bool) {
 	for healed := false; ; {
-		// An iteration repeats only if another Put has filled the position meanwhile, or once after heal.
+		// The loop repeats only if another Put has filled the position meanwhile. In addition, it may repeat once
+		// after the call of heal.
 		p, was, ok := x.next()
 		full := false
 		if ok {
@@ -45,15 +47,15 @@ func (x *queueCore) claim() (c queueClaim, ok bool) {
 				return queueClaim{p, was, i, s}, true
 			}
 		}
-		// The number of items grows only when this position is filled. It is not filled, so there was no room
-		// at the beginning of this iteration.
+		// The number of items grows only when position p is filled. If it is still not filled, there was no room at
+		// the beginning of this iteration.
 		if x.cell(p).Load() == was {
 			return c, true
 		}
 	}
 }
 
-// claimSlot claims a free slot. Its search begins with the slot that is probably free for position p.
+// claimSlot reserves a free slot for this process. It first tries the slot that is probably free for position p.
 func (x *queueCore) claimSlot(p uint64) (uint32, *queueSlot) {
 	i := uint32(p-x.firstPosition())%x.slots + 1
 	for range x.slots {
@@ -79,14 +81,15 @@ func (x *queueCore) claimSlot(p uint64) (uint32, *queueSlot) {
 	return 0, nil
 }
 
-// queueUse is the number of slots by which the word used grows at a time.
+// queueUse is by how many slots the word used is raised at a time.
 const queueUse = 64
 
-// use raises the word used to at least i. It is called before slot i is claimed.
+// use raises the word used to at least i. It is called before slot i is reserved for an item, because slots with a
+// greater number than used must never have been reserved.
 func (x *queueCore) use(i uint32) {
 	to := min((uint64(i)+queueUse-1)&^(queueUse-1), uint64(x.slots))
 	for {
-		// A failed CAS means that another Put has raised the word, which never falls. So the loop is finite.
+		// If the CAS fails, another Put has raised the word. The word never falls, so the loop is finite.
 		n := x.words.used.Load()
 		if n >= uint64(i) || x.words.used.CompareAndSwap(n, to) {
 			return
@@ -104,14 +107,14 @@ const (
 	queuePutCorrupt
 )
 
-// publish puts the item of a claimed slot into the queue, at the position of the claim or at a later position.
-// If publish returns anything but queuePutDone, it has freed the slot.
+// publish puts the item of the slot in c into the queue, at position c.p or at a later position. If publish returns
+// anything but queuePutDone, it has freed the slot.
 func (x *queueCore) publish(c queueClaim) queuePutResult {
 	race.ReleaseMerge(x.key)
 	p, was, s := c.p, c.was, c.s
 	for {
-		// Check the position once more, because it may have been filled before this call claimed the slot,
-		// perhaps even with this slot. In that case the tag stored below would make a Get take the slot as an
+		// Check once more that the position is not filled. It may have been filled before this call reserved the
+		// slot, perhaps even with this slot. In that case the tag stored below would make a Get take the slot as an
 		// item of that position. After this check no other call can fill a cell with this slot.
 		if x.cell(p).Load() == was {
 			storeWord(&s.state, uint64(makeQueueState(queueFull, x.name, p)))
@@ -127,7 +130,7 @@ func (x *queueCore) publish(c queueClaim) queuePutResult {
 				return queuePutDone
 			}
 		}
-		// Another Put has filled the position. So each iteration of this loop means that some Put has succeeded.
+		// Another Put has filled the position. So whenever this loop repeats, some Put has succeeded.
 		var full, ok bool
 		if p, was, ok = x.next(); ok {
 			full, ok = x.full(p)
@@ -142,35 +145,37 @@ func (x *queueCore) publish(c queueClaim) queuePutResult {
 	}
 }
 
-// unclaim frees a slot that this call has claimed. It does nothing if this process has left the arena, and the
-// slot was therefore taken back.
+// unclaim frees a slot that this call has reserved. If this process has left the arena meanwhile, the slot was
+// taken back already, and unclaim does nothing.
 func (x *queueCore) unclaim(s *queueSlot) {
 	if st := queueState(s.state.Load()); st.participant() == x.name && s.state.CompareAndSwap(uint64(st), 0) {
 		x.tell(&x.room, 1) // another Put may have found no free slot
 	}
 }
 
-// retract removes the item at position p, because it was put after Shutdown. It reports false if a Get has
-// already taken the item.
+// retract removes the item at position p, because it was put after Shutdown. It returns false if a Get has already
+// taken the item.
 func (x *queueCore) retract(p uint64, s *queueSlot) bool {
 	x.deviate()
 	return s.state.CompareAndSwap(uint64(makeQueueState(queueFull, x.name, p)), 0)
 }
 
-// queueItemTaken is an item that this call has taken, or that is on lease.
+// queueItemTaken is an item that this call has taken, or that some participant has on lease, together with its
+// slot.
 type queueItemTaken struct {
 	i  uint32
 	s  *queueSlot
 	st queueState
 }
 
-// take takes the first item for this process. k is queueTaken for a Get, and queueLeased for a lease. t.s is
-// nil if there is no item. ok is false only if a peer has overwritten the ring.
+// take takes the first item for this process. The argument k is queueTaken for a Get, and queueLeased for a lease.
+// If there is no item, the field s of the result is nil. The result ok is false only if a peer has overwritten the
+// ring.
 func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 	race.ReleaseMerge(x.key)
 	for {
-		// An iteration repeats only if another participant has put, taken or returned an item meanwhile, or
-		// after takeReturned has found that no item came back.
+		// The loop repeats only if another participant has put, taken or returned an item meanwhile. In addition,
+		// it repeats after takeReturned has found that no item was put back.
 		back := queueReturns(x.words.returned.Load())
 		if back.some() {
 			if t := x.takeReturned(back, k); t.s != nil {
@@ -202,8 +207,8 @@ func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 	}
 }
 
-// drop frees the slot of an item that was copied or acknowledged. It reports false if this process has left the
-// arena meanwhile, so that the item was put back.
+// drop frees the slot of an item that was copied or acknowledged. It returns false if this process has left the
+// arena meanwhile. In that case the item was put back into the queue.
 func (x *queueCore) drop(t queueItemTaken) bool {
 	race.ReleaseMerge(x.key)
 	// lin: the item of a lease is gone.
@@ -215,13 +220,13 @@ func (x *queueCore) drop(t queueItemTaken) bool {
 	return true
 }
 
-// giveBack puts the item of slot s, in state st, back to the front of the queue. It changes the state by a
-// call of the function swap, and reports false if the state has changed from st.
+// giveBack puts the item of slot s back to the front of the queue. The argument st is the state of the slot.
+// giveBack changes the state by a call of the function swap, and returns false if the state is no longer st.
 func (x *queueCore) giveBack(s *queueSlot, st queueState, swap func(from, to queueState) bool) bool {
 	x.deviate()
 	race.ReleaseMerge(x.key)
 	if w := queueLeaseWord(s.lease.Load()); st.kind() == queueLeased && !w.ended() && queueState(s.state.Load()) == st {
-		s.endLease(w) // its participant died or left; without this the next lease would get its date
+		s.endLease(w) // without this, the next lease would get the date of a lease that a death has ended
 	}
 	// sync(queue.back): release
 	if !swap(st, st.with(queueReturned, queueReturns(x.words.returned.Load()).count())) {

@@ -13,9 +13,9 @@ var (
 	_ = crashpoint.Register("queue.lease.ended")
 )
 
-// Lease is an item that this process has on lease from a Queue. Ack removes the item from the Queue; Nack, or
-// the death of the process, puts the item back. A Lease may be copied: the first Ack or Nack on any of the
-// copies ends the lease.
+// Lease is an item of a Queue that this process works on while the Queue still keeps it. Ack removes the item from
+// the Queue. Nack, or the death of the process, puts the item back. A Lease may be copied: the first Ack or Nack on
+// any of the copies ends the lease.
 type Lease[T any] struct {
 	// Item is a copy of the item.
 	Item T
@@ -27,11 +27,10 @@ type Lease[T any] struct {
 	word queueLeaseWord
 }
 
-// Lease takes the first item of q on lease, and waits until there is one. Errors are those
-// of Get.
+// Lease takes the first item of q on lease, and waits until there is one. Its errors are those of Get.
 func (q *Queue[T]) Lease() (Lease[T], error) { return q.LeaseContext(context.Background()) }
 
-// LeaseContext is Lease until ctx ends; then the error is ctx.Err().
+// LeaseContext is like Lease, but returns ctx.Err() if ctx ends while it waits.
 func (q *Queue[T]) LeaseContext(ctx context.Context) (l Lease[T], err error) {
 	x := q.core
 	if !x.shut.Load() {
@@ -59,9 +58,9 @@ func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
 	return q.leased(t), true
 }
 
-// takeLease takes the first item on lease. From the first lease on, the number of items can no longer be
-// computed from the positions. A Put has to know that before the lease begins, so takeLease calls deviate
-// first.
+// takeLease takes the first item on lease. As soon as an item has been on lease, the number of items can no longer
+// be computed from positions in the ring. A Put has to know that before the lease begins, so takeLease first calls
+// deviate.
 func (x *queueCore) takeLease() (t queueItemTaken, ok bool) {
 	x.deviate()
 	return x.take(queueLeased)
@@ -75,18 +74,18 @@ func (q *Queue[T]) leased(t queueItemTaken) Lease[T] {
 	return Lease[T]{Item: *queueItem[T](t.s), Attempts: int(w.times()) - 1, core: q.core, item: t, word: w}
 }
 
-// Ack removes the item from the Queue, which makes room. It panics if this process no longer has the lease, for
-// example after an earlier Ack or Nack.
+// Ack removes the item from the Queue, which makes room for another item. It panics if this process no longer has
+// the lease, for example after an earlier Ack or Nack.
 func (l Lease[T]) Ack() { l.core.endLease("Ack", l.item, l.word, false) }
 
 // Nack puts the item back into the queue, in front of all items that came after it. It panics as Ack does.
 func (l Lease[T]) Nack() { l.core.endLease("Nack", l.item, l.word, true) }
 
-// endLeaseTries is how often a call tries to set a bit of a lease word. A try fails if a periodic check sets
+// endLeaseTries is how often a call tries to set the bit that ends a lease. A try fails if a periodic check stores
 // the date of the lease at the same time. That happens at most once, unless a peer breaks the rules.
 const endLeaseTries = 4
 
-// endLease sets the bit that ends lease w. It reports false if the slot no longer has that lease.
+// endLease sets the bit that ends the lease with the word w. It returns false if the slot no longer has that lease.
 func (s *queueSlot) endLease(w queueLeaseWord) bool {
 	was := w // the usual case: the lease has no date
 	for range endLeaseTries {
@@ -100,8 +99,8 @@ func (s *queueSlot) endLease(w queueLeaseWord) bool {
 	return false
 }
 
-// dateLease stores the present time as the date of the lease of a slot, if the slot has a lease without a date.
-// The lease may have begun earlier, so the date is a bound of its age.
+// dateLease stores the present time as the date of the lease of a slot, if the slot has a lease without a date. The
+// lease may have begun earlier, so it is at least as old as the date says.
 func (s *queueSlot) dateLease() {
 	if w := queueLeaseWord(s.lease.Load()); w.noted() && w.date() == 0 {
 		date := queueLeaseWord(firstDate(shmsync.Monotonic())) << queueLeaseDate
@@ -109,9 +108,9 @@ func (s *queueSlot) dateLease() {
 	}
 }
 
-// leaseSince returns a time by which the lease of a slot in state st had begun, or 0 if no such time is known.
-// The caller has read now after the words of the slot, or now is the time at which a copy of the arena was
-// made.
+// leaseSince returns a time at which the lease of a slot in state st had already begun, or 0 if no such time is
+// known. The argument now is a time after the words of the slot were read, or the time at which a copy of the arena
+// was made.
 func (s *queueSlot) leaseSince(st queueState, w queueLeaseWord, now int64) int64 {
 	if !w.noted() || queueLeaseWord(s.lease.Load()) != w || queueState(s.state.Load()) != st {
 		return 0
@@ -119,8 +118,9 @@ func (s *queueSlot) leaseSince(st queueState, w queueLeaseWord, now int64) int64
 	return firstSince(w.date(), now)
 }
 
-// endLease ends a lease for the method verb, and panics if the lease has ended before. If several calls try to
-// end the lease, only the call that sets the bit queueLeaseEnded goes on.
+// endLease ends a lease. The argument verb is the name of the method that its messages use. endLease panics if the
+// lease has ended before. If several calls try to end the lease, only the call that sets the bit queueLeaseEnded
+// goes on.
 func (x *queueCore) endLease(verb string, t queueItemTaken, w queueLeaseWord, back bool) {
 	if x == nil {
 		panic("shmsync: " + verb + " of a Lease that is none")

@@ -23,8 +23,9 @@ func repairQueue(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.Pa
 	}
 }
 
-// reap takes back the items and slots of participants that are dead and whose processes have ended. If leaving
-// is this participant, which leaves the arena, reap takes back its items and slots, too.
+// reap takes back the items and slots of dead participants, once their processes have ended. If the argument
+// leaving is not 0, it is this participant, which is leaving the arena. Then reap takes back its items and slots,
+// too.
 func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	if leaving != x.name {
 		leaving = 0
@@ -32,8 +33,8 @@ func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	freed, back := 0, 0
 	x.each(func(i uint32, s *queueSlot, st queueState) {
 		n := st.participant()
-		// Check that the participant is gone before the method published reads the cell, because a Put may
-		// fill the cell just before its process dies.
+		// A Put may fill the cell just before its process dies. So first make sure that no system call of the
+		// participant can store any more, and only then let the method published read the cell.
 		if n == 0 || n != leaving && (x.a.Current(n) || !x.a.Gone(n)) {
 			return
 		}
@@ -58,8 +59,8 @@ func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	x.tell(&x.room, freed)
 }
 
-// tellUntold makes Gets find items that came back, if the process that put them back died or was stopped before
-// it set the bit of queueReturns.
+// tellUntold makes Gets find the items that were put back by a process that died, or was stopped, before it set the
+// bit of queueReturns.
 func (x *queueCore) tellUntold() {
 	untold := false
 	x.each(func(_ uint32, _ *queueSlot, st queueState) { untold = untold || st.kind() == queueReturned })
@@ -69,7 +70,7 @@ func (x *queueCore) tellUntold() {
 	}
 }
 
-// wakeRing makes the wakes that a dead process should have made.
+// wakeRing makes the wakes that a dead process did not make. The argument owed says which these may be.
 func wakeRing(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if w, _, ok := shapeOfQueue(a, o); ok {
 		wakeOwed(queueWakeWord(a, &w.items), owed)
@@ -77,7 +78,7 @@ func wakeRing(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed)
 	}
 }
 
-// checkQueue reports states that a correct queue never has.
+// checkQueue returns an error if the Queue o has a state that no correct process makes.
 func checkQueue(a *arenakernel.Arena, o arenakernel.Object) (err error) {
 	x, err := buildQueue(a, o, true)
 	if err != nil {

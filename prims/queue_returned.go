@@ -7,10 +7,10 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// returnedSlots caches the first returned slots of a Queue, that is, slots whose items came back. A search of
-// all slots has found them. While the word that counts returns is unchanged, no further slot has become
-// returned. So the first cached slot that is still returned is the first of all returned slots. Each handle has
-// a returnedSlots of its own.
+// returnedSlots remembers the first returned slots of a Queue, that is, slots whose items were put back. A search
+// of all slots has found them. The word queueReturns counts the returns. While it is unchanged, no further slot has
+// become returned. So the first remembered slot that is still returned is the first of all returned slots. Each
+// handle has a returnedSlots of its own.
 type returnedSlots struct {
 	mu    sync.Mutex // a call that finds it locked does not wait, but searches all slots itself
 	at    queueReturns
@@ -20,7 +20,7 @@ type returnedSlots struct {
 	all   bool // the search found no returned slots besides these
 }
 
-// look searches all slots of x, and stores the first returned ones in r.
+// look searches all slots of x, and stores the first ones that are returned in r.
 func (r *returnedSlots) look(x *queueCore, back queueReturns) {
 	if r.slots == nil {
 		r.slots = make([]queueItemTaken, 64)
@@ -46,14 +46,14 @@ func (r *returnedSlots) look(x *queueCore, back queueReturns) {
 	})
 }
 
-// first returns the first returned slot of x. The field s of the result is nil if there is none.
+// first returns the first slot of x whose item was put back. If there is none, the field s of the result is nil.
 func (r *returnedSlots) first(x *queueCore, back queueReturns) queueItemTaken {
 	if r.at != back {
 		r.look(x, back)
 	}
 	for {
-		// An iteration repeats only if other participants have taken all items that the search had found, so
-		// the loop is lock-free.
+		// An iteration repeats only if other participants have taken all items that the search had found. So the
+		// loop is lock-free.
 		for ; r.from < r.to; r.from++ {
 			if t := r.slots[r.from]; queueState(t.s.state.Load()) == t.st {
 				return t
@@ -66,8 +66,8 @@ func (r *returnedSlots) first(x *queueCore, back queueReturns) queueItemTaken {
 	}
 }
 
-// firstReturned returns the first returned slot. back is the word that the caller has read. The result is right
-// only if that word is unchanged afterwards.
+// firstReturned returns the first slot whose item was put back. The argument back is the word returned as the
+// caller has read it. The result is right only if that word is unchanged afterwards.
 func (x *queueCore) firstReturned(back queueReturns) (t queueItemTaken) {
 	if x.back.mu.TryLock() {
 		defer x.back.mu.Unlock()
@@ -81,8 +81,8 @@ func (x *queueCore) firstReturned(back queueReturns) (t queueItemTaken) {
 	return t
 }
 
-// takeReturned takes the first of the items that came back. If there is no such item, it clears the bit of
-// queueReturns that makes Gets search for them, unless an item has come back meanwhile.
+// takeReturned takes the first of the items that were put back. If there is no such item, takeReturned clears the
+// bit that makes Gets search for them, unless an item has been put back meanwhile.
 func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) queueItemTaken {
 	t := x.firstReturned(back)
 	switch {
@@ -103,10 +103,11 @@ func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) queueItemTa
 	return queueItemTaken{}
 }
 
-// tellReturned counts a return and sets the bit of queueReturns, so that Gets search for items that came back.
+// tellReturned adds 1 to the count in queueReturns and sets its bit, so that Gets search for items that were put
+// back.
 func (x *queueCore) tellReturned() {
 	for {
-		// A failed CAS means that another process has changed the word, so the loop is lock-free.
+		// If the CAS fails, another process has changed the word. So the loop is lock-free.
 		w := x.words.returned.Load()
 		// lin: the item is in the queue again.
 		if x.words.returned.CompareAndSwap(w, uint64(queueReturns(w).told())) {

@@ -2,25 +2,28 @@ package prims
 
 import "sync/atomic"
 
-// The functions below take no lock. A participant that is stopped inside such a function keeps at most one
-// slot.
+// The functions below take no lock. A participant that is stopped inside one of them keeps at most one slot of the
+// Queue from the others.
 
 // lap returns the lap of position p, that is, the number of its round through the ring.
 func (x *queueCore) lap(p uint64) uint32 { return uint32(p >> x.shift) }
 
-// firstPosition returns the position of the first item that a Queue ever had. Its lap is 1, because a cell of
-// zeros has lap 0.
+// firstPosition returns the position, that is, the serial number, of the first item that a Queue ever had. Its lap
+// is 1, because a cell of zeros has the lap 0.
 func (x *queueCore) firstPosition() uint64 { return x.mask + 1 }
 
-// filled reports whether position p was filled. The positions of lap 0 count as filled: their cells are zeros.
+// filled reports whether a Put has filled position p. The positions of lap 0 count as filled, because their cells
+// are zeros, which say lap 0.
 func (x *queueCore) filled(p uint64) bool {
 	return int32(queueCell(x.cell(p).Load()).lap()-x.lap(p)) >= 0
 }
 
-// regular reports whether the number of items can be computed from the positions.
+// regular reports whether the number of items can be computed from two positions in the ring: that of the first
+// item, and that of the next Put. This is impossible after an item was on lease or was put back.
 func (x *queueCore) regular() bool { return x.words.flags.Load()&queueIrregularFlag == 0 }
 
-// deviate records that the number of items can no longer be computed from the positions.
+// deviate records that the number of items can no longer be computed from positions in the ring, because an item is
+// about to be leased or put back.
 func (x *queueCore) deviate() {
 	if x.regular() {
 		x.words.flags.Or(queueIrregularFlag)
@@ -34,17 +37,17 @@ func (x *queueCore) stopped() bool {
 }
 
 const (
-	// queueWalk is how many steps a walk may take beyond the cells of two laps. A walk may need them because
-	// other participants add positions meanwhile.
+	// queueWalk is how many steps a walk along the ring may take in addition to the cells of two laps. A walk may
+	// need them because other participants add positions meanwhile.
 	queueWalk = 1000
-	// queueWalks is how many walks in a row may fail while no process moves the hints head and tail. After
-	// that, the function walk concludes that a peer has overwritten the ring.
+	// queueWalks is how many walks in a row may fail while no process moves the words head and tail, which are
+	// hints where to begin. After that, the function walk concludes that a peer has overwritten the ring.
 	queueWalks = 16
 )
 
-// walk calls the function step with one position after the other, beginning at the hint. The first result of a
-// call of step is the next position, or 0 if the ring is in a state that no correct process makes. The second
-// result is false at the end of the walk. walk reports false if a peer has overwritten the ring.
+// walk calls the function step with one position after the other. It begins at the position in the word hint. The
+// first result of step is the next position, or 0 if the ring is in a state that no correct process makes. The
+// second result is false at the end of the walk. walk returns false if a peer has overwritten the ring.
 func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, more bool)) bool {
 	for walks := 0; walks < queueWalks; walks++ {
 		tail, head := x.words.tail.Load(), x.words.head.Load()
@@ -60,14 +63,15 @@ func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, 
 			p = next
 		}
 		if tail != x.words.tail.Load() || head != x.words.head.Load() {
-			walks = 0 // other processes made progress, and overtook this walk
+			walks = 0 // other processes made progress, so this walk has failed only because they overtook it
 		}
 		x.heal()
 	}
 	return false
 }
 
-// heal computes new values of the hints from the ring. They may lag behind the true positions, as hints may.
+// heal computes the words head and tail anew from the ring. The computed values may be less than the true
+// positions, which is allowed because head and tail are only hints.
 func (x *queueCore) heal() {
 	lap := uint64(queueCell(x.cell(0).Load()).lap()) // the laps of any two cells differ by at most one
 	// A cell has the lap modulo 2^32. Adding 2^32 laps here makes sure that the position comes after the
@@ -78,10 +82,10 @@ func (x *queueCore) heal() {
 	x.seen.Store(0)
 }
 
-// next returns the first position that is not filled, and the word of its cell. ok is false only if a peer has
-// overwritten the ring.
+// next returns the first position that is not filled, and the word of its cell. The result ok is false only if a
+// peer has overwritten the ring.
 func (x *queueCore) next() (p, was uint64, ok bool) {
-	// The usual case, without a walk.
+	// Usually the hint is right, and no walk is necessary.
 	if p = x.words.tail.Load(); p >= x.firstPosition() {
 		was = x.cell(p).Load()
 		if int32(queueCell(was).lap()-x.lap(p)) == -1 && x.filled(p-1) {
@@ -106,8 +110,8 @@ func (x *queueCore) nextSlow() (at, was uint64, ok bool) {
 	return at, was, ok
 }
 
-// queueFront is the first position whose item is in the queue, and the slot of that item. If there is no such
-// position, s is nil, and p is the first position that is not filled.
+// queueFront is the first position whose item is in the queue, and the slot of that item. If the queue is empty,
+// the field s is nil, and p is the first position that is not filled.
 type queueFront struct {
 	p  uint64
 	i  uint32
@@ -115,9 +119,10 @@ type queueFront struct {
 	st queueState
 }
 
-// front returns the first position with an item. ok is false only if a peer has overwritten the ring.
+// front returns the first position whose item is in the queue. The result ok is false only if a peer has
+// overwritten the ring.
 func (x *queueCore) front() (f queueFront, ok bool) {
-	// The usual case, without a walk.
+	// Usually the hint is right, and no walk is necessary.
 	if p := x.words.head.Load(); p >= x.firstPosition() {
 		if c := queueCell(x.cell(p).Load()); c.lap() == x.lap(p) {
 			if s := x.slot(c.slot()); s != nil {
@@ -146,8 +151,9 @@ func (x *queueCore) frontSlow() (f queueFront, ok bool) {
 			}
 			return p + 1, true
 		case d > 0:
-			// The cell was filled for a later position, q = p + d laps. So the items of all positions up to one
-			// lap before q were taken.
+			// The cell was filled for a later position q, which is d laps after p. A Put fills q only if the first
+			// item of the queue is less than one lap before q. So the items of all positions up to one lap before q
+			// were taken.
 			return p + uint64(d-1)<<x.shift + 1, true
 		}
 		return 0, true
@@ -155,20 +161,20 @@ func (x *queueCore) frontSlow() (f queueFront, ok bool) {
 	return f, ok
 }
 
-// distance returns how far position p is after position q. It counts laps modulo 2^32, because heal cannot know
-// how many times 2^32 laps have passed.
+// distance returns how far position p is after position q. It counts laps modulo 2^32, because a position that heal
+// has computed may be wrong by a multiple of 2^32 laps.
 func (x *queueCore) distance(p, q uint64) int64 {
 	return int64((p-q)<<(32-x.shift)) >> (32 - x.shift)
 }
 
-// published reports whether a cell of the ring names slot i, whose state is st, so that its item is in the
-// queue.
+// published reports whether a cell of the ring names slot i, whose state is st. Only then is the item of the slot
+// in the queue.
 func (x *queueCore) published(i uint32, st queueState) bool {
 	c := queueCell(x.cell(st.tag()).Load())
 	return st.kind() == queueFull && c.slot() == i && (uint64(c.lap())<<x.shift|st.tag()&x.mask)&queueTagMask == st.tag()
 }
 
-// each calls f for every slot that was ever claimed.
+// each calls f for every slot that was ever reserved for an item.
 func (x *queueCore) each(f func(i uint32, s *queueSlot, st queueState)) {
 	for i := uint32(1); i <= x.used(); i++ {
 		s := x.slot(i)
@@ -176,7 +182,7 @@ func (x *queueCore) each(f func(i uint32, s *queueSlot, st queueState)) {
 	}
 }
 
-// used returns the number of a slot after which no slot was ever claimed.
+// used returns the number of the last slot that may ever have been reserved for an item.
 func (x *queueCore) used() uint32 { return uint32(min(x.words.used.Load(), uint64(x.slots))) }
 
 // count returns how many items take up room.
@@ -194,18 +200,18 @@ func (x *queueCore) count() (n uint32) {
 	return n
 }
 
-// full reports whether there is no room for an item at position p, the first position that is not filled. Only
-// a Put increases the number of items, and only one Put at p succeeds. So when that Put succeeds, there are at
-// most as many items as were counted here.
+// full reports whether there is no room for an item at position p, the first position that is not filled. Its count
+// stays an upper bound until a Put fills p: only a Put increases the number of items, and only one Put at p
+// succeeds.
 func (x *queueCore) full(p uint64) (full, ok bool) {
-	if p-x.seen.Load() >= uint64(x.capacity) { // also true if p is before seen
+	if p-x.seen.Load() >= uint64(x.capacity) { // also true if p is less than seen
 		f, ok := x.front()
 		if !ok {
 			return false, false
 		}
 		d := x.distance(p, f.p)
 		if d > int64(x.mask+1) {
-			return false, false // more positions than there are cells: a peer overwrote a hint
+			return false, false // more positions than there are cells, so a peer overwrote a hint
 		}
 		x.seen.Store(p - uint64(d))
 		if d >= int64(x.capacity) {
@@ -234,7 +240,7 @@ func (x *queueCore) length() (n int) {
 	return n
 }
 
-// out returns how many items participants have: items on lease, and items that a Get is about to return.
+// out returns how many items participants have taken: items on lease, and items that a Get is about to return.
 func (x *queueCore) out() (n int) {
 	x.each(func(_ uint32, _ *queueSlot, st queueState) {
 		if st.out() {

@@ -14,7 +14,7 @@ var (
 	_ = crashpoint.Register("queue.wait.passed")
 )
 
-// queueLook bounds how many slots a spinning waiter examines at a time.
+// queueLook bounds how many slots a waiter examines each time it checks the Queue while it spins.
 const queueLook = 64
 
 // itemThere reports whether a Get may find an item now.
@@ -26,7 +26,7 @@ func (x *queueCore) itemThere(uint32) bool {
 	return !ok || f.s != nil
 }
 
-// roomThere reports whether a Put may find room now. most bounds how many slots it examines.
+// roomThere reports whether a Put may find room now. The argument most bounds how many slots roomThere examines.
 func (x *queueCore) roomThere(most uint32) bool {
 	p, _, ok := x.next()
 	if !ok {
@@ -47,8 +47,9 @@ func (x *queueCore) roomThere(most uint32) bool {
 	return false
 }
 
-// tell wakes one waiter of a side, if a waiter has announced itself and n, the number of new items or free
-// places, is not 0. One waiter is enough: it wakes the next waiter if there are further items or places.
+// tell wakes one of the waiters of side, if one has announced itself. The argument n is the number of new items or
+// of new places for items. If n is 0, tell does nothing. To wake one waiter is enough, because that waiter wakes
+// the next one if there are further items or places.
 func (x *queueCore) tell(side *queueSide, n int) {
 	if n > 0 && side.wake.Announced() {
 		x.counts.add(countWake)
@@ -57,7 +58,7 @@ func (x *queueCore) tell(side *queueSide, n int) {
 	}
 }
 
-// await calls try until it reports true or an error, and sleeps in between. No wake is lost:
+// await calls the function try until try returns true or an error, and sleeps in between. No wake is lost:
 //
 //	a waiter                           a Put, for those that wait for an item; a Get for room
 //	word: announced                    the ring, by CAS
@@ -65,9 +66,9 @@ func (x *queueCore) tell(side *queueSide, n int) {
 //	sleep while the word is unchanged  if so, change the word and wake one
 //
 // So the waiter finds the change of the ring, or the other call finds the announcement. The change of the word
-// clears the announcement of all waiters. So the waiter that was woken sets the announcement again for the
-// waiters that still sleep, and wakes the next of them if there are further items or places. If the waiter that
-// was woken is stopped or dies, the periodic checks or a reaper wake the others.
+// clears the announcement of all waiters. So the waiter that was woken sets the announcement again for the waiters
+// that still sleep. It also wakes the next of them if there are further items or places. If the waiter that was
+// woken is stopped or dies, the periodic checks or the recovery after the death wake the others.
 func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try func() (bool, error)) error {
 	if err := x.opening.error(op); err != nil {
 		return err
@@ -109,7 +110,7 @@ func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try f
 		case park.Again:
 			crashpoint.Hit("queue.wait.woken")
 		case park.Canceled, park.Closed:
-			x.pass(side) // this waiter may have used up a wake that another waiter needs
+			x.pass(side) // a wake may have gone to this waiter although another waiter needs it
 			if ended == park.Closed {
 				return x.closed(op)
 			}
@@ -118,11 +119,12 @@ func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try f
 	}
 }
 
-// awaitItem waits for an item, takes it as kind k, and calls use with it. use reports false if the item was
-// taken back because this process has left the arena.
+// awaitItem waits for an item, takes it as the kind k, and calls the function use with it. The function use returns
+// false if the item was put back because this process has left the arena.
 func (x *queueCore) awaitItem(ctx context.Context, k queueSlotKind, use func(queueItemTaken) bool) error {
 	return x.await(ctx, &x.items, "queue.get", func() (bool, error) {
-		// Read the flag before the ring. A Put that fills the ring after this read then sees the flag.
+		// Read whether the Queue was shut down before reading the ring. If a Put fills the ring after this read,
+		// that Put then sees the shutdown.
 		stopped := x.stopped()
 		if k == queueLeased {
 			x.deviate()
@@ -144,9 +146,9 @@ func (x *queueCore) awaitItem(ctx context.Context, k queueSlotKind, use func(que
 	})
 }
 
-// pass is the last step of a waiter that may have been woken. The wake has cleared the announcement although
-// other waiters may still sleep. So pass announces them again, and wakes the next waiter if there is an item or
-// room for it.
+// pass is called by a waiter that may have been woken and stops waiting. The wake has cleared the announcement
+// although other waiters may still sleep. So pass announces them again. It also wakes the next waiter if there is
+// an item or room for it.
 func (x *queueCore) pass(side *queueSide) {
 	side.wake.Announce()
 	crashpoint.Hit("queue.wait.passed")
@@ -155,7 +157,7 @@ func (x *queueCore) pass(side *queueSide) {
 	}
 }
 
-// release wakes a waiter, if one has announced itself.
+// release wakes one of the waiters of side, if one has announced itself.
 func (side *queueSide) release() {
 	if side.queue == nil {
 		side.wake.Release()
@@ -181,16 +183,17 @@ func (x *queueCore) check(side *queueSide) {
 	case moved:
 		side.wake.WakeOne()
 	default:
-		// Nothing has changed since the last check, so the waiters that were woken must be stopped.
+		// Nothing has changed since the last check, so the waiters that were woken are probably stopped.
 		side.wake.WakeAll()
 	}
 }
 
-// checkMost is the number of slots that a periodic check examines.
+// checkMost is how many slots one periodic check examines.
 const checkMost = 4096
 
-// checkSlots finds slots of participants that died, and reaps them. It finds items that came back although the
-// bit of queueReturns was not set, and sets the bit. It also stores the date of leases that have none.
+// checkSlots looks for what other processes have left undone, in some of the slots. It takes back slots of
+// participants that died. If an item was put back and the bit of queueReturns was not set, checkSlots sets the bit.
+// It also stores the date of leases that have none.
 func (x *queueCore) checkSlots() {
 	last, dead := x.name, false
 	untold := false
@@ -204,7 +207,7 @@ func (x *queueCore) checkSlots() {
 		case st.kind() == queueLeased:
 			x.slot(i).dateLease()
 		case !st.valid():
-			x.slot(i).state.CompareAndSwap(uint64(st), 0) // only a peer that breaks the rules writes this
+			x.slot(i).state.CompareAndSwap(uint64(st), 0) // only a peer that breaks the rules writes such a state
 		}
 		if n := st.participant(); n != 0 && n != last && (st.kind() != queueFull || !x.published(i, st)) {
 			last = n

@@ -6,9 +6,10 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// queueState is the state word of a slot of a Queue. It says which participant has the item in the slot. The
-// state words and the ring together decide where an item is: an item is in the queue from the moment when the
-// cell of its position names its slot. A position is the serial number of a Put; its tag is its low 31 bits.
+// queueState is the state word of a slot of a Queue, that is, of a place for one item. It says which participant
+// has the item in the slot. An item is in the queue from the moment when the ring names its slot, in the cell for
+// the position of the item. The position of an item is the serial number of its Put. The tag is the low 31 bits of
+// the position.
 //
 //	bits 0..28   name  the participant that has the slot; 0 in free slots; in a returned slot the
 //	                   low bits of the count of returns, so that the word is another each time
@@ -65,31 +66,32 @@ func (s queueState) participant() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(s & arenakernel.ParticipantIDMask)
 }
 
-// tag is the tag of the position of the item.
+// tag returns the low 31 bits of the position of the item. The position is the serial number of its Put.
 func (s queueState) tag() uint64 { return uint64(s >> queueTagShift) }
 
-// at reports whether the slot has the item of position p, and no participant has taken it.
+// at reports whether the slot has the item of position p, that is, of the Put with the serial number p. It returns
+// false if a participant has taken the item.
 func (s queueState) at(p uint64) bool { return s.kind() == queueFull && s.tag() == p&queueTagMask }
 
-// before reports whether the item of s was put before the item of t. Less than 2^30 positions must lie between
-// the two.
+// before reports whether the item of s was put before the item of t. Its result is right only if less than 2^30
+// other Puts were between the two.
 func (s queueState) before(t queueState) bool { return int32((s.tag()-t.tag())<<1) < 0 }
 
-// with returns the state of the same item with kind k and name n.
+// with returns the state of the same item with the kind k and the participant n.
 func (s queueState) with(k queueSlotKind, n arenakernel.ParticipantID) queueState {
 	return makeQueueState(k, n, s.tag())
 }
 
-// out reports whether a participant has the item.
+// out reports whether a participant has taken the item, by a Get or on lease.
 func (s queueState) out() bool { return s.kind() == queueTaken || s.kind() == queueLeased }
 
-// busy reports whether a call of the participant may be working with the slot. In kind put that is not certain:
-// the Put may have finished, so that the item is in the queue.
+// busy reports whether a call of the participant may be working with the slot. For the kind put, such a call may
+// also have finished, so that the item is in the queue.
 func (s queueState) busy() bool {
 	return s.kind() == queueClaimed || s.kind() == queueFull || s.kind() == queueTaken
 }
 
-// valid reports whether a correct participant may have written s.
+// valid reports whether s is a state that a correct participant may have written.
 func (s queueState) valid() bool {
 	switch s.kind() {
 	case queueFree:
@@ -114,8 +116,9 @@ func (s queueState) String() string {
 	return t
 }
 
-// queueCell is a word of the ring of a Queue. R is the number of cells. Position p uses cell p modulo R, and
-// its lap is p / R. The position is filled if its cell has this lap or a later one.
+// queueCell is a word of the ring of a Queue. Each Put has a serial number, called its position. If the ring has R
+// cells, position p uses cell p modulo R, and p / R is called the lap of the position. A position is filled, that
+// is, its Put has succeeded, if its cell has this lap or a later one.
 //
 //	bits 0..31   slot  number of the slot, from 1; 0 in all-zero memory
 //	bits 32..63  lap   of the position for which the cell was filled last; laps begin with 1
@@ -154,7 +157,7 @@ const (
 	queueIrregularFlag = 2
 )
 
-// queueReturns is the word that makes Gets search for returned slots, that is, for items that came back.
+// queueReturns is the word that makes Gets search for returned slots, that is, slots whose items were put back.
 //
 //	bit  0      some   there may be returned slots
 //	bits 1..63  count  how often a process has set bit 0 for a return
@@ -169,17 +172,18 @@ type queueReturns uint64
 
 func (r queueReturns) some() bool { return r&1 != 0 }
 
-// count returns the low bits of the count, which the state of a returned slot has in place of a name.
+// count returns the low bits of the count. The state word of a returned slot has these bits in place of a
+// participant.
 func (r queueReturns) count() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(r >> 1 & arenakernel.ParticipantIDMask)
 }
 
-// told returns the word after one more return.
+// told returns the word after one more item was put back.
 func (r queueReturns) told() queueReturns { return r&^1 + 3 }
 
-// queueLeaseWord says which lease of a slot is the last one. It makes sure that only one call ends a lease,
-// even though the state of the slot may be the same in a later lease. It also has the date of a lease that
-// lasts, for tools. A periodic check stores the date, so that the fast path need not read the clock.
+// queueLeaseWord numbers the leases of a slot. It makes sure that only one call ends a lease, even though the state
+// word of the slot may be the same in a later lease. For tools, it also has the date of a lease that lasts for some
+// time. A periodic check stores the date, so that the fast path need not read the clock.
 //
 //	bits 0..15   times   how often the item of the slot was leased; it stays at its most
 //	bits 16..30  serial  how many leases the slot has had
@@ -205,10 +209,10 @@ const (
 	queueLeaseDate = 32
 )
 
-// fresh returns the word for a new item in the slot.
+// fresh returns the word w as it is for a new item in the slot, which was never on lease.
 func (w queueLeaseWord) fresh() queueLeaseWord { return w.undated() &^ queueLeaseTimes }
 
-// next returns the word of the next lease. The count times stops at its largest value.
+// next returns the word of the lease after w. The count times stops at its largest value.
 func (w queueLeaseWord) next() queueLeaseWord {
 	times := min(w&queueLeaseTimes, queueLeaseTimes-1) + 1
 	return (w.undated()&^queueLeaseTimes&^queueLeaseEnded+queueLeaseSerial)&^queueLeaseEnded | times
@@ -217,12 +221,12 @@ func (w queueLeaseWord) next() queueLeaseWord {
 func (w queueLeaseWord) times() uint32 { return uint32(w & queueLeaseTimes) }
 func (w queueLeaseWord) ended() bool   { return w&queueLeaseEnded != 0 }
 
-// noted reports whether w belongs to the present lease of the slot. The caller has found the slot in kind
-// leased. A participant that has just taken a lease may not have written its lease word yet. In that case w is
-// the word of an earlier lease, which has ended, or of an item that was never leased.
+// noted reports whether w belongs to the present lease of the slot. The caller has read that the slot is in kind
+// leased. A participant that has just taken the lease may not have written its word yet. In that case w belongs to
+// an earlier lease, which has ended, or to an item that was never leased.
 func (w queueLeaseWord) noted() bool { return w.times() != 0 && !w.ended() }
 
-// date returns the date, in the form of firstDate, or 0.
+// date returns the date of the lease, in the form of firstDate, or 0 if there is none.
 func (w queueLeaseWord) date() uint32 { return uint32(w >> queueLeaseDate) }
 
 // undated returns w without its date.

@@ -19,9 +19,9 @@ type queueWords struct {
 	items    queueSideWords
 	room     queueSideWords
 
-	capacity uint64 // most items. Immutable after init.
+	capacity uint64 // how many items fit. Immutable after init.
 	item     uint64 // bytes of an item. Immutable after init.
-	// used is a bound of the slots that were ever claimed: a slot with a greater number was never claimed.
+	// used is a number of a slot. Slots with a greater number were never reserved for an item.
 	//   writers: Put, before it claims such a slot, by CAS
 	//   readers: reaping, periodic checks, closes, tools
 	//   order:   seq-cst, before the claim
@@ -33,8 +33,8 @@ type queueWords struct {
 
 	counts countWords
 
-	// tail is a position before which all positions are filled. It may lag behind the first position that is
-	// not filled.
+	// tail is a position, that is, the serial number of a Put, before which all positions are filled. It may be
+	// less than the first position that is not filled.
 	//   writers: Put, by a plain store; a process that finds it wrong
 	//   readers: Put, Len
 	//   order:   relaxed: a hint
@@ -42,8 +42,8 @@ type queueWords struct {
 	//   crash:   any value that a Put wrote is consistent
 	tail atomic.Uint64
 	_    [56]byte
-	// head is a position before which no position has an item in the queue. It may lag behind the first
-	// position with an item. The tags are those of tail, with Get in place of Put.
+	// head is a position before which no position has an item in the queue. It may be less than the first position
+	// with an item. The tags are those of tail, with Get in place of Put.
 	head atomic.Uint64
 	_    [56]byte
 }
@@ -58,7 +58,7 @@ type queueSideWords struct {
 	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 }
 
-// queueSlot is a place for an item. The item follows it.
+// queueSlot is the head of a place for one item. The item follows it in memory.
 type queueSlot struct {
 	_     structs.HostLayout
 	state atomic.Uint64 // a queueState
@@ -86,8 +86,8 @@ var (
 const (
 	queueHeadBytes = uint64(unsafe.Sizeof(queueWords{}))
 	queueSlotBytes = uint64(unsafe.Sizeof(queueSlot{}))
-	queueSpare     = 8  // slots beyond the capacity, if the capacity is less than queueSpareLess
-	queueSpareLess = 64 // see queueSpare
+	queueSpare     = 8  // slots beyond the capacity of a small Queue; see queueSlots
+	queueSpareLess = 64 // a Queue is small if its capacity is less than this
 	queueSpinOff   = arenakernel.Offset(unsafe.Offsetof(queueWords{}.spin))
 	queueItemsOff  = arenakernel.Offset(unsafe.Offsetof(queueWords{}.items))
 	queueRoomOff   = arenakernel.Offset(unsafe.Offsetof(queueWords{}.room))
@@ -97,8 +97,8 @@ const (
 // queueStride returns the distance between two slots, in bytes, for items of the given size.
 func queueStride(item uint64) uint64 { return queueSlotBytes + (item+7)&^7 }
 
-// queueSlots returns how many slots a Queue has. A small Queue has more slots than its capacity: a Put or a Get
-// that is stopped keeps a slot, and other calls need slots meanwhile.
+// queueSlots returns how many slots a Queue has. A small Queue has more slots than its capacity, because a Put or a
+// Get that is stopped keeps a slot, and other calls need slots meanwhile.
 func queueSlots(capacity uint64) uint64 {
 	if capacity < queueSpareLess {
 		return capacity + queueSpare
@@ -115,7 +115,7 @@ func queueBytes(capacity, item uint64) uint64 {
 	return queueHeadBytes + 8<<queueLapShift(slots) + slots*queueStride(item)
 }
 
-// cell returns the cell of position p.
+// cell returns the word of the ring for position p, that is, for the Put with the serial number p.
 func (x *queueCore) cell(p uint64) *atomic.Uint64 {
 	// SAFETY: buildQueue has checked that the body has room for all cells.
 	return (*atomic.Uint64)(unsafe.Add(unsafe.Pointer(x.words), queueHeadBytes+8*(p&x.mask)))
@@ -137,7 +137,7 @@ func queueItem[T any](s *queueSlot) *T {
 	return (*T)(unsafe.Add(unsafe.Pointer(s), queueSlotBytes))
 }
 
-// queueWakeWord is the wake word of a side.
+// queueWakeWord returns the wake word of the calls that wait for items, or of those that wait for room.
 func queueWakeWord(a *arenakernel.Arena, w *queueSideWords) park.WakeWord {
 	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller}}
 }
@@ -152,10 +152,10 @@ func initQueue(b []byte, capacity uint32, item uint64, spin uint32) {
 	w.head.Store(first)
 }
 
-// queueShape has the values of the immutable words of a Queue.
+// queueShape has those values in the head of a Queue that never change.
 type queueShape struct{ capacity, item uint64 }
 
-// shapeOfQueue reads the immutable words of a Queue once, and reports whether the body has room for a Queue
+// shapeOfQueue reads once the words of a Queue that never change, and reports whether the body has room for a Queue
 // with these values.
 func shapeOfQueue(a *arenakernel.Arena, o arenakernel.Object) (w *queueWords, s queueShape, ok bool) {
 	if o.Size < queueHeadBytes {
@@ -171,5 +171,5 @@ func shapeOfQueue(a *arenakernel.Arena, o arenakernel.Object) (w *queueWords, s 
 }
 
 // loadPlain reads a word that never changes unless a peer breaks the rules. The load is atomic, so that the
-// compiler cannot read the word a second time, when a peer may have changed it.
+// compiler cannot read the word twice and get two different values.
 func loadPlain(w *uint64) uint64 { return atomic.LoadUint64(w) }

@@ -15,9 +15,9 @@ var (
 	_ = crashpoint.Register("counter.commit.completed")
 )
 
-// recordLog lets an object change several words at once without a lock. It is the part of a handle on a
-// WaitGroup, a Latch or a Barrier that does this. The author of a change writes a record, which lists the new
-// values, into its own slot. The change takes effect when the commit word names the record:
+// recordLog lets an object change several words at once without a lock. Each handle on a WaitGroup, a Latch or a
+// Barrier contains a recordLog. The author of a change writes a record, which lists the new values, into its own
+// slot. The change takes effect when the commit word of the object names the record:
 //
 //	its author                          the next process
 //	completes the record of the word    finds the record of the author
@@ -25,13 +25,14 @@ var (
 //	CAS: the commit word names it       CAS of the commit word
 //	completes it
 //
-// A process that stops or dies before the CAS of the commit word has changed nothing. If it stops or dies after
-// the CAS, the next process completes the record. The author writes its next record only when this record is
-// complete. So a process that finds another version in the record knows that the record is complete.
+// A process that stops or dies before the CAS of the commit word has changed nothing. If it stops or dies after the
+// CAS, the next process completes the record. An author writes its next record only when its previous record is
+// complete. So a process that finds another version in the record knows that the record it was looking for is
+// complete.
 //
-// A process that was stopped while it completed a record may resume at any time. It changes a word only if the
-// word still has the value and the tag from before the record. A word can have both again only after 2^32
-// further tickets.
+// A process that was stopped while it completed a record may resume at any time. It changes a word only if the word
+// still has the value and the tag from before the record. A word can have both again only after 2^32 more tickets
+// were drawn, because each tag is a ticket.
 //
 // When the record of the commit word is complete, the tagged words do not change until the commit word changes.
 // So a successful CAS of the commit word also proves that all values that were read before it belong to one
@@ -43,27 +44,28 @@ type recordLog struct {
 	// private is held by the goroutine that writes the record of this process.
 	private *sync.Mutex
 	of      recordObject
-	// completed is the last commit word whose record this handle knows to be complete. No later commit word has
-	// the same value.
+	// completed is the last value of the commit word whose record this handle knows to be complete. The commit word
+	// never gets the same value again.
 	completed atomic.Uint64
 }
 
 // recordObject is an object whose words are changed by records.
 type recordObject interface {
-	// recordOf returns the record of a slot: its version in head, and its entries. entries is nil if the slot
-	// has no record.
+	// recordOf returns the record of the participant in a slot: head is the word with the version, and entries are
+	// the words with the changes. entries is nil if the slot has no record.
 	recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint64)
-	// tagged returns the tagged word with an index, or nil if there is none.
+	// tagged returns the word of the object that has this index, or nil if there is none. Such a word has a tag
+	// beside its value.
 	tagged(index uint32) *atomic.Uint64
 	corrupt(detail string) error
 }
 
-// recordPrivate has the private locks of all record logs of this process. The offset of an object selects its
-// lock, so all handles on an object share a lock. A goroutine holds such a lock only for a few stores, and
-// never waits while it holds the lock.
+// recordPrivate has the process-local locks of all record logs of this process. The offset of an object selects its
+// lock, so all handles on an object share a lock. A goroutine holds such a lock only for a few stores, and never
+// waits while it holds the lock.
 var recordPrivate [64]sync.Mutex
 
-// recordChange is a change that will go into a record.
+// recordChange is a change of several words, before it is written into a record.
 type recordChange struct {
 	n     int
 	index [recordEntries]uint32
@@ -84,15 +86,15 @@ func (t *recordLog) init(word, tickets *atomic.Uint64, o arenakernel.Object, of 
 
 func (t *recordLog) load() counterWord { return counterWord(t.word.Load()) }
 
-// swap makes a change take effect.
+// swap makes a change take effect: it changes the commit word so that the word names the record of the change.
 func (t *recordLog) swap(from, to counterWord) bool {
 	// sync(counter.commit): release
 	// lin: a change of a counter or of a Barrier takes effect here.
 	return t.word.CompareAndSwap(uint64(from), uint64(to))
 }
 
-// commit makes a change take effect if the commit word is still c. The caller holds the private lock, and has
-// completed the record of c. ok is false if the commit word is no longer c.
+// commit makes a change take effect if the commit word still has the value c. The caller holds the lock t.private,
+// and has completed the record that c names. ok is false if the commit word has another value.
 func (t *recordLog) commit(c counterWord, ch *recordChange) (ok bool, err error) {
 	version, err := t.version(ch)
 	if err != nil {
@@ -120,7 +122,8 @@ func (t *recordLog) commit(c counterWord, ch *recordChange) (ok bool, err error)
 	return err == nil, err
 }
 
-// version returns a ticket that is not the tag of any word of the change.
+// version returns a ticket, that is, a number of a counter that never goes back. The ticket is not the tag of any
+// word that the change lists.
 func (t *recordLog) version(ch *recordChange) (uint64, error) {
 	for range 2 * recordEntries {
 		v := t.tickets.Add(1) & counterVersions
@@ -139,7 +142,7 @@ func (t *recordLog) version(ch *recordChange) (uint64, error) {
 	return 0, t.of.corrupt("its tickets do not advance")
 }
 
-// complete carries out the record that c names, unless it is known to be complete.
+// complete carries out the record that the commit word c names, unless the record is known to be complete.
 func (t *recordLog) complete(c counterWord) error {
 	if !c.logged() || t.completed.Load() == uint64(c.bare()) {
 		return nil
@@ -151,7 +154,8 @@ func (t *recordLog) complete(c counterWord) error {
 	version := c.version()
 	for i := range entries {
 		entry := entries[i].Load()
-		// An author changes the head before the entries.
+		// The author of the record changes the head before the entries when it writes its next record. So if the
+		// head still has this version, the entry belongs to this record. If not, this record is complete already.
 		if head.Load() != version {
 			return nil
 		}

@@ -2,23 +2,24 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
-// plainRecords finds the slot records of an object whose participants keep nothing in their slots but the
-// record of their last change. It is a part of a handle.
+// plainRecords finds the slot records of an object, that is, the memory that the object keeps for each participant
+// that has opened it. It is for objects whose participants keep only the record of their last change there. Each
+// handle contains a plainRecords.
 type plainRecords struct {
 	slots recordSlots[plainSlot]
-	// record is the record of this participant. It is zero in the handle of a reaper or a tool.
+	// record is the slot record of this participant. It is zero in the handle of a reaper or a tool.
 	record recordPlaces
 	self   int // the slot of this participant
 }
 
-// plainSlot is the record of a slot.
+// plainSlot is the slot record of one participant, and the index of its slot.
 type plainSlot struct {
 	slot  int
 	words *plainRecord
 }
 
-// openRecords finds the records for a handle on o. If join is true, the slot of this participant gets a record first.
-// ok is false if that record cannot be found afterwards.
+// openRecords finds the slot records for a new handle on o. If join is true, it first makes a record for this
+// participant if there is none. ok is false if that record cannot be found afterwards.
 func (p *plainRecords) openRecords(a *arenakernel.Arena, o arenakernel.Object, join bool) (ok bool, err error) {
 	p.self = a.Self().Slot()
 	p.slots = recordSlots[plainSlot]{
@@ -34,7 +35,7 @@ func (p *plainRecords) openRecords(a *arenakernel.Arena, o arenakernel.Object, j
 	return ok, nil
 }
 
-// recordAt returns the record of a slot. The recordQueue calls it.
+// recordAt returns the record of the participant in a slot. The recordQueue calls it.
 func (p *plainRecords) recordAt(slot int) (r recordPlaces, ok bool) {
 	if p.record.head != nil && slot == p.self {
 		return p.record, true

@@ -17,8 +17,8 @@ var (
 	_ = crashpoint.Register("record.commit.completed")
 )
 
-// recordCommit is the commit word of an object with a recorded queue. Every change of the object takes effect
-// with one compare-and-swap of this word.
+// recordCommit is the commit word of an object with a recorded queue. Every change of the object takes effect by a
+// compare-and-swap of this word, which makes the word name the record of the change.
 //
 //	bits 0..10   slot     whose record it names; 0: there was no change yet
 //	bits 11..63  version  how many changes there were
@@ -40,15 +40,15 @@ func (c recordCommit) next(slot int) recordCommit {
 	return recordCommit(c.version()+1)<<recordSlotBits | recordCommit(slot)
 }
 
-// recordedWord is a word that changes by records.
+// recordedWord is a word of shared memory that is changed only by carrying out records.
 //
 //	bits 0..31   tag    how often the word has changed, modulo 2^32
 //	bits 32..63  value
 //
-// A process that carries out a record compares the whole word, with its tag. So each change happens once. A
-// process that was stopped before its CAS changes nothing when it resumes, unless the word has changed exactly
-// 2^32 times meanwhile. The tag of a word in a wait node goes on counting while one process keeps the node, see
-// [park.WaitNode]. Each new owner begins with a random tag.
+// A process that carries out a record compares the whole word, with its tag, so each change happens only once. A
+// process that was stopped before its CAS changes nothing when it resumes, unless the word has changed exactly 2^32
+// times meanwhile. While one process keeps a wait node, the tags of the words in the node go on counting; see
+// [park.WaitNode]. Each new owner of a node begins with a random tag.
 //
 //	writers: every process that carries out the record that the commit word names, by CAS
 //	readers: calls, after they have carried out the record of the commit word
@@ -64,24 +64,24 @@ func makeRecorded(value, tag uint32) recordedWord {
 func (w recordedWord) value() uint32 { return uint32(w >> 32) }
 func (w recordedWord) tag() uint32   { return uint32(w) }
 
-// with returns the word after a change to value.
+// with returns w after a change to the given value.
 func (w recordedWord) with(value uint32) recordedWord { return makeRecorded(value, w.tag()+1) }
 
 func valueIn(w *atomic.Uint64) uint32 { return recordedWord(w.Load()).value() }
 
-// recordMost is the largest number of words that a record can change.
+// recordMost is the maximum number of words that one record can change.
 const recordMost = 8
 
-// recordPlaces has the words of a record. head is the version. kinds and the field where of each entry name the
-// words that change. Each entry also has the old and the new value of its word.
+// recordPlaces points to the words of a record. The word head has the version of the record. The word kinds and the
+// field where of each entry name the words that change. Each entry also has the old and the new value of its word.
 type recordPlaces struct {
 	head, kinds *atomic.Uint64
 	entries     *[recordMost]recordEntry
 }
 
-// recordQueue lets an object have a queue of waits without a lock. It is the part of a handle that does this.
-// The author of a change lists the changed words, those of the object and those of the queue, in its own slot
-// record:
+// recordQueue lets an object have a queue of waits without a lock. Each handle on such an object contains a
+// recordQueue. The author of a change lists the changed words in its own slot record, both the words of the object
+// and those of the queue:
 //
 //	its author                            the next process
 //	completes the record of the word      finds the record of the author
@@ -97,57 +97,60 @@ type recordQueue struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	commit *atomic.Uint64 // see recordCommit
-	first  *atomic.Uint64 // the first and the last node of the queue: recordedWords, offsets divided by 64; 0: none
+	first  *atomic.Uint64 // the ends of the queue: recordedWords, a node's offset / 64; 0: none
 	last   *atomic.Uint64
-	// boundary is a recordedWord of the object: the first node behind a boundary in the queue, or 0 if no node is
-	// behind it. It moves when that node leaves. boundary is nil if the object has no boundary. As a word of a
-	// record, it has the kind recordOwnKinds.
+	// boundary divides the queue into two parts. It is a recordedWord of the object that names the first node of
+	// the second part, or is 0 if that part is empty. When that node leaves the queue, boundary changes to the next
+	// node. The field is nil if the object does not divide its queue. As a word of a record, boundary has the kind
+	// recordOwnKinds.
 	boundary *atomic.Uint64
 	of       recordedObject
 	slot     int // of this participant
 	// private is held by the goroutine that makes a change for this process.
 	private *sync.Mutex
-	// completed is the last commit word whose record this handle knows to be complete.
+	// completed is the last value of the commit word whose record this handle knows to be complete.
 	completed atomic.Uint64
 	queue     *park.Queue // nil in the handle of a reaper or a tool
 	counts    *countWords
 	tuning    park.Tuning
 	key       race.Key
-	// without is the ID of this participant while it leaves the arena, and 0 before.
+	// without is the ID of this participant while it leaves the arena, and 0 before that.
 	without arenakernel.ParticipantID
 	scratch recordedChange // guarded by: private
 	deaths  atomic.Uint32  // the number of deaths at the last reap
-	// unreaped says that the process of a dead participant had not ended at the last reap. That reap did not
-	// take back what the participant has.
+	// unreaped is set if the process of a dead participant had not ended at the last reap. That reap did not take
+	// back what the participant has, so a later reap must.
 	unreaped atomic.Bool
 }
 
-// recordedObject is an object with a recorded queue.
+// recordedObject is an object with a recordQueue.
 type recordedObject interface {
-	// recordAt returns the record of a slot. ok is false if the slot has no record.
+	// recordAt returns the record of the participant in a slot. ok is false if the slot has no record.
 	recordAt(slot int) (r recordPlaces, ok bool)
-	// wordAt returns a word of the object, other than the ends of the queue, or nil if there is none.
+	// wordAt returns the word of the object that kind and where name in a record, or nil if there is none. It is
+	// not asked for the words of the queue.
 	wordAt(kind uint8, where uint32) *atomic.Uint64
-	// removed adds to x what follows from the removal of a wait, which x has already.
+	// removed is called after the removal of a wait was added to the change x. It adds what else the object must
+	// change because that wait has left.
 	removed(x *recordedChange)
 	corrupt(detail string) error
 }
 
-// The kinds of words that a record names. The object defines those from recordOwnKinds on.
+// The kinds of words that a record names. Each object defines its own kinds, from recordOwnKinds on.
 const (
 	recordFirst uint8 = 1 + iota
 	recordLast
-	recordNext // next of a wait node
-	recordPrev // the word before a wait node, which is in extra
+	recordNext // the word next of a wait node
+	recordPrev // the link of a wait node to the node before it, which is stored in its word extra
 	recordOwnKinds
 )
 
-// recordedChange is a change that will go into a record.
+// recordedChange is a change of several words, before it is written into a record.
 type recordedChange struct {
 	c       recordCommit
 	n       int
-	tooMany bool // it does not fit into a record
-	made    bool // it has taken effect
+	tooMany bool // the change has more words than fit into a record
+	made    bool // the change has taken effect
 	torn    bool // the words that were read are not of one state, or a peer has overwritten a word
 	kind    [recordMost]uint8
 	where   [recordMost]uint32
@@ -156,7 +159,7 @@ type recordedChange struct {
 	word    [recordMost]*atomic.Uint64
 }
 
-// get returns the value that a word will have after the change.
+// get returns the value that the word w will have after the change.
 func (x *recordedChange) get(w *atomic.Uint64) uint32 {
 	for i := range x.n {
 		if x.word[i] == w {
@@ -166,7 +169,7 @@ func (x *recordedChange) get(w *atomic.Uint64) uint32 {
 	return valueIn(w)
 }
 
-// set adds to the change that the word w gets the value v. kind and where name w in the record.
+// set adds to x that the word w gets the value v. kind and where name w in the record.
 func (x *recordedChange) set(kind uint8, where uint32, w *atomic.Uint64, v uint32) {
 	for i := range x.n {
 		if x.word[i] == w {
@@ -210,7 +213,7 @@ func (q *recordQueue) begin(x *recordedChange, b *wakes) error {
 }
 
 // end makes the change x take effect. ok is false if the commit word has changed since begin. After an error,
-// x.made says whether the change has taken effect. The caller holds private.
+// x.made says whether the change has taken effect. The caller holds q.private.
 func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 	switch {
 	case q.load() != x.c:
@@ -248,8 +251,8 @@ func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 	return err == nil, err
 }
 
-// complete carries out the record that c names, unless it is known to be complete. It resolves the waits that
-// the record has granted, and adds them to b. The caller then wakes all owners in b.
+// complete carries out the record that the commit word c names, unless the record is known to be complete. It
+// resolves the waits that the record has granted, and adds them to b. The caller then wakes all owners in b.
 func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 	if c.slot() == 0 || q.completed.Load() == uint64(c) {
 		return nil
@@ -263,7 +266,8 @@ func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 	for i := range recordMost {
 		was[i], to[i] = r.entries[i].was.Load(), r.entries[i].to.Load()
 	}
-	// An author changes the head before the entries, and only when this record is complete.
+	// The author of this record writes its next record only when this one is complete, and changes the head first.
+	// So if the head has another version now, this record is complete.
 	if r.head.Load() != c.version() {
 		q.completed.Store(uint64(c))
 		return nil

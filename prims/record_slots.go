@@ -9,14 +9,14 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// recordSlots is the list of the slot records of an object with a recorded queue, as one handle knows it. R is
-// what the handle remembers of a record. A slot record stays at its place until the object is deleted. So the
-// handle reads the list again only when the list has changed.
+// recordSlots is the list of the slot records of an object, as one handle knows it. A slot record is the memory
+// that the object keeps for one participant. R is what the handle remembers of a record. A slot record stays at its
+// place until the object is deleted. So the handle reads the list again only when the list has changed.
 type recordSlots[R any] struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	head   *atomic.Uint32 // the latest slot record
-	size   uint64         // bytes of a record
+	size   uint64         // the size of a slot record in bytes
 	view   func(off arenakernel.Offset, slot int) R
 	slotOf func(R) int
 	known  atomic.Pointer[recordSlotList[R]]
@@ -26,7 +26,7 @@ type recordSlots[R any] struct {
 type recordSlotList[R any] struct {
 	head uint32 // the latest slot record when the list was read
 	all  []R
-	err  error // an error in the list; all has the records before the error, and those that were known earlier
+	err  error // an error in the list; then all has the records before the error, and those that were known earlier
 }
 
 // read reads the list of slot records.
@@ -40,7 +40,8 @@ func (l *recordSlots[R]) read() *recordSlotList[R] {
 	return r
 }
 
-// open reads the list for a new handle. If join is true, the slot of this participant gets a record first.
+// open reads the list of slot records for a new handle. If join is true, it first makes a record for this
+// participant if there is none.
 func (l *recordSlots[R]) open(join bool) error {
 	l.head = l.a.SlotRecords(l.object)
 	if join {
@@ -55,8 +56,8 @@ func (l *recordSlots[R]) open(join bool) error {
 	return r.err
 }
 
-// makeRecord makes a slot record for this participant, although it has not opened the object: it visits the object in a
-// reap. makeRecord reports whether there is room for the record.
+// makeRecord makes a slot record for this participant, which has not opened the object, but visits it because it
+// reaps a dead participant. makeRecord reports whether there is room for the record.
 func (l *recordSlots[R]) makeRecord() bool {
 	_, err := l.a.SlotRecord(l.object, l.size)
 	return err == nil
@@ -82,7 +83,7 @@ func (l *recordSlots[R]) load() *recordSlotList[R] {
 	}
 }
 
-// of returns the record of a slot.
+// of returns the record of the participant in a slot.
 func (l *recordSlots[R]) of(slot int) (r R, ok bool) {
 	for _, r := range l.load().all {
 		if l.slotOf(r) == slot {
@@ -92,7 +93,7 @@ func (l *recordSlots[R]) of(slot int) (r R, ok bool) {
 	return r, false
 }
 
-// recordQueueWords are the words of an object that its recorded queue uses.
+// recordQueueWords are the words of an object that its recordQueue uses.
 type recordQueueWords struct {
 	commit, first, last *atomic.Uint64
 	spin, pays, lastCPU *atomic.Uint32

@@ -18,14 +18,13 @@ var (
 	_ = crashpoint.Register("record.await.withdrawn")
 )
 
-// queuedValue reports whether v, the value of the word next of a wait node, means that the node is on its
-// queue.
+// queuedValue reports whether the node of a wait is on its queue. v is the value of the word next of that node.
 func queuedValue(v uint32) bool {
 	return v == arenakernel.RecordedLast || v >= arenakernel.RecordedFirst
 }
 
 // waitAt returns the queued wait whose node is at v, an offset divided by 64. If there is none, ok is false and
-// x becomes torn, because the words that x has read are not of one state.
+// waitAt sets x.torn, because the words that x has read are not of one state.
 func (q *recordQueue) waitAt(x *recordedChange, v uint32) (w wait, ok bool) {
 	off := arenakernel.Offset(v) * linkUnit
 	n, err := q.a.NodeAt(off)
@@ -36,7 +35,8 @@ func (q *recordQueue) waitAt(x *recordedChange, v uint32) (w wait, ok bool) {
 	return wait{off, n}, true
 }
 
-// head returns the first wait. ok is false if the queue is empty, or x is torn.
+// head returns the first wait of the queue. ok is false if the queue is empty or if the words that x has read are
+// not of one state; then x.torn is set.
 func (q *recordQueue) head(x *recordedChange) (w wait, ok bool) {
 	v := x.get(q.first)
 	if v == 0 {
@@ -50,9 +50,9 @@ func (q *recordQueue) empty(x *recordedChange) bool { return x.get(q.first) == 0
 
 func (w wait) index() uint32 { return uint32(w.off / linkUnit) }
 
-// prepare makes a wait node ready to be queued. The node is on no queue, so only its owner changes its words.
-// They get new tags. So a process that was stopped while it carried out a record of an earlier wait cannot
-// change them.
+// prepare makes a wait node ready to be queued. The node is on no queue, so only its owner changes its words. The
+// words get new tags. So a process that was stopped while it carried out a record of an earlier wait of the node
+// cannot change them.
 func (q *recordQueue) prepare(s *park.WaitNode, wanted uint64) {
 	n := s.Node
 	s.Tag++
@@ -60,13 +60,13 @@ func (q *recordQueue) prepare(s *park.WaitNode, wanted uint64) {
 	n.SetObject(q.object.Offset)
 	n.Wanted().Store(wanted)
 	n.SetParkedSince(0)
-	// Store both words before the node can be queued or resolved again: see tell.
+	// Store both links before the node can be queued or resolved again; tell relies on that order.
 	n.Next().Store(uint64(makeRecorded(0, s.Tag)))
 	n.Extra().Store(uint64(makeRecorded(0, s.Tag)))
 	n.Swap(n.Load(), n.Load().With(arenakernel.NodeQueued))
 }
 
-// join adds to x that the wait of a prepared node becomes the last wait of the queue.
+// join adds to the change x that a wait is put at the end of the queue. s is its prepared node.
 func (q *recordQueue) join(x *recordedChange, s *park.WaitNode) {
 	n, me := s.Node, uint32(s.Off/linkUnit)
 	n.Stamp().Store(arenakernel.RecordedStamp | (x.c.version()+1)&(1<<31-1)<<32)
@@ -87,7 +87,8 @@ func (q *recordQueue) join(x *recordedChange, s *park.WaitNode) {
 	}
 }
 
-// detach adds to x that a wait leaves the queue. outcome is the new value of the word next of its node.
+// detach adds to the change x that a wait leaves the queue. outcome, the way in which the wait ended, is the new
+// value of the word next of its node.
 func (q *recordQueue) detach(x *recordedChange, w wait, outcome uint32) {
 	next, prev := x.get(w.Next()), x.get(w.Extra())
 	if next == arenakernel.RecordedLast {
@@ -110,8 +111,8 @@ func (q *recordQueue) detach(x *recordedChange, w wait, outcome uint32) {
 	}
 }
 
-// firstAfter returns the value of a word that names a wait which has left the queue: the wait behind it, or 0.
-// next is the word next of the wait that has left.
+// firstAfter returns the new value of a word that named the first wait, after that wait has left the queue: the
+// wait behind it, or 0. The parameter next is the value of the word next of the wait that has left.
 func firstAfter(next uint32) uint32 {
 	if next == arenakernel.RecordedLast {
 		return 0
@@ -119,17 +120,18 @@ func firstAfter(next uint32) uint32 {
 	return next
 }
 
-// tell ends the wait of the node at off. A record has taken the wait off the queue: the wait was granted,
-// refused or removed. next is the value that the record gave to the word next of the node. Every process that
-// completes the record calls tell, and the CAS of the word of the node decides which process resolves the wait.
+// tell ends a wait that a record has taken off the queue because the wait was granted, refused or removed. The node
+// of the wait is at off. The parameter next is the value that the record gave to the word next of the node. Every
+// process that completes the record calls tell, and the CAS of the state word of the node decides which process
+// resolves the wait.
 //
 //	a process that calls tell              the owner of the node
 //	word of the node: w                    next: another tag, before the next wait
 //	next: is it still that of the record?  word of the node: queued, of the next generation
 //	CAS of w: resolved
 //
-// So if the process finds that next is unchanged, w belongs to this wait. If the wait is over by the time of
-// the CAS, the CAS fails.
+// So if a process finds that the word next is unchanged, the value w of the state word belongs to this wait. If the
+// wait is over by the time of the CAS, the CAS fails.
 func (q *recordQueue) tell(b *wakes, off arenakernel.Offset, next recordedWord) {
 	ended := arenakernel.RecordedEnds(next.value())
 	if !ended && next.value() != arenakernel.RecordedRemoved {
@@ -153,17 +155,17 @@ func (q *recordQueue) tell(b *wakes, off arenakernel.Offset, next recordedWord) 
 			break
 		}
 		if !telling && w.State() == arenakernel.NodeParked {
-			q.a.BeginTell() // the section ends with the wake
+			q.a.BeginTell() // wakeOne ends what BeginTell begins
 			telling = true
 		}
 		if w.State() == arenakernel.NodeQueued && owner != q.a.Self() {
-			q.tuning.NoteCPU() // the owner spins; for an owner that sleeps, wake calls NoteCPU
+			q.tuning.NoteCPU() // the owner spins; if the owner sleeps, wake calls NoteCPU
 		}
 		// sync(waitnode.resolve): release
 		if n.Swap(w, w.With(arenakernel.NodeResolved)) {
 			crashpoint.Hit("record.tell.resolved")
 			if b.add(wait{off, n}, w.State(), owner); w.State() == arenakernel.NodeParked {
-				telling = false // wake ends the section
+				telling = false // wakeOne calls EndTell
 			}
 			break
 		}
@@ -173,7 +175,7 @@ func (q *recordQueue) tell(b *wakes, off arenakernel.Offset, next recordedWord) 
 	}
 }
 
-// wake wakes the owners of the resolved waits in b. The caller does not hold private.
+// wake wakes the owners of the resolved waits in b. The caller does not hold q.private.
 func (q *recordQueue) wake(b *wakes) {
 	if b.n > 0 {
 		crashpoint.Hit("record.wake.before")
@@ -203,8 +205,8 @@ func (q *recordQueue) wakeOne(u wakeUp) {
 	q.a.EndTell()
 }
 
-// await waits until the queued wait of node s is granted. If spin is true, it spins before it sleeps. If the
-// wait was given up, await returns the reason.
+// await waits until the queued wait of node s is granted. If spin is true, await spins before it sleeps. If the
+// wait ended because ctx ended or the queue was closed, await returns that reason.
 func (q *recordQueue) await(ctx context.Context, s *park.WaitNode, spin bool, by withdrawer) (park.Result, error) {
 	s.Withdrawer = by
 	if spin && q.queue.Seated() == 0 && q.tuning.Spin(s.Resolved) {
@@ -221,8 +223,8 @@ func (q *recordQueue) await(ctx context.Context, s *park.WaitNode, spin bool, by
 
 type withdrawer interface{ Withdraw(s *park.WaitNode) bool }
 
-// collect returns a wait node whose wait was resolved to its pool. It reports false if the wait was not
-// granted. In that case a peer has overwritten the node, and collect keeps it.
+// collect puts the wait node of a resolved wait back into its pool. It reports false if the wait was not granted.
+// In that case a peer has overwritten the node, and collect does not put it back.
 func (q *recordQueue) collect(s *park.WaitNode) (granted bool) {
 	crashpoint.Hit("record.await.resolved")
 	if valueIn(s.Node.Next()) != arenakernel.RecordedGranted {
@@ -233,7 +235,7 @@ func (q *recordQueue) collect(s *park.WaitNode) (granted bool) {
 	return true
 }
 
-// handBack returns a wait node to its pool. A record has resolved its wait.
+// handBack puts a wait node back into its pool, after a record has resolved its wait.
 func (q *recordQueue) handBack(s *park.WaitNode) {
 	race.Acquire(q.key)
 	noteTag(s)
@@ -242,14 +244,14 @@ func (q *recordQueue) handBack(s *park.WaitNode) {
 	s.Leave()
 }
 
-// unused returns a wait node to its pool. The node is on no queue, and its wait was not granted.
+// unused puts a wait node back into its pool. The node is on no queue, and its wait was not granted.
 func (q *recordQueue) unused(s *park.WaitNode) {
 	noteTag(s)
 	s.Node.Stamp().Store(0)
 	s.Withdrawn()
 }
 
-// noteTag records in s the last tag that a word of its node has had. The node is on no queue.
+// noteTag stores in s.Tag the last tag that a word of its node has had. The node is on no queue.
 func noteTag(s *park.WaitNode) {
 	for _, w := range [2]uint64{s.Node.Next().Load(), s.Node.Extra().Load()} {
 		if tag := recordedWord(w).tag(); int32(tag-s.Tag) > 0 {
@@ -258,17 +260,17 @@ func noteTag(s *park.WaitNode) {
 	}
 }
 
-// removeDead removes the waits of dead participants from the queue. Waits are added at the end and leave
-// anywhere. So a walk that continues from a wait which is still queued meets every wait behind it. If the walk
-// comes to a wait that has left, it begins again, but only a limited number of times. If it misses a wait of a
-// dead participant for that reason, the next reap removes that wait.
+// removeDead removes the waits of dead participants from the queue. Waits are added only at the end, but may leave
+// at any place. So a walk that continues from a wait which is still queued meets every wait behind it. If the walk
+// comes to a wait that has left the queue, the walk begins again at the first wait, but only a limited number of
+// times. If the walk misses a wait of a dead participant because of that limit, the next reap removes that wait.
 func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 	if err := q.begin(x, b); err != nil { // the last change of the dead participant may be a join
 		return err
 	}
 	again, anchor, lap := 0, uint32(0), 64
 	for v, steps := valueIn(q.first), 0; v >= arenakernel.RecordedFirst && v != anchor && again < removeDeadAgain && steps < 1<<24; steps++ {
-		if steps == lap { // if a peer has made the queue a circle, the walk comes back to an anchor
+		if steps == lap { // a peer may have made the queue a circle; then the walk comes back to an anchor and ends
 			anchor, lap = v, 2*lap
 		}
 		n, err := q.a.NodeAt(arenakernel.Offset(v) * linkUnit)
@@ -308,7 +310,7 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 	return nil
 }
 
-// removeDeadAgain is how often removeDead begins again at most.
+// removeDeadAgain is how often removeDead begins its walk again at most.
 const removeDeadAgain = 64
 
 // wakeFirstMost is how many waiters are woken after a death, so that they reap. One waiter is enough, unless
@@ -330,8 +332,8 @@ func (q *recordQueue) wakeFirst() {
 	}
 }
 
-// dateFirst stores the present time in the node of the wait that is first in the queue, for tools. A wait that
-// is first stays first until it ends. The date is the low half of the stamp. See monitor_first.go.
+// dateFirst stores the present time in the node of the first wait of the queue, where tools read it. A wait that is
+// first stays first until it ends. The time is the low half of the word stamp. See monitor_first.go.
 func (q *recordQueue) dateFirst() {
 	v := valueIn(q.first)
 	if v < arenakernel.RecordedFirst {
@@ -341,8 +343,8 @@ func (q *recordQueue) dateFirst() {
 	if err != nil || n.Object() != q.object.Offset || !queuedValue(valueIn(n.Next())) {
 		return
 	}
-	// If the node got another wait meanwhile, its stamp has another number, and the CAS fails. If the number
-	// happens to be the same, a tool shows a date that is too early.
+	// If the node was used for another wait meanwhile, its stamp has another number, and the CAS fails. If the
+	// number happens to be the same, a tool shows a time that is too early.
 	if stamp := n.Stamp().Load(); stamp&arenakernel.RecordedStamp != 0 && uint32(stamp) == 0 && valueIn(q.first) == v {
 		n.Stamp().CompareAndSwap(stamp, stamp|uint64(firstDate(shmsync.Monotonic())))
 	}

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// plainRecord is a slot record that has nothing but the record of the last change that a participant of
-// the slot made. A FairMutex and a Cond have such slot records. Its tags are those of a semaphoreRecord.
+// plainRecord is a slot record that has only the record of the last change that a participant of the slot made. A
+// FairMutex and a Cond have such slot records. The tags on the words of a semaphoreRecord apply here, too.
 type plainRecord struct {
 	_       structs.HostLayout
 	_       [32]byte // the header of a slot record
@@ -17,7 +17,7 @@ type plainRecord struct {
 	entries [recordMost]recordEntry
 }
 
-// The offsets are ABI. If one of them changes, the package does not compile.
+// The offsets are part of the binary interface. If one of them changes, the package does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(plainRecord{}.head)-32]
 	_ = [1]struct{}{}[unsafe.Offsetof(plainRecord{}.kinds)-40]

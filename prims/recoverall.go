@@ -10,15 +10,15 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Lost is an object that a death has made unusable, or one key of a [MultiLock].
+// Lost is an object, or one key of a [MultiLock], that the death of a process has made unusable.
 type Lost struct {
 	Object arena.Object
 	Key    *uint64           // the key, if the object is a MultiLock, and nil otherwise
-	Err    error             // the error of its calls: ErrOwnerDead or ErrNotRecoverable
+	Err    error             // the error that calls on the object get: ErrOwnerDead or ErrNotRecoverable
 	Who    *shmsync.Identity // the process that died; nil if it is not known
 }
 
-// String says which object was lost, and the death of which process caused that.
+// String says which object was lost, and which process caused that by its death.
 func (l Lost) String() string {
 	s := fmt.Sprintf("%s %s", kindNames[l.Object.Kind], objectName(arenakernel.Object(l.Object)))
 	if l.Key != nil {
@@ -31,9 +31,9 @@ func (l Lost) String() string {
 	return s
 }
 
-// RecoverAll makes the objects of the arena usable again that deaths have made unusable, and returns those that
-// it recovered. Call it in OnFirst of [arena.Options]: at that time no other process has joined the arena, and
-// every dead participant has been reaped.
+// RecoverAll makes the objects of the arena usable again that deaths have made unusable, and returns those that it
+// recovered. Call it in OnFirst of [arena.Options]. At that time no other process has joined the arena, and the
+// library has already cleaned up after every dead participant.
 //
 // For each such object, and for each such key of a [MultiLock], it calls repair, which repairs the data
 // that the object guards.
@@ -43,19 +43,18 @@ func (l Lost) String() string {
 //	WaitGroup, Latch, Barrier, Future   repair, and then Reset, unless repair has made it usable
 //	Waitable                            repair, which opens it with its rules and calls its Recover
 //
-// If repair returns an error, that object stays unusable, and RecoverAll continues with the next object. The
-// error that it returns joins the errors of all such objects. It also has an ErrCorrupt for each object that a
-// peer has overwritten; if the header is impossible, that error has the offset of the object. Delete removes
-// such objects. repair must not be nil.
+// The function repair must not be nil. If repair returns an error, that object stays unusable, and RecoverAll
+// continues with the next object. The error that it returns joins the errors of all such objects. It also has an
+// ErrCorrupt for each object that a peer has overwritten. If the header of such an object is impossible, that error
+// has the offset of the object. Delete removes such objects.
 func RecoverAll(a *arena.Arena, repair func(Lost) error) ([]Lost, error) {
 	return RecoverAllContext(context.Background(), a, repair)
 }
 
-// RecoverAllContext is RecoverAll that ends with ctx.Err() if ctx ends before it has recovered all
-// objects.
+// RecoverAllContext is like RecoverAll, but returns ctx.Err() if ctx ends before it has recovered all objects.
 func RecoverAllContext(ctx context.Context, a *arena.Arena, repair func(Lost) error) (recovered []Lost, err error) {
 	mustHaveRepair(repair != nil, "all objects")
-	var objects []arena.Object // repair may delete some
+	var objects []arena.Object // all objects, listed before any repair, because a repair may delete some
 	var failed []error
 	for o, err := range (*arenakernel.Arena)(a).ObjectsAndErrors() {
 		if err != nil {
@@ -84,8 +83,8 @@ func RecoverAllContext(ctx context.Context, a *arena.Arena, repair func(Lost) er
 	return recovered, errors.Join(failed...)
 }
 
-// lostOf returns o if it is lost, or the lost keys of o if it is a MultiLock. If o was deleted, it returns
-// nothing. If o cannot be opened for any other reason, lostOf returns an error.
+// lostOf returns the object o if it is lost, or the lost keys of o if o is a MultiLock. If o was deleted, lostOf
+// returns nothing. If o cannot be opened for any other reason, lostOf returns an error.
 func lostOf(a *arena.Arena, o arena.Object) (lost []Lost, err error) {
 	k := (*arenakernel.Arena)(a)
 	is, err := k.ObjectAt(o.Offset)
@@ -119,8 +118,8 @@ func lostOf(a *arena.Arena, o arena.Object) (lost []Lost, err error) {
 	return lost, nil
 }
 
-// recover makes l usable again, and reports whether it did. did is false without an error if l was no longer
-// lost.
+// recover makes l usable again, and reports whether it did. If l was usable already, the result did is false and
+// err is nil.
 func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) error) (did bool, err error) {
 	if errors.Is(l.Err, shmsync.ErrCorrupt) {
 		return false, l.fail(l.Err, "a peer has overwritten it; Delete removes it")
@@ -168,7 +167,7 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 		return false, l.fail(l.Err, "the repair failed: "+err.Error())
 	}
 	still, err := lostOf(a, l.Object)
-	if len(still) > 0 { // else repair has made it usable, and a Reset would erase what it has set
+	if len(still) > 0 { // otherwise repair has made it usable, and a Reset would erase what repair has set
 		x.Reset()
 		still, err = lostOf(a, l.Object)
 	}
@@ -178,7 +177,7 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 	return err == nil, err
 }
 
-// abandonedFuture is a Future that is reset only if its producer died.
+// abandonedFuture is a Future whose Reset does something only if its producer died.
 type abandonedFuture struct{ *Future }
 
 func (f abandonedFuture) Reset() bool { return f.reset(true) }

@@ -2,13 +2,13 @@ package prims
 
 import "sync/atomic"
 
-// releaseBiased releases a biased hold, and reports whether there are waiters. It stores the owner word and
-// then loads the wake word, with no fence between the two, so the CPU may execute the load first. A waiter
-// executes the fence instead.
+// releaseBiased releases a biased hold, that is, a hold that ends with a plain store. It reports whether there are
+// waiters. It stores the owner word and then loads the wake word, with no fence between the two, so the CPU may
+// execute the load first. The fence that prevents a lost wake is executed by a waiter instead.
 //
-// On amd64 every store is a release, so a plain store is enough. The memory model of Go does not cover this use
-// of a plain store. But an atomic store of Go is a locked exchange, which costs as much as the fence. A test
-// checks in the machine code of a caller that the compiler keeps the store in front of the load.
+// On amd64 every store is a release, so a plain store is enough. The memory model of Go does not cover such a use
+// of a plain store. But an atomic store of Go is a locked exchange, which costs as much as a fence. A test checks
+// the machine code of a caller: the compiler has to keep the store in front of the load.
 func releaseBiased(owner, wake *uint32) bool {
 	*owner = 0
 	// sync(waitlist.announce): acquire

@@ -4,16 +4,17 @@ package prims
 
 import "sync/atomic"
 
-// releaseBiased releases a biased hold and reports whether there are waiters. On arm64 the atomic store is
-// STLR, which needs no barrier. The load is LDAR, which the CPU does not execute before an earlier STLR.
+// releaseBiased releases a biased hold, and reports whether there are waiters. On arm64 the atomic store is the
+// instruction STLR, which needs no barrier. The load is LDAR, which the CPU does not execute before an earlier
+// STLR.
 func releaseBiased(owner, wake *uint32) bool {
 	atomic.StoreUint32(owner, 0)
 	return atomic.LoadUint32(wake)&1 != 0
 }
 
-// putBetween stores v so that other CPUs see this store after the earlier ones and before the later ones. The
-// store is a release. The load is an acquire, which keeps later stores behind it and is not executed before the
-// store.
+// putBetween stores v so that other CPUs see this store after the earlier ones and before the later ones. The store
+// is a release, so it comes after the earlier ones. The load is an acquire, so later stores come after it. The CPU
+// does not execute that load before the store.
 func putBetween(w *atomic.Uint64, v uint64) {
 	w.Store(v)
 	w.Load()

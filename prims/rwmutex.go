@@ -17,19 +17,20 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// RWMutex is a reader/writer mutual exclusion lock between processes: any number of readers or one writer hold
-// it. One process may have an upgradable hold: it reads beside the other readers, and can become the writer
-// before any other writer. A hold belongs to a process: a goroutine may lock the RWMutex and another goroutine
-// of the same process unlock it. An RWMutex is not recursive: a goroutine that has a read hold must not call
-// RLock again. If a writer comes in between, it waits for the first read hold and keeps out the second.
+// RWMutex is a reader/writer mutual exclusion lock between processes: any number of readers or one writer hold it.
+// In addition, one process may have an upgradable hold: it reads beside the other readers, and can become the
+// writer before any other writer. A hold belongs to a process: a goroutine may lock the RWMutex and another
+// goroutine of the same process may unlock it. An RWMutex is not recursive: a goroutine that has a read hold must
+// not call RLock again. If a writer arrived between the two calls, that writer would wait for the first read hold,
+// and the second RLock would wait for the writer.
 //
 // Readers of different processes write different cache lines.
 //
 // # Who goes first
 //
-// Writers first compete for a mutex of the writers. The writer that gets it closes a gate. Readers that come
-// later wait at the gate, and the writer waits for the readers that are in. When the writer unlocks or gives
-// up, it lets in all readers that sleep, before another writer can close the gate. So:
+// Writers first compete for a mutex, the writers' mutex. The writer that gets it closes a gate. Readers that come
+// later wait at the gate, and the writer waits for the readers that have the lock already. When the writer unlocks
+// or gives up, it lets in all readers that sleep, before another writer can close the gate. So:
 //
 //   - At most one writer overtakes a sleeping reader: the writer for which
 //     the reader sleeps.
@@ -42,10 +43,10 @@ import (
 //     So writers and other upgradable holds wait for it, and readers do not. Upgrade
 //     closes the gate and waits for the readers that are in, as a writer does.
 //
-// After the death of a writer, one more writer may overtake a sleeping reader. If the process of a writer does
-// not run for a tenth of a second, for example because it is stopped, readers that wait only for this writer
-// open the gate and go in. The writer closes the gate again when it runs. A hold is never taken away from a
-// living process.
+// After the death of a writer, one more writer may overtake a sleeping reader. The process of a writer that waits
+// for the lock may not run for a tenth of a second, for example because it is stopped. If readers wait only for
+// this writer, they then open the gate and go in. The writer closes the gate again when it runs. A hold is never
+// taken away from a living process.
 //
 // # From one hold to another
 //
@@ -60,38 +61,38 @@ import (
 //	writing     upgradable  DowngradeToUpgradable
 //	writing     reading     Downgrade
 //
-// RUnlock, UnlockUpgradable and Unlock release the holds. A read hold cannot become another hold:
-// two readers that both want to write would wait for each other.
+// RUnlock, UnlockUpgradable and Unlock release the holds. A read hold cannot become another hold. If it could, two
+// readers that both want to write would wait for each other.
 //
 // # When a process dies
 //
-// Its read holds end, and no other process loses a hold. Its upgradable hold ends, too, under every policy,
-// because nothing was written. If the process was waiting to write or to upgrade, the next writer goes on. If
-// the process was writing, the [Policy] decides. The lock becomes free; or the [RWMutex.Update] of the process
-// is undone, and then the lock becomes free; or the lock is owner-dead for readers and writers until Recover.
+// If a process dies, its read holds end, and no other process loses a hold. Its upgradable hold ends, too, under
+// every policy, because nothing was written. If the process was waiting to write or to upgrade, the next writer
+// goes on. If the process was writing, the [Policy] decides. Under PolicyRelease the lock becomes free. Under
+// PolicyRollback the [RWMutex.Update] of the process is undone, and then the lock becomes free. Under PolicyReport
+// the lock is owner-dead for readers and writers until Recover.
 //
-// In the terminology of the Go memory model, and across processes: for n < m the n'th call
-// of Unlock synchronizes before the m'th call of Lock returns. For every call of RLock there
-// is an n such that the n'th call of Unlock synchronizes before that call returns, and the
-// call of RUnlock that goes with it synchronizes before the n+1'th call of Lock returns.
-// Upgrade counts as a Lock, and Downgrade as an Unlock and an RLock. Among Lock and Unlock,
-// LockUpgradable counts as a Lock, and UnlockUpgradable and DowngradeToRead as an Unlock; an
-// earlier RUnlock does not synchronize before LockUpgradable, nor UnlockUpgradable before a
-// later RLock. A release by a death synchronizes before the call that reports it, and before
-// the call that gets the lock because of it.
+// In the terminology of the Go memory model, and across processes: for n < m the n'th call of Unlock synchronizes
+// before the m'th call of Lock returns. For every call of RLock there is an n such that the n'th call of Unlock
+// synchronizes before that call returns, and the call of RUnlock that goes with it synchronizes before the n+1'th
+// call of Lock returns. Upgrade counts as a Lock, and Downgrade as an Unlock and an RLock. Among Lock and Unlock,
+// LockUpgradable counts as a Lock, and UnlockUpgradable and DowngradeToRead as an Unlock. But an earlier RUnlock
+// does not synchronize before LockUpgradable, nor does UnlockUpgradable before a later RLock. If a holder dies, the
+// release by its death synchronizes before the call that reports the death, and before the call that gets the lock
+// because of it.
 type RWMutex struct {
 	// The compiler inlines the fast paths only if they use plain pointers and the functions of package atomic.
 
 	own  *uint64 // this participant's reader word
-	shut *uint32 // the gate
+	shut *uint32 // the gate; see end for a closed handle
 
 	mine    *atomic.Uint64 // this participant's reader word
 	gate    *atomic.Uint32
 	words   rwmutexAll
-	records *atomic.Uint32 // the latest slot record; each has a reader word
+	records *atomic.Uint32 // the newest of the blocks of the arena that have the reader words, one block for each slot
 	known   atomic.Pointer[readerWords]
 	name    arenakernel.ParticipantID
-	writers *Mutex // the holder of writers closes the gate, writes, and opens the gate
+	writers *Mutex // held by the process that writes or has the upgradable hold
 
 	wakeWordReaders park.WakeWord
 	wakeWordWriter  park.WakeWord
@@ -104,17 +105,17 @@ type RWMutex struct {
 	log      *undoLog // nil without PolicyRollback
 	tx       *Tx      // the Tx of the goroutine that runs an Update of m
 	repair   func() error
-	wrote    race.Key        // edge of writers, for the race detector
-	read     race.Key        // edge of readers, for the race detector
+	wrote    race.Key        // the race detector's edge from an Unlock to the next lock
+	read     race.Key        // the race detector's edge from an RUnlock to the next writer
 	registry *readerRegistry // shared by the handles of this process
 	opening  *opening
-	calls    atomic.Int32  // calls between begin and finish
-	stuck    atomic.Uint32 // the gate that the last check found closed with no reader in
+	calls    atomic.Int32  // calls that have called begin and not yet finish
+	stuck    atomic.Uint32 // the gate, if the last check found it closed while no reader had the lock
 }
 
-// readerRegistry is what this process knows about its goroutines that wait to read. A grant lets in all
-// registered goroutines at once, and begins a new epoch. So a goroutine was let in if the epoch has changed
-// since it registered.
+// readerRegistry is what this process knows about its goroutines that wait to read. A registered goroutine is one
+// that waits. A writer that opens the gate lets in all registered goroutines at once, which begins a new epoch. So
+// a goroutine was let in if the epoch has changed since it registered.
 //
 // The registry also records whether this process has the upgradable hold.
 type readerRegistry struct {
@@ -129,14 +130,13 @@ type readerRegistry struct {
 // RWMutexOptions says how an RWMutex is created, and what this process does with it. A nil
 // *RWMutexOptions means the zero value.
 type RWMutexOptions struct {
-	// Policy says what happens to the lock when its writer dies; 0 means PolicyReport for a new
-	// object, and any policy for an existing one. If it is set and the object has another policy,
-	// opening fails.
+	// Policy says what happens to the lock when its writer dies. 0 means PolicyReport for a new object, and any
+	// policy for an existing object. If Policy is set and an existing object has another policy, opening fails.
 	Policy Policy
-	// Repair, if set, is called by this process's Lock, LockContext, LockUpgradable, LockUpgradableContext,
-	// RLock and RLockContext when they find that a writer died. The call holds the lock while Repair runs. If
-	// Repair returns nil, the call returns with the lock; otherwise it fails with ErrNotRecoverable, as Recover
-	// does. Repair belongs to this handle and is not stored.
+	// Repair, if set, is called by Lock, LockContext, LockUpgradable, LockUpgradableContext, RLock and RLockContext
+	// of this process when they find that a writer died. The call holds the lock while Repair runs. If Repair
+	// returns nil, the call returns with the lock. Otherwise the call fails with ErrNotRecoverable, as Recover
+	// does. Repair applies to this handle only and is not stored in the arena.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
@@ -150,14 +150,14 @@ var rwmutexKind = arenakernel.KindOf("RWMX")
 
 const rwmutexVersion = 2
 
-// rwmutexHooks makes every call take its slow path, where the race detector and
-// the crash points have their hooks.
+// rwmutexHooks makes every call take its slow path, because only the slow path has the hooks of the race detector
+// and of the crash points.
 const rwmutexHooks = race.Enabled || crashpoint.Enabled
 
-// OpenRWMutex finds the RWMutex of that name in the arena or creates it. An empty name makes a fresh anonymous
-// one. An RWMutex takes 256 bytes in an arena for up to 256 participants, and 128 bytes more for each slot
-// whose participants have opened it. These 128 bytes are allocated when a participant of the slot first opens
-// the RWMutex. If there is no room, the error Is [shmsync.ErrNoSpace]. It panics if opts.Policy is not a valid
+// OpenRWMutex finds the RWMutex of that name in the arena or creates it. An empty name makes a new anonymous
+// RWMutex. An RWMutex takes 256 bytes in an arena for up to 256 participants, and 128 bytes more for each slot
+// whose participants have opened it. These 128 bytes are allocated when a participant of the slot first opens the
+// RWMutex. If there is no room, the error Is [shmsync.ErrNoSpace]. OpenRWMutex panics if opts.Policy is not a valid
 // Policy.
 func OpenRWMutex(a *arena.Arena, name string, opts *RWMutexOptions) (*RWMutex, error) {
 	return openRWMutex((*arenakernel.Arena)(a), name, opts, false)
@@ -228,15 +228,15 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 	if log != nil {
 		m.policy, m.log, m.tx = PolicyRollback, log, newTx(log, objectName(o))
 	} else if m.policy == PolicyRollback {
-		m.policy = PolicyReport // a peer has changed the bytes just now
+		m.policy = PolicyReport // without a log, only a peer can have written PolicyRollback
 	}
 	m.known.Store(readReaderWords(a, o))
 	m.registry = common[readerRegistry](m.opening)
 	m.opening.refuse, m.opening.left, m.opening.drain, m.opening.end = m.refuse, m.callsLeft, m.awaitUnlock, m.end
-	// The mutex needs a Repair if its words were never initialized, because its policy then reads as
-	// PolicyReport. The Repair has nothing to do: the gate says what a death has left.
+	// If the words of the writers' mutex were never initialized, its policy reads as PolicyReport. Then it needs a
+	// function Repair. That function has nothing to do, because the gate says what a death has left.
 	m.writers = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
-	m.writers.internal = true // the gate, and not this mutex, guards the data
+	m.writers.internal = true // the gate guards the data; this mutex does not
 	m.writers.counted()
 	m.writers.opening, m.writers.inner = m.opening, true
 	m.wakeWordReaders, m.wakeWordWriter = rwmutexWakeWords(a, w)
@@ -258,23 +258,22 @@ func rwmutexWakeWords(a *arenakernel.Arena, w rwmutexAll) (readers, writer park.
 	return wakeWord(&w.wakeReaders, &w.pollerReaders), wakeWord(&w.wakeWriter, &w.pollerWriter)
 }
 
-// moveIn makes this participant the owner of the reader word of its slot, unless it already is the owner.
+// moveIn makes this participant the owner of the reader word of its slot, unless it is the owner already.
 func (m *RWMutex) moveIn() {
 	for fresh := readerWord(m.name.Generation()); ; {
 		w := readerWord(m.mine.Load())
 		if w.generation() == m.name.Generation() {
-			break // an earlier handle of this process has done this; the process may have holds
+			break // an earlier handle of this process has done this already; the process may have holds
 		}
 		if m.mine.CompareAndSwap(uint64(w), uint64(fresh)) {
-			m.wakeWordWriter.Release() // a writer may be waiting for the slot's dead participant
+			m.wakeWordWriter.Release() // a writer may be waiting for the dead participant that had the slot before
 			break
 		}
 	}
 }
 
-// RLock locks m for reading, and waits until it can. It panics with an
-// *[shmsync.Error] when the lock is owner-dead or not recoverable, or when this
-// process closes the arena meanwhile.
+// RLock locks m for reading, and waits until that is possible. It panics with an *[shmsync.Error] if the lock is
+// owner-dead or not recoverable, or if this process closes the arena while the call waits.
 func (m *RWMutex) RLock() {
 	if !rwmutexHooks {
 		atomic.AddUint64(m.own, uint64(readerOne))
@@ -285,9 +284,9 @@ func (m *RWMutex) RLock() {
 	m.rlockOrPanic()
 }
 
-// RLockContext locks m for reading, and waits until it can or ctx ends. An error means that m is
-// not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of m,
-// ErrCorrupt, or ErrClosed. If there is no writer, the call ignores ctx.
+// RLockContext locks m for reading, and waits until that is possible or ctx ends. An error means that m is not
+// held. The error is ctx.Err(), or it Is ErrCorrupt or ErrClosed. Depending on the policy of m, it may also be one
+// that Is ErrOwnerDead or ErrNotRecoverable. If there is no writer, the call ignores ctx.
 func (m *RWMutex) RLockContext(ctx context.Context) error {
 	if !rwmutexHooks {
 		atomic.AddUint64(m.own, uint64(readerOne))
@@ -298,7 +297,7 @@ func (m *RWMutex) RLockContext(ctx context.Context) error {
 	return m.rlockSlow(ctx)
 }
 
-// RUnlock releases one read hold. It panics if this process has none.
+// RUnlock releases one read hold. It panics if this process has no read hold.
 func (m *RWMutex) RUnlock() {
 	if rwmutexHooks {
 		m.runlockHooks()
@@ -321,16 +320,16 @@ func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
 // Offset is the place of the RWMutex in its arena, for RWMutexAt in another process.
 func (m *RWMutex) Offset() arena.Offset { return m.object.Offset }
 
-// Close closes this handle on the RWMutex, and no other. Calls that wait through it end with an
-// error that Is ErrClosed. Holds of this process stay; release them through another handle. A
-// second Close is an error that Is ErrClosed.
+// Close closes this handle on the RWMutex, and no other handle. Calls that wait through this handle end with an
+// error that Is ErrClosed. Holds of this process stay, and can be released through another handle. A second Close
+// is an error that Is ErrClosed.
 func (m *RWMutex) Close() error { return m.opening.close("rwmutex.close") }
 
 func (m *RWMutex) queues() []*park.Queue {
 	return []*park.Queue{m.writers.queue, m.readers, m.writer}
 }
 
-// end takes the words away from the fast paths, as Mutex.end does.
+// end gives the fast paths of this handle private words in place of the words of the lock, as Mutex.end does.
 func (m *RWMutex) end() {
 	for _, q := range m.queues() {
 		q.Close()
@@ -338,20 +337,20 @@ func (m *RWMutex) end() {
 	takeWords(&m.writers.own, &m.writers.wake)
 	redirect(&m.shut, &closedGate)
 	redirect(&m.own, &closedReader)
-	m.left() // a reader that has just left does not do this if it finds the handle closed
+	m.left() // wakes a writer, because a reader that has just left does not do so if it finds the handle closed
 }
 
 // Policy says what happens to m when its writer dies.
 func (m *RWMutex) Policy() Policy { return m.policy }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
-// learn the bound from experience; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters learn the bound from
+// earlier spins; if d is negative, they never spin.
 func (m *RWMutex) SetSpin(d time.Duration) {
 	m.opening.use()
 	m.words.writers.spin.Store(spinField(d))
 }
 
-// Spin is the value of the last SetSpin.
+// Spin returns the duration that the last SetSpin set.
 func (m *RWMutex) Spin() time.Duration {
 	m.opening.use()
 	return spinOf(m.words.writers.spin.Load())
@@ -359,16 +358,16 @@ func (m *RWMutex) Spin() time.Duration {
 
 // RWMutexState is the result of State.
 type RWMutexState struct {
-	Held    bool              // a process writes, or repairs
+	Held    bool              // a process writes, or recovers the lock
 	Owner   *shmsync.Identity // the process that writes, waits for the readers to leave, has the upgradable hold, or died with one of these; nil if there is none or it is not known
-	Readers int               // read holds of all living processes
-	Waiting int               // goroutines of all living processes that wait to read
+	Readers int               // how many read holds all living processes have
+	Waiting int               // how many goroutines of all living processes wait to read
 	Closed  bool              // a writer, or an Upgrade, waits for the readers to leave
-	// Upgradable says that a process has the upgradable hold. It is also true for a moment before a writer
-	// closes the gate, and after a writer has opened the gate.
+	// Upgradable says that a process has the upgradable hold. It is also true for a moment before a writer closes
+	// the gate, and after a writer has opened the gate.
 	Upgradable bool
-	Queued     bool   // writers may be waiting for a writer
-	Err        error  // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Queued     bool   // writers may be waiting for the holder of the writers' mutex
+	Err        error  // why no call can lock m: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word       string // the gate, rendered for people
 }
 
@@ -427,7 +426,8 @@ func (m *RWMutex) closed(op string) error {
 	return m.fail(op, shmsync.ErrClosed, nil, closedHandle)
 }
 
-// trouble returns the error if g is a gate that does not open until someone calls Recover, or nil.
+// trouble returns an error if the gate g is corrupt, or stays closed until a process calls Recover. Otherwise it
+// returns nil.
 func (m *RWMutex) trouble(op string, g gateWord) error {
 	switch {
 	case !g.valid():

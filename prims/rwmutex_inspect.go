@@ -70,7 +70,8 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 			case h.Mode != arenakernel.HoldExclusive:
 				h.Note = "the writers' turn"
 			case g == gateOpen:
-				// A writer between two steps looks like an upgradable holder for a moment.
+				// A writer that is about to close the gate, or has just opened it, looks like an upgradable holder
+				// for a moment.
 				h.Mode, h.Note = arenakernel.HoldUpgradable, ""
 			default:
 				h.Mode, h.Note = arenakernel.HoldClosing, "the writers' turn"
@@ -91,11 +92,11 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	return i.Inspection
 }
 
-// dateReaders adds a date to the given holds: those of readers, and the hold of participant n, which has closed
-// the gate. The date is the time when n began to wait for the readers to leave, so the holds are at least as
-// old. The function at selects the waits for readers to leave; only n waits there. The caller must have read
-// the holds before. If the wait were read first, the wait might be over when the holds are read, and the holds
-// would seem too old.
+// dateReaders adds a date to the holds of readers, and to the hold of participant n, which has closed the gate and
+// waits for those readers to leave. The date is the time when n began to wait, so the holds are at least as old.
+// The parameter named at selects the waits for readers to leave; only n has such a wait. The caller must have read
+// the holds before the waits. Otherwise the wait might be over when the holds are read, and new holds would seem
+// too old.
 func (i *inspection) dateReaders(holds []int, at func(*arenakernel.Wait) bool, n arenakernel.ParticipantID) {
 	waits := i.a.WaitsOf(i.o)
 	for k := range waits {

@@ -21,8 +21,8 @@ var (
 	_ = crashpoint.Register("rwmutex.runlock.left")
 )
 
-// rlockOrPanic is the slow path of RLock. It must not be inlined: RLock would then be too large to be inlined
-// into its callers.
+// rlockOrPanic is the slow path of RLock. It must not be inlined in RLock, because then the compiler could not
+// inline RLock in its callers.
 //
 //go:noinline
 func (m *RWMutex) rlockOrPanic() {
@@ -31,8 +31,7 @@ func (m *RWMutex) rlockOrPanic() {
 	}
 }
 
-// rlockSlow does what RLock does after its first try has failed. The try is still counted as a hold. ctx may be
-// nil.
+// rlockSlow continues an RLock whose first try has failed. The try is still counted as a hold. ctx may be nil.
 func (m *RWMutex) rlockSlow(ctx context.Context) error {
 	if err := m.opening.error("rwmutex.rlock"); err != nil {
 		return err // the fast path of a closed handle has counted nothing
@@ -60,13 +59,13 @@ func (m *RWMutex) rlockSlow(ctx context.Context) error {
 	return nil
 }
 
-// TryRLock locks m for reading if that is possible without waiting, and reports whether it did.
-// State tells why it failed.
+// TryRLock locks m for reading if that is possible without waiting, and reports whether it did. If it did not,
+// State tells why.
 func (m *RWMutex) TryRLock() bool {
 	m.opening.use()
 	for {
-		// Check the gate before the try, because a try counts as a reader for a moment. A goroutine that calls
-		// TryRLock in a loop would otherwise keep a writer waiting after the last reader has left.
+		// Check the gate before the try, because a try counts as a reader for a moment. Without this check, a
+		// goroutine that calls TryRLock in a loop would keep a writer waiting after the last reader has left.
 		if g := gateWord(m.gate.Load()); g != gateOpen {
 			if !g.valid() || !g.taken() || !m.a.Dead(g.participant()) || !m.markOwnerDead(g) && !m.tryEndDead(g) {
 				return false
@@ -87,10 +86,10 @@ func (m *RWMutex) TryRLock() bool {
 	}
 }
 
-// takeBack undoes the addition to the reader word that a try has made.
+// takeBack subtracts the hold that a failed try has added to the reader word.
 func (m *RWMutex) takeBack() { m.runlockSlow(m.mine.Add(readerBack)) }
 
-// runlockHooks is RUnlock with its hooks.
+// runlockHooks does what RUnlock does, with the hooks of the race detector and of the crash points.
 func (m *RWMutex) runlockHooks() {
 	m.opening.use()
 	race.ReleaseMerge(m.read)
@@ -98,7 +97,7 @@ func (m *RWMutex) runlockHooks() {
 	m.runlockSlow(m.mine.Add(readerBack))
 }
 
-// runlockSlow does what RUnlock does after it has subtracted the hold. left is the reader word after that.
+// runlockSlow continues an RUnlock. The argument left is the reader word after the hold was subtracted.
 func (m *RWMutex) runlockSlow(left uint64) {
 	w := readerWord(left)
 	crashpoint.Hit("rwmutex.runlock.left")
@@ -107,12 +106,12 @@ func (m *RWMutex) runlockSlow(left uint64) {
 			panic(m.opening.refusal)
 		}
 		// The writer that waited for this reader has got the lock meanwhile, and has closed the handle. So this
-		// call need not wake a writer: the method end does that.
+		// call need not wake a writer, because the method end does that.
 		return
 	}
 	if w.reading() == readerMost {
 		m.mine.Add(uint64(readerOne))
-		m.left() // a writer may have read the wrong count and begun to wait
+		m.left() // a writer may have read the wrong count, and may have begun to wait
 		panic("shmsync: RUnlock of rwmutex " + objectName(m.object) + ", which this process does not hold for reading")
 	}
 	if w.reading() == 0 {
@@ -120,7 +119,7 @@ func (m *RWMutex) runlockSlow(left uint64) {
 	}
 }
 
-// left wakes the writer that waits for readers. It is called when the last reader of this process has left.
+// left wakes the writer that waits for readers. It is called after the last reader of this process has left.
 func (m *RWMutex) left() {
 	if m.wakeWordWriter.Announced() {
 		m.tuning(&m.words.paysWriter).NoteCPU()
@@ -128,16 +127,17 @@ func (m *RWMutex) left() {
 	}
 }
 
-// reader is one blocked call of RLock.
+// reader is one call of RLock that has to wait.
 type reader struct {
 	m      *RWMutex
 	cancel park.Cancel
-	epoch  uint64 // the epoch in which it registered
-	dying  bool   // the writer is dead, but its process has not ended yet
+	epoch  uint64 // the epoch of the registry in which this goroutine registered
+	dying  bool   // the writer is dead, but a system call of its process may still store data
 	exit   goneWait
 }
 
-// wait waits until r has a read hold. The try of r has found the gate closed, and is still counted.
+// wait waits until r has a read hold. r has already tried once and found the gate closed; that try is still counted
+// as a hold.
 func (r *reader) wait(ctx context.Context) error {
 	m := r.m
 	r.register()
@@ -182,7 +182,7 @@ func (r *reader) wait(ctx context.Context) error {
 		case park.Again:
 			spun = false
 		case park.Canceled:
-			// If the gate is open, or r was let in, r gets its hold although ctx has ended.
+			// ctx has ended. But if the gate is open, or r was let in, r gets its hold nevertheless.
 			if gateWord(m.gate.Load()) == gateOpen && r.enter() || r.leave() {
 				return nil
 			}
@@ -196,13 +196,13 @@ func (r *reader) wait(ctx context.Context) error {
 	}
 }
 
-// sleep announces the waiter, checks the gate once more, and sleeps.
+// sleep announces r in the wake word, checks the gate once more, and sleeps.
 func (r *reader) sleep() park.Result {
 	m := r.m
 	v := m.wakeWordReaders.Announce()
 	crashpoint.Hit("rwmutex.rlock.announced")
-	// The writer opens the gate, lets the waiting readers in, and then checks for an announcement. So no wake
-	// is lost.
+	// No wake is lost, because the writer first opens the gate, then lets the waiting readers in, and then checks
+	// whether a reader has announced itself.
 	g := gateWord(m.gate.Load())
 	if !g.valid() || !g.taken() || !m.a.Current(g.participant()) && !r.dying || r.maySee() {
 		return park.Again
@@ -216,7 +216,7 @@ func (r *reader) sleep() park.Result {
 	return res
 }
 
-// register counts the goroutine of r as waiting, and no longer as reading.
+// register counts the goroutine of r as waiting. Until now the goroutine was counted as reading.
 func (r *reader) register() {
 	m, g := r.m, r.m.registry
 	g.Lock()
@@ -230,7 +230,7 @@ func (r *reader) register() {
 	}
 }
 
-// maySee reports whether r was let in. Unlike granted, it leaves the count of goroutines that have not noticed.
+// maySee reports whether r was let in. Unlike the method granted, it does not record that r has noticed this.
 func (r *reader) maySee() bool {
 	m, g := r.m, r.m.registry
 	g.Lock()
@@ -239,7 +239,7 @@ func (r *reader) maySee() bool {
 	return g.epoch != r.epoch
 }
 
-// granted reports whether r was let in, and if so records that r has noticed. It returns true only once.
+// granted reports whether r was let in. If so, it records that r has noticed this. So it returns true only once.
 func (r *reader) granted() bool {
 	m, g := r.m, r.m.registry
 	g.Lock()
@@ -248,7 +248,7 @@ func (r *reader) granted() bool {
 	return r.claim()
 }
 
-// claim is the part of granted after the call of catchUp.
+// claim does what the method granted does, for a caller that has already called catchUp.
 func (r *reader) claim() bool { // guarded by: registry
 	g := r.m.registry
 	if g.epoch == r.epoch {
@@ -258,8 +258,8 @@ func (r *reader) claim() bool { // guarded by: registry
 	return true
 }
 
-// enter counts r as a reader, because the caller has found the gate open. If the gate was closed meanwhile,
-// enter registers r again and reports false.
+// enter counts r as a reader, because the caller has found the gate open. If the gate was closed meanwhile, enter
+// counts r as waiting again and returns false.
 func (r *reader) enter() bool {
 	m, g := r.m, r.m.registry
 	g.Lock()
@@ -284,7 +284,7 @@ func (r *reader) enter() bool {
 	return false
 }
 
-// leave ends the wait of r. It reports true if r was let in before that, so that r has a hold.
+// leave ends the wait of r. It returns true if r was let in before that, because r then has a hold.
 func (r *reader) leave() bool {
 	m, g := r.m, r.m.registry
 	crashpoint.Hit("rwmutex.rlock.leaving")
@@ -303,11 +303,12 @@ func (r *reader) leave() bool {
 	return false
 }
 
-// change applies f to the reader word of this process. Before that it records a grant that the word shows.
+// change applies the function f to the reader word of this process. Before that it calls catchUp, because a writer
+// may have let the waiting goroutines in.
 func (m *RWMutex) change(f func(readerWord) readerWord) readerWord { // guarded by: registry
 	for {
-		// A failed CAS means that another call of this process has changed the word, or that a writer has let
-		// the waiting goroutines in. Each failure means that one of these has made progress.
+		// If the CAS fails, another call of this process has changed the word, or a writer has let the waiting
+		// goroutines in. So with each failure, one of these has made progress.
 		w := readerWord(m.mine.Load())
 		m.catchUp(w)
 		to := f(w)
@@ -317,13 +318,14 @@ func (m *RWMutex) change(f func(readerWord) readerWord) readerWord { // guarded 
 	}
 }
 
-// catchUp records a grant, if w shows that there was a grant. A grant lets in all waiting goroutines. So after
-// a grant, w counts no waiting goroutine although the registry still counts some.
+// catchUp updates the registry if the reader word w shows that a writer has let the waiting goroutines in. That is
+// called a grant. A grant lets in all waiting goroutines. So after a grant, w counts no waiting goroutine although
+// the registry still counts some.
 //
-// There is at most one grant to record. A goroutine that was let in and has not noticed has a hold, which keeps
-// writers out, and only a writer grants. If that goroutine gives up, a writer may come, and there may be a
-// second grant. But no goroutine registers before it has called catchUp, so the two grants are recorded
-// separately.
+// There is at most one grant that the registry has not recorded. A goroutine that was let in and has not noticed
+// has a hold, which keeps writers out, and only a writer grants. If that goroutine gives up, a writer may come, and
+// there may be a second grant. But a goroutine registers only after it has called catchUp, so the two grants are
+// recorded separately.
 func (m *RWMutex) catchUp(w readerWord) { // guarded by: registry
 	if g := m.registry; g.waiting != 0 && w.waiting() == 0 {
 		g.due += g.waiting
@@ -332,7 +334,7 @@ func (m *RWMutex) catchUp(w readerWord) { // guarded by: registry
 	}
 }
 
-// tuning returns the words by which park decides how long a waiter spins.
+// tuning returns the words that control how long a waiter spins.
 func (m *RWMutex) tuning(pays *atomic.Uint32) park.Tuning {
 	w := m.words.writers
 	return park.Tuning{Budget: &w.spin, Pays: pays, LastCPU: &m.words.lastCPU, Slot: m.name.Slot()}

@@ -8,16 +8,17 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// readerWords has the reader words of an RWMutex, in the order in which their records were added to the list. A
-// reader word is in the slot record of its slot, and stays there until the object is deleted. So each handle
-// remembers the addresses of the words, and reads the list of records again only when the list has changed.
+// readerWords has the reader words of all slots of an RWMutex. Each word is in a block of the arena, called the
+// slot record, and stays there until the object is deleted. The slot records form a list, and the words here are in
+// the order in which the records were added. Each handle remembers the addresses of the words, and reads the list
+// again only when the list has changed.
 type readerWords struct {
-	head  uint32 // the latest slot record when the list was read
+	head  uint32 // the newest slot record at the time when the list was read
 	words []slotReaderWord
-	err   error // an error in the list; words has the records before the error, and those that were known earlier
+	err   error // an error in the list; the words are those before the error, and those that were known earlier
 }
 
-// slotReaderWord is the reader word of a slot.
+// slotReaderWord is the reader word of one slot, together with the number of that slot.
 type slotReaderWord struct {
 	state *atomic.Uint64
 	slot  int
@@ -25,7 +26,7 @@ type slotReaderWord struct {
 
 func (r slotReaderWord) load() readerWord { return readerWord(r.state.Load()) }
 
-// name returns the participant to which the word w belongs.
+// name returns the participant to which the reader word with the value w belongs.
 func (r slotReaderWord) name(w readerWord) arenakernel.ParticipantID { return w.name(r.slot) }
 
 // readReaderWords reads the list of the slot records of o.
@@ -39,12 +40,12 @@ func readReaderWords(a *arenakernel.Arena, o arenakernel.Object) *readerWords {
 	return r
 }
 
-// readerWords returns all reader words of m. Once this handle has found a word, it keeps it at its place, even
-// if a peer overwrites the list.
+// readerWords returns all reader words of m. Once this handle has found a word, the word keeps its index in the
+// result, even if a peer overwrites the list.
 //
-// A writer closes the gate before it calls readerWords. A reader has its record on the list before it adds to
-// its word, and then checks the gate. So if a writer misses the record of a reader, that reader sees the closed
-// gate of the writer.
+// No reader is missed. A reader has its record on the list before it adds to its word, and then it checks the gate.
+// A writer closes the gate before it calls readerWords. So if the record of a reader is not on the list yet, that
+// reader sees the closed gate of the writer.
 func (m *RWMutex) readerWords() *readerWords {
 	for {
 		known := m.known.Load()
@@ -53,17 +54,16 @@ func (m *RWMutex) readerWords() *readerWords {
 		}
 		r := readReaderWords(m.a, m.object)
 		r.words = withKnown(known.words, r.words, func(w slotReaderWord) int { return w.slot }, m.a.MaxParticipants())
-		// A failed CAS means that another goroutine of this process has stored a list, so the loop is
-		// lock-free.
+		// If the CAS fails, another goroutine of this process has stored a newer list. So the loop is lock-free.
 		if m.known.CompareAndSwap(known, r) {
 			return r
 		}
 	}
 }
 
-// firstReader searches readerWords, from place at on, for a participant that reads. It returns the place, or 0
-// if there is none. The first place is 1. If the list is corrupt, it never returns 0, because a reader may be
-// missing from the list.
+// firstReader searches the reader words for a participant that reads. It begins at the place given by the parameter
+// named at; places are counted from 1. It returns the place of the participant, or 0 if there is none. If the list
+// is corrupt, it never returns 0, because a reader may be missing from the list.
 func (m *RWMutex) firstReader(at int) int {
 	r := m.readerWords()
 	for i := at; i <= len(r.words); i++ {
@@ -78,8 +78,8 @@ func (m *RWMutex) firstReader(at int) int {
 	return 0
 }
 
-// readerAt returns the reader word at a place that firstReader has returned. It reports false if the list is
-// corrupt and has no such place.
+// readerAt returns the reader word at a place that firstReader has returned. If the list is corrupt and has no such
+// place, the result is false.
 func (m *RWMutex) readerAt(at int) (slotReaderWord, bool) {
 	r := m.readerWords()
 	if at > len(r.words) {

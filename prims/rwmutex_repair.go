@@ -26,15 +26,15 @@ func init() {
 	})
 }
 
-// markOwnerDead changes gate g, whose participant was found dead. It reports false if the gate has to stay as
-// it is, because the process of the dead participant has not ended and may still write the data.
+// markOwnerDead changes the gate g, whose participant was found dead. It returns false if the gate has to stay as
+// it is for now, because a system call of the dead participant may still write to the data.
 func (m *RWMutex) markOwnerDead(g gateWord) (changed bool) {
 	return !m.logged(g) && markOwnerDeadRWMutex(m.a, m.object, m.words, g)
 }
 
-// markOwnerDeadRWMutex marks the gate and wakes the readers. They find the gate open and go in, or return the
-// error. Writers need no wake: the death has made the writers' mutex free, so they get it one after the other
-// and check the gate.
+// markOwnerDeadRWMutex changes the gate g of a dead participant and wakes the readers. They find the gate open and
+// go in, or return the error. Writers need no wake. The death has made the writers' mutex free, so they get that
+// mutex one after the other and check the gate.
 func markOwnerDeadRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll, g gateWord) (changed bool) {
 	next := g.ownerDied(policyOf(w.policy))
 	if next == g || g.kind() == gateHeld && next == gateOpen && !a.Gone(g.participant()) {
@@ -60,14 +60,14 @@ func markOwnerDeadRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmute
 	return true
 }
 
-// wakeReaders wakes all sleeping readers, and leaves the announcement bit set. Only letIn clears the bit. If
-// another process cleared it, a writer might miss that there are readers to let in.
+// wakeReaders wakes all sleeping readers. It does not clear the bit of the wake word that announces them; only
+// letIn does that. If another process cleared it, a writer might not learn that there are readers to let in.
 func wakeReaders(b *park.WakeWord) {
 	b.Touch()
 	b.DeliverAll()
 }
 
-// repairRWMutex takes back the holds of dead on the object.
+// repairRWMutex takes back the holds of the dead participant on the object obj.
 func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
 	w, err := rwmutexAt(a, obj)
 	if err != nil {
@@ -92,7 +92,7 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	}
 	l, err := rwmutexLog(a, obj, w)
 	if err != nil {
-		return // nobody can open the object, so its hold may stay
+		return // no process can open the object, so the hold need not be taken back
 	}
 	for range reapTries {
 		g := gateWord(w.gate.Load())
@@ -101,8 +101,8 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 		}
 	}
 	if l != nil && dead == a.Self() && ownerWord(w.writers.owner.Load()).participant() == dead {
-		// This process leaves the arena and is not dead, so a writer that got the mutex now would find the gate
-		// closed by a living process. Roll back first.
+		// Roll back before the mutex is released. This process leaves the arena and is not dead. So a writer that
+		// got the mutex now would find the gate closed by a living process.
 		rollBackDue(a, obj, w, l, dead)
 	}
 	repairMutexWords(a, obj, w.writers, dead, true)
@@ -111,7 +111,7 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	}
 }
 
-// wakeRWMutex makes the wakes that a dead process should have made.
+// wakeRWMutex makes the wakes that a dead process did not make. The argument owed says which these may be.
 func wakeRWMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := rwmutexAt(a, obj)
 	if err != nil {
@@ -153,7 +153,8 @@ func checkRWMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
 }
 
 // checkReaders is called ten times a second while a goroutine of this process waits to read. It makes the wakes
-// and finds the grants that waiters have missed because a process is stopped or dead.
+// that another process did not make, because it was stopped or died. It also detects that this goroutine was let
+// in.
 func (m *RWMutex) checkReaders() {
 	g := gateWord(m.gate.Load())
 	switch {
@@ -161,19 +162,19 @@ func (m *RWMutex) checkReaders() {
 		wakeReaders(&m.wakeWordReaders)
 	case m.a.Dead(g.participant()):
 		if !m.markOwnerDead(g) && m.logged(g) && m.a.Gone(g.participant()) {
-			wakeReaders(&m.wakeWordReaders) // a reader that wakes rolls back
+			wakeReaders(&m.wakeWordReaders) // one of the woken readers rolls back
 		}
 	case g.kind() == gateClosed && m.firstReader(1) == 0:
-		// No reader is in, so the writer could go on. If this was also true at the last check, the process of
-		// the writer may be stopped. The writer has not written anything yet, so the gate may be opened. The
-		// writer keeps the mutex, and closes the gate again when it runs.
+		// No reader has the lock, so the writer that closed the gate could go on. If this was also true at the last
+		// check, the process of the writer may be stopped. The writer has not written anything yet, so the gate may
+		// be opened. The writer keeps the writers' mutex, and closes the gate again when it runs.
 		if m.stuck.Swap(uint32(g)) == uint32(g) && m.gate.CompareAndSwap(uint32(g), uint32(gateOpen)) {
 			wakeReaders(&m.wakeWordReaders)
 			m.wakeWordWriter.WakeAll()
 		}
 		return
 	default:
-		m.writers.dateHold() // a writer has the writers' mutex as long as it holds m
+		m.writers.dateHold() // whoever holds m for writing also has the writers' mutex
 		r := m.registry
 		r.Lock()
 		m.catchUp(readerWord(m.mine.Load()))
@@ -186,28 +187,28 @@ func (m *RWMutex) checkReaders() {
 	m.stuck.Store(0)
 }
 
-// checkWriter is called ten times a second while a goroutine of this process waits for readers to leave. It
-// makes a wake that a stopped or dead process did not make.
+// checkWriter is called ten times a second while a goroutine of this process waits for readers to leave. It makes a
+// wake that another process did not make, because it was stopped or died.
 func (m *RWMutex) checkWriter() {
 	if m.firstReader(1) == 0 {
 		m.wakeWordWriter.WakeAll()
 	}
 }
 
-// Recover makes an owner-dead or not recoverable m usable again: it locks m for writing, runs
-// repair, and unlocks m. If repair returns an error or panics, m becomes not recoverable until a
-// later Recover succeeds, and Recover returns the error. Other callers wait while repair runs. If
-// this process dies before repair returns, m is owner-dead again. When repair is called, no
-// system call of the dead process can still write to its data.
+// Recover makes m usable again after it became owner-dead or not recoverable. It locks m for writing, runs repair,
+// and unlocks m. If repair returns an error or panics, m becomes not recoverable until a later Recover succeeds,
+// and this Recover returns the error. Other callers wait while repair runs. If this process dies before repair
+// returns, m is owner-dead again. When Recover calls repair, no system call of the dead process can write to its
+// data any more.
 //
-// If the lock is healthy, Recover waits for it, unlocks it and does not run repair. Its own
-// errors are those of LockContext except ErrOwnerDead. It panics if repair is nil, and leaves the
+// If m is neither owner-dead nor not recoverable, Recover waits for the lock, unlocks it and does not run repair.
+// Recover returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and leaves the
 // lock as it is.
 func (m *RWMutex) Recover(repair func() error) error {
 	return m.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends before repair is called.
 func (m *RWMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, "rwmutex "+objectName(m.object))
 	return m.recoverBy(ctx, "rwmutex.recover", repair)
@@ -224,7 +225,7 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	for {
 		g := gateWord(m.gate.Load())
 		if g.kind() == gateOwnerDead && g.valid() && !m.a.Gone(g.participant()) {
-			// Unlock the writers' mutex during this wait, so that other calls can return their errors.
+			// Release the writers' mutex during this wait, so that other calls can return their errors.
 			m.releaseWriters()
 			if err := m.awaitGone(ctx, op, g); err != nil {
 				return err

@@ -16,18 +16,18 @@ var (
 	_ = crashpoint.Register("rwmutex.rollback.opened")
 )
 
-// Update locks m for writing, calls f, and unlocks m. If f returns nil, its changes stay. If f returns an
-// error, panics or calls runtime.Goexit, or if this process dies, all bytes that f has saved with tx get their
-// old values back before another process gets m for reading or writing; see [Tx]. Update returns the error of
-// f.
+// Update locks m for writing, calls f, and unlocks m. If f returns nil, the changes that f made stay. Otherwise f
+// returns an error, panics or calls runtime.Goexit, or this process dies. Then all bytes that f has saved with tx
+// get their old values back before another process gets m for reading or writing; see [Tx]. Update returns the
+// error of f.
 //
-// m must have PolicyRollback; otherwise Update panics. The rules and the errors are those of
-// [Mutex.Update]. In addition f must not downgrade m.
+// m must have PolicyRollback; otherwise Update panics. The rules for f and the errors are those of [Mutex.Update].
+// In addition, f must not downgrade m.
 //
 // Update synchronizes as Lock and Unlock do.
 func (m *RWMutex) Update(f func(tx *Tx) error) error { return m.UpdateContext(nil, f) }
 
-// UpdateContext is Update that ends with ctx.Err() if ctx ends before m is locked.
+// UpdateContext is like Update, but returns ctx.Err() if ctx ends before m is locked.
 func (m *RWMutex) UpdateContext(ctx context.Context, f func(tx *Tx) error) (err error) {
 	const op = "rwmutex.update"
 	tx := m.tx
@@ -55,7 +55,7 @@ func (m *RWMutex) UpdateContext(ctx context.Context, f func(tx *Tx) error) (err 
 	return err
 }
 
-// endUpdate ends an Update. It is deferred, so that it runs after a panic, too.
+// endUpdate ends an Update. It is deferred, so that it also runs after a panic.
 func (m *RWMutex) endUpdate(tx *Tx, err *error) {
 	if tx.failed != nil {
 		if r := recover(); r != nil && r != any(txEnd{tx}) {
@@ -66,7 +66,8 @@ func (m *RWMutex) endUpdate(tx *Tx, err *error) {
 	if gateWord(m.gate.Load()) != makeGate(gateHeld, m.name) {
 		tx.open = false
 		if tx.tail != 0 {
-			// As in Mutex.endUpdate: other processes may have changed the data since m was unlocked.
+			// Other processes may have changed the data since m was unlocked. So the log must not be undone, even
+			// if this process dies later while it holds m.
 			tx.log.loseForeign(makeLogState(logActive, m.name, tx.tail))
 		}
 		panic("shmsync: the function of an Update has unlocked rwmutex " + objectName(m.object))
@@ -79,8 +80,8 @@ func (m *RWMutex) endUpdate(tx *Tx, err *error) {
 	m.Unlock()
 }
 
-// loseLog makes m not recoverable, and releases it. It is called by the writer when the undo log is in a state
-// that no correct process leaves.
+// loseLog makes m not recoverable, and releases it. The writer calls it when the undo log is in a state that no
+// correct process leaves. The reason is in the parameter why.
 func (m *RWMutex) loseLog(why error) {
 	if n := m.log.state().participant(); n != 0 {
 		m.words.died.Store(uint32(n))
@@ -95,7 +96,7 @@ func (m *RWMutex) loseLog(why error) {
 }
 
 // rwmutexLog returns the undo log of an RWMutex, or nil if it has no log. The log follows the words of a whole
-// Mutex, whether or not the arena has counters. An object without room for a log has none, even if a peer has
+// Mutex, whether or not the arena has counters. If an object has no room for a log, it has none, even if a peer has
 // written PolicyRollback into its words. An error means that the RWMutex should have a log and has none.
 func rwmutexLog(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll) (*undoLog, error) {
 	if policyOf(w.policy) != PolicyRollback || o.Size <= uint64(mutexBytes) {
@@ -104,15 +105,18 @@ func rwmutexLog(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll) (*undo
 	return logOf(a, o, uint64(mutexBytes))
 }
 
-// undone reports whether the death of the participant in g requires a rollback, if the lock has a log. A
-// process that only waits for readers has written nothing.
+// undone reports whether the death of the participant in the gate requires that its changes be undone, if the lock
+// has an undo log. It returns false for a process that only waits for readers, because that process has written
+// nothing.
 func (g gateWord) undone() bool { return g.taken() && g.kind() != gateClosed }
 
-// logged reports whether m has a log and the death of the participant in gate g requires a rollback.
+// logged reports whether m has an undo log and the death of the participant in gate g requires that its changes be
+// undone.
 func (m *RWMutex) logged(g gateWord) bool { return m.log != nil && g.undone() }
 
-// endDead rolls back or marks gate g, whose participant was found dead. It reports false if the gate has to
-// stay as it is until the process of that participant has ended.
+// endDead cleans up after the participant in gate g, which was found dead: it undoes the changes of that
+// participant, or marks the gate. It returns false if the gate has to stay as it is for now, because a system call
+// of that participant may still write to the data.
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) endDead(g gateWord) (changed bool) {
@@ -122,9 +126,10 @@ func (m *RWMutex) endDead(g gateWord) (changed bool) {
 	return m.markOwnerDead(g)
 }
 
-// tryEndDead does what the method endDead does, for a reader, which does not have the writers' mutex. It rolls
-// back only if it gets the mutex without waiting. A reader must not wait for the mutex: the process that has
-// the mutex rolls back itself, and may then keep the mutex for long, as an upgradable hold does.
+// tryEndDead does what the method endDead does, for a reader, which does not have the writers' mutex. If the
+// changes have to be undone, tryEndDead needs that mutex, and gives up if it cannot get the mutex at once. It must
+// not wait for the mutex, because the process that has it undoes the changes itself, and may then keep the mutex
+// for long, as an upgradable hold does.
 func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
 	if !m.logged(g) || !m.a.Gone(g.participant()) || !m.writers.TryLock() {
 		return false
@@ -134,15 +139,16 @@ func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
 	return err == nil
 }
 
-// rollBackRWMutex ends the transaction in the log, and opens gate g. It undoes the transaction, unless the
-// commit has already taken effect. The participant in g is dead: it was the writer, or it was rolling back. If
-// its process has not ended, rollBackRWMutex does nothing and reports false.
+// rollBackRWMutex ends the transaction in the undo log, and opens the gate g. It undoes the transaction, unless the
+// commit has already taken effect. The participant in g is dead. It was the writer, or it was rolling back for a
+// writer. If a system call of that participant may still write to the data, rollBackRWMutex does nothing and
+// returns false.
 //
-// During the rollback, the gate names the process that rolls back. If that process dies, the next process finds
-// its name and begins again at the tail of the log. The log keeps the name of the writer.
+// During the rollback, the gate names the process that rolls back. If that process dies, the next process finds its
+// ID in the gate and begins again at the tail of the log. The log keeps the ID of the writer.
 //
 // Preconditions: this process has the writers' mutex. So no other process closes the gate meanwhile. The next
-// process that gets the mutex finds the gate open, unless this process dies before that.
+// process that gets the mutex finds the gate open, unless this process dies before it has opened the gate.
 func rollBackRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll, l *undoLog, g gateWord) (changed bool) {
 	dead := g.participant()
 	if !a.Gone(dead) {
@@ -174,21 +180,21 @@ func rollBackRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll,
 	return true
 }
 
-// rollbackDue reports whether the reap of the participant dead has to roll back for the process that the gate
-// names. That may be dead itself. It may also be another dead process: its reaper could not get the writers'
-// mutex, because dead had it.
+// rollbackDue reports whether the reaper of the dead participant has to roll back for the process that the gate
+// names. The gate may name the dead participant. It may also name another participant that died earlier: its reaper
+// could not roll back, because the dead participant had the writers' mutex then.
 func rollbackDue(a *arenakernel.Arena, w rwmutexAll, dead arenakernel.ParticipantID) (gateWord, bool) {
 	g := gateWord(w.gate.Load())
 	n := g.participant()
 	return g, g.valid() && g.undone() && (a.Reaps(dead, n) || !a.Current(n)) && a.Gone(n)
 }
 
-// reapTries bounds how often a reaper reads a word again that a peer may rewrite all the time. Correct peers
-// change such a word only a few times: a word names a dead process at most once, and no living process changes
-// it meanwhile except to take it back.
+// reapTries bounds how often a reaper reads a word again that changes meanwhile. Correct peers change such a word
+// only a few times, because a word names a dead process at most once, and a living process changes it only to take
+// it back. But a peer that breaks the rules may change the word all the time.
 const reapTries = 16
 
-// rollBackDue rolls back as long as rollbackDue reports true.
+// rollBackDue calls rollBackRWMutex as long as rollbackDue reports true.
 //
 // Preconditions: this process has the writers' mutex.
 func rollBackDue(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
@@ -199,10 +205,11 @@ func rollBackDue(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *un
 	}
 }
 
-// reapUpdate rolls back the changes that the participant dead has left in the gate of o, unless another
-// process has the writers' mutex. In that case the other process rolls back before it closes the gate, or when
-// it releases the mutex; see releaseWriters. The reap of that participant may end before that rollback. If
-// this process dies while it has the mutex, the mutex becomes free again.
+// reapUpdate is called when the dead participant is reaped. It undoes the Update that is unfinished according to
+// the gate of o, if rollbackDue says so. It does nothing if another process has the writers' mutex. In that case
+// the other process rolls back before it closes the gate, or when it releases the mutex; see releaseWriters. So the
+// reap of the dead participant may end before the rollback. If this process dies while it has the mutex, the mutex
+// becomes free again.
 func reapUpdate(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
 	for range reapTries {
 		if _, is := rollbackDue(a, w, dead); !is || !takeToRollBack(a, o, w) {
@@ -212,12 +219,14 @@ func reapUpdate(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *und
 		rollBackDue(a, o, w, l, dead)
 		releaseAfterRollback(a, o, w)
 		wakeOneOf(a, w.writers)
-		// Another reaper may have given up because it found the mutex held, so check again.
+		// While this process had the mutex, another reaper may have given up because the mutex was held. So check
+		// again.
 	}
 }
 
-// rollingBack is the set of the RWMutexes whose writers' mutex is held by a reaper of this process. The owner
-// word of such a mutex looks as if an earlier handle of this process had left an upgradable hold.
+// rollingBack is the set of the RWMutexes whose writers' mutex is held by a reaper in this process. The set is
+// necessary because the owner word of such a mutex looks as if an earlier handle of this process had left an
+// upgradable hold.
 var rollingBack struct {
 	sync.Mutex
 	of map[rolledBack]bool // guarded by: Mutex
@@ -228,7 +237,8 @@ type rolledBack struct {
 	off     arenakernel.Offset
 }
 
-// takeToRollBack takes the writers' mutex of o for a reaper, if it is free.
+// takeToRollBack takes the writers' mutex of o for a reaper, and reports whether it did. It fails if the mutex is
+// not free.
 func takeToRollBack(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll) bool {
 	r := &rollingBack
 	r.Lock()
@@ -253,10 +263,11 @@ func releaseAfterRollback(a *arenakernel.Arena, o arenakernel.Object, w rwmutexA
 	delete(r.of, rolledBack{a.Segment(), o.Offset})
 }
 
-// releaseWriters releases the writers' mutex, and then rolls back if that is due. The caller may have found the
-// gate of a dead writer and left it as it was. A reaper that found the mutex held meanwhile has given up.
+// releaseWriters releases the writers' mutex, and then rolls back if that is due. It is due if the caller has found
+// the gate of a dead writer and left it as it was, and a reaper has meanwhile given up because it found the mutex
+// held.
 //
-// So no rollback is missed. If the process of the writer ends while the caller has the mutex, releaseWriters
+// So no rollback is missed. If the process of the dead writer ends while the caller has the mutex, releaseWriters
 // finds that and rolls back. If it ends later, the reaper finds the mutex free and rolls back.
 func (m *RWMutex) releaseWriters() {
 	m.writers.Unlock()
@@ -265,7 +276,7 @@ func (m *RWMutex) releaseWriters() {
 	}
 }
 
-// checkUpdate returns what is impossible about the log of an RWMutex, or nil.
+// checkUpdate returns an error if the state of the undo log of an RWMutex is impossible, and nil otherwise.
 func checkUpdate(o arenakernel.Object, w rwmutexAll, l *undoLog) error {
 	before := gateWord(w.gate.Load())
 	s, after := l.state(), gateWord(w.gate.Load())

@@ -15,25 +15,25 @@ var (
 	_ = crashpoint.Register("rwmutex.upgradable.reader_added")
 )
 
-// The states of readerRegistry.upgradable. The words of the lock cannot tell an upgradable hold
-// from a writer between two steps of Lock or Unlock. So each process remembers its own upgradable
-// hold, and detects mistakes of its callers.
+// These are the states of readerRegistry.upgradable. In the words of the lock, an upgradable hold looks the same as
+// a writer between two steps of Lock or Unlock. So each process remembers whether it has the upgradable hold, and
+// detects mistakes of its callers in this way.
 const (
 	upgradableNot       = iota // this process has no upgradable hold
-	upgradableHeld             // it has one
+	upgradableHeld             // this process has the upgradable hold
 	upgradableUpgrading        // a call of Upgrade or TryUpgrade is under way
 )
 
-// LockUpgradable locks m for reading, with the right to write next. It waits for writers and for other
-// upgradable holds. Readers can lock and unlock m during the hold. LockUpgradable panics as Lock does.
+// LockUpgradable locks m for reading, with the right to write before any other process. It waits for writers and
+// for other upgradable holds. Readers can lock and unlock m during the hold. LockUpgradable panics as Lock does.
 func (m *RWMutex) LockUpgradable() {
 	if err := m.lockUpgradable(nil); err != nil {
 		panic(err)
 	}
 }
 
-// LockUpgradableContext is LockUpgradable that ends when ctx ends. An error means that m is not
-// held. The errors are those of LockContext.
+// LockUpgradableContext is like LockUpgradable, but ends when ctx ends. An error means that m is not held. The
+// errors are those of LockContext.
 func (m *RWMutex) LockUpgradableContext(ctx context.Context) error { return m.lockUpgradable(ctx) }
 
 func (m *RWMutex) lockUpgradable(ctx context.Context) error {
@@ -49,7 +49,8 @@ func (m *RWMutex) lockUpgradable(ctx context.Context) error {
 	}
 }
 
-// lockUpgradableOnce does what lockUpgradable does, but does not call Repair.
+// lockUpgradableOnce does what the method lockUpgradable does, but does not call the function Repair of the
+// options.
 func (m *RWMutex) lockUpgradableOnce(ctx context.Context, op string) error {
 	if err := m.begin(op); err != nil {
 		return err
@@ -70,16 +71,16 @@ func (m *RWMutex) lockUpgradableOnce(ctx context.Context, op string) error {
 
 // becomeUpgradable begins an upgradable hold.
 //
-// Preconditions: this goroutine has the writers' mutex, and the gate is open. The gate stays
-// open, since only the process that has the mutex closes it.
+// Preconditions: this goroutine has the writers' mutex, and the gate is open. The gate stays open, because only the
+// process that has the mutex closes it.
 func (m *RWMutex) becomeUpgradable() {
 	m.registry.upgradable.Store(upgradableHeld)
 	race.Acquire(m.wrote)
 	crashpoint.Hit("rwmutex.upgradable.acquired")
 }
 
-// TryLockUpgradable does what LockUpgradable does if that is possible without waiting, and
-// reports whether it did. State tells why it failed.
+// TryLockUpgradable does what LockUpgradable does if that is possible without waiting, and reports whether it did.
+// If it did not, State tells why.
 func (m *RWMutex) TryLockUpgradable() bool {
 	m.opening.use()
 	if !m.writers.TryLock() {
@@ -93,16 +94,14 @@ func (m *RWMutex) TryLockUpgradable() bool {
 	return true
 }
 
-// UnlockUpgradable releases the upgradable hold of this process. It panics if this process has
-// none.
+// UnlockUpgradable releases the upgradable hold of this process. It panics if this process has no upgradable hold.
 func (m *RWMutex) UnlockUpgradable() {
 	m.endUpgradable("UnlockUpgradable", upgradableNot)
 	m.writers.Unlock()
 }
 
-// endUpgradable ends the upgradable hold of this process, and sets the field upgradable to the
-// parameter next. If there is no such hold, it panics with a message that names the call, which is
-// the parameter what.
+// endUpgradable ends the upgradable hold of this process, and sets the field upgradable to the parameter next. If
+// there is no such hold, it panics. The parameter what names the call in the message.
 func (m *RWMutex) endUpgradable(what string, next uint32) {
 	m.opening.use()
 	if !m.registry.upgradable.CompareAndSwap(upgradableHeld, next) {
@@ -111,28 +110,27 @@ func (m *RWMutex) endUpgradable(what string, next uint32) {
 	}
 }
 
-// Upgrade turns the upgradable hold of this process into a write hold, and waits until the
-// readers have left. No writer comes in between, and no new reader comes in while Upgrade waits.
-// It panics if this process has no upgradable hold, and with an *[shmsync.Error] if the lock is
-// corrupt or this process closes the arena meanwhile.
+// Upgrade turns the upgradable hold of this process into a write hold, and waits until the readers have left. No
+// writer gets the lock in between, and no new reader gets it while Upgrade waits. Upgrade panics if this process
+// has no upgradable hold. If the lock is corrupt, or if this process closes the arena meanwhile, it panics with an
+// *[shmsync.Error].
 //
-// A goroutine that also holds m for reading must not call Upgrade: it would wait
-// for itself.
+// A goroutine that also holds m for reading must not call Upgrade, because it would wait for itself.
 func (m *RWMutex) Upgrade() {
 	if err := m.upgrade(nil); err != nil {
 		panic(err)
 	}
 }
 
-// UpgradeContext is Upgrade that ends when ctx ends. An error means that this process still has
-// its upgradable hold, and that readers come in again: ctx.Err(), or an error that Is ErrCorrupt
-// or ErrClosed. If there is no reader, the call ignores ctx.
+// UpgradeContext is like Upgrade, but ends when ctx ends. An error means that this process still has its upgradable
+// hold, and that readers can lock m again. The error is ctx.Err(), or it Is ErrCorrupt or ErrClosed. If there is no
+// reader, the call ignores ctx.
 func (m *RWMutex) UpgradeContext(ctx context.Context) error { return m.upgrade(ctx) }
 
 func (m *RWMutex) upgrade(ctx context.Context) error {
 	const op = "rwmutex.upgrade"
-	// begin makes Close wait for this call, because a handle that is opened after Close must find the gate
-	// open; see knowUpgradable.
+	// begin makes Close wait for this call. That is necessary because a handle that is opened after Close must find
+	// the gate open; see knowUpgradable.
 	if err := m.begin(op); err != nil {
 		return err
 	}
@@ -150,9 +148,8 @@ func (m *RWMutex) upgrade(ctx context.Context) error {
 	return nil
 }
 
-// TryUpgrade turns the upgradable hold of this process into a write hold if no reader is in, and
-// reports whether it did. Otherwise the hold stays upgradable. It panics if this process has no
-// upgradable hold.
+// TryUpgrade turns the upgradable hold of this process into a write hold if no reader has the lock, and reports
+// whether it did. Otherwise the hold stays upgradable. TryUpgrade panics if this process has no upgradable hold.
 func (m *RWMutex) TryUpgrade() bool {
 	m.endUpgradable("TryUpgrade", upgradableUpgrading)
 	if m.tryDrained("rwmutex.tryupgrade") {
@@ -163,8 +160,8 @@ func (m *RWMutex) TryUpgrade() bool {
 	return false
 }
 
-// DowngradeToUpgradable turns the write hold of this process into an upgradable hold:
-// waiting readers are let in, and no writer comes in between. It panics as Unlock does.
+// DowngradeToUpgradable turns the write hold of this process into an upgradable hold. Waiting readers are let in,
+// and no writer gets the lock in between. It panics as Unlock does.
 func (m *RWMutex) DowngradeToUpgradable() {
 	race.ReleaseMerge(m.wrote)
 	m.openGate("DowngradeToUpgradable")
@@ -172,20 +169,20 @@ func (m *RWMutex) DowngradeToUpgradable() {
 	crashpoint.Hit("rwmutex.upgradable.acquired")
 }
 
-// DowngradeToRead turns the upgradable hold of this process into a read hold: no writer
-// comes in between. It panics as UnlockUpgradable does.
+// DowngradeToRead turns the upgradable hold of this process into a read hold. No writer gets the lock in between.
+// It panics as UnlockUpgradable does.
 func (m *RWMutex) DowngradeToRead() {
 	m.endUpgradable("DowngradeToRead", upgradableNot)
-	// Count the reader before the mutex is released. The next writer takes the mutex after that, so it sees the
-	// reader.
+	// Count the reader before the writers' mutex is released. The next writer takes the mutex after that, so it
+	// sees the reader.
 	m.mine.Add(uint64(readerOne))
 	crashpoint.Hit("rwmutex.upgradable.reader_added")
 	m.writers.Unlock()
 }
 
-// knowUpgradable checks whether an earlier handle of this process has left an upgradable hold. Only the first
-// handle does that, when no other handle is open and no call is under way. So if this process has the writers'
-// mutex, the reason is such a hold, or a reaper that rolls back.
+// knowUpgradable checks whether an earlier handle of this process has left an upgradable hold. It does so only for
+// the first handle, when no other handle is open and no call is under way. At that time, this process has the
+// writers' mutex only for such a hold, or because one of its reapers rolls back.
 func (m *RWMutex) knowUpgradable() {
 	r := m.registry
 	r.Lock()
@@ -203,8 +200,8 @@ func (m *RWMutex) knowUpgradable() {
 	}
 }
 
-// upgrader returns the living participant that has the upgradable hold according to the words, or 0. A writer
-// that is between two steps of Lock or Unlock looks the same.
+// upgrader returns the living participant that has the upgradable hold, or 0. It reads the words of the lock, where
+// a writer between two steps of Lock or Unlock looks the same as an upgradable hold.
 func (m *RWMutex) upgrader() arenakernel.ParticipantID {
 	q := ownerWord(m.words.writers.owner.Load())
 	if gateWord(m.gate.Load()) != gateOpen || !q.held() || !m.a.Current(q.participant()) {

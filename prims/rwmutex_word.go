@@ -20,12 +20,12 @@ import (
 //	0        m        m wait for the gate to open                   RLock that found it closed
 //	n        m        n hold, or try, and m wait                    both of the above
 //
-// If the participant of a word is no longer current, the word counts as 0, whatever its contents. No field
-// overflows into another: reading is the highest field and wraps, and the count of waiting goroutines never
-// exceeds the goroutines of a process.
+// If the participant of a word is dead or has left, the word counts as 0, whatever its contents. No field overflows
+// into another. The field reading is the highest, so it wraps. The field waiting never exceeds the number of
+// goroutines of a process.
 //
-// A grant turns all waiting goroutines into readers with one CAS. The writer that opens the gate makes the
-// grant while it still has the writers' mutex. So the holds exist before the next writer can close the gate,
+// When a writer opens the gate, it turns all waiting goroutines into readers with one CAS, which is called a grant.
+// It does so while it still has the writers' mutex. So the holds exist before the next writer can close the gate,
 // even if their goroutines do not know of them yet.
 //
 //	writers: its participant (add, CAS); the opener of the gate (CAS waiting to reading);
@@ -44,9 +44,9 @@ const (
 	readerMost                  = 1<<23 - 1
 	readerWait       readerWord = 1 << readerWaitShift
 	readerOne        readerWord = 1 << readerShift
-	// readerBack, when added, undoes the addition of a readerOne.
+	// Adding readerBack to a word undoes the addition of readerOne.
 	readerBack = ^uint64(readerOne) + 1
-	// readerBelow is the smallest word that shows more releases than holds.
+	// readerBelow is the smallest word in which the field reading has become negative, by more releases than holds.
 	readerBelow = uint64(readerMost) << readerShift
 )
 
@@ -54,16 +54,17 @@ func (w readerWord) generation() uint32 { return uint32(w & readerGeneration) }
 func (w readerWord) waiting() uint32    { return uint32(w>>readerWaitShift) & readerMost }
 func (w readerWord) reading() uint32    { return uint32(w >> readerShift) }
 
-// name returns the participant to which w belongs, if w is the word of the given slot.
+// name returns the participant to which w belongs, if w is the word of the slot with the given number.
 func (w readerWord) name(slot int) arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(w.generation()*(arenakernel.MaxSlots+1) + uint32(slot))
 }
 
-// registered returns the word after a goroutine has become a waiter: until now the count of readers
-// included it, from now on the count of waiters.
+// registered returns the word after a goroutine has become a waiter. The count of readers included that goroutine
+// until now; from now on, the count of waiters does.
 func (w readerWord) registered() readerWord { return w - readerOne + readerWait }
 
-// tried returns the word after a goroutine that was counted as waiting is counted as reading.
+// tried returns the word after a waiting goroutine has begun to check whether it has a hold. The count of readers
+// then includes it.
 func (w readerWord) tried() readerWord { return w - readerWait + readerOne }
 
 // granted returns the word after all waiting goroutines were let in.
@@ -86,7 +87,7 @@ func (w readerWord) String() string {
 	return s
 }
 
-// gateWord is the gate of an RWMutex. Readers check it, and it alone says which process writes.
+// gateWord is the gate of an RWMutex. Each reader checks it. Only this word says which process writes.
 //
 //	bits 0..28   name  slot and generation of a participant; 0 for nobody
 //	bits 29..31  kind
@@ -100,14 +101,14 @@ func (w readerWord) String() string {
 //	4     n     being recovered by n                                 Recover
 //	5     0     not recoverable: a repair failed                     Recover
 //
-// Every other value is corrupt. The kinds have the same numbers as in the owner word of a Mutex. Only the
-// process that has the writers' mutex closes the gate, and it opens the gate before it releases the mutex. An
+// Every other value is corrupt. The kinds have the same numbers as in the owner word of a Mutex. Only the process
+// that has the writers' mutex closes the gate, and that process opens the gate before it releases the mutex. An
 // upgradable hold is not a state of the gate: its process has the writers' mutex, and the gate is open.
 //
-// If the participant in the gate is no longer current, a gate of kind 1 becomes open, because nothing was
-// written. Kinds 0 and 4 become kind 3. Under PolicyRelease, kind 0 becomes open instead. Under PolicyRollback,
-// the process that rolls back has the writers' mutex. It changes kinds 0 and 4 to kind 4 with its own name, and
-// then to open; see rollBackRWMutex.
+// If the participant in the gate is dead or has left, the next process that finds this changes the gate. Kind 1
+// becomes open, because nothing was written. Kinds 0 and 4 become kind 3. Under PolicyRelease, kind 0 becomes open
+// instead. Under PolicyRollback, the process that rolls back has the writers' mutex. It changes kinds 0 and 4 to
+// kind 4 with its own name, and then to open; see rollBackRWMutex.
 //
 //	writers: Lock, Upgrade, Unlock, the downgrades of a write hold, Recover, a process that
 //	         finds a death (any process, each by CAS)
@@ -132,7 +133,7 @@ func makeGate(k ownerKind, n arenakernel.ParticipantID) gateWord { return gateWo
 func (g gateWord) kind() ownerKind                        { return ownerWord(g).kind() }
 func (g gateWord) participant() arenakernel.ParticipantID { return ownerWord(g).participant() }
 
-// taken reports whether a participant, dead or alive, keeps readers out.
+// taken reports whether the gate names a participant, dead or alive, that keeps readers out.
 func (g gateWord) taken() bool {
 	switch g.kind() {
 	case gateHeld, gateClosed, gateRecovering:
@@ -144,7 +145,7 @@ func (g gateWord) taken() bool {
 // valid reports whether g is a value that a correct process may have stored.
 func (g gateWord) valid() bool { return g.kind() != kindReserved && ownerWord(g).valid() }
 
-// ownerDied is the gate after its participant was found dead.
+// ownerDied returns the word that replaces g after its participant was found dead, with the policy p.
 func (g gateWord) ownerDied(p Policy) gateWord {
 	switch {
 	case !g.taken():

@@ -9,14 +9,15 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// rwmutexWords is the body of an RWMutex. The writers' mutex is a [mutexWords] at the same address:
-// rwmutexWords uses bytes that a Mutex leaves unused. A writer has that mutex from before it closes the gate
-// until it has opened the gate. An upgradable hold has it, too. The policy of the mutex is PolicyRelease,
-// because the gate says what a death has left. In an arena with counters, the counters of the mutex follow the
-// body.
+// rwmutexWords is the body of an RWMutex. The writers' mutex is a [mutexWords] at the same address, and
+// rwmutexWords uses bytes that a Mutex leaves unused. A writer has the writers' mutex from before it closes the
+// gate until it has opened the gate. A process with an upgradable hold has the mutex, too. The policy of the mutex
+// is PolicyRelease, because the gate says what a death has left. In an arena with counters, the counters of the
+// mutex follow the body.
 //
-// The gate is the only word that every reader reads. It is in the header of the object, on another cache line
-// than the owner word of the mutex. So locking and unlocking for an upgradable hold does not slow readers down.
+// The gate is the only word that every reader reads. It is in the header of the object, on another cache line than
+// the owner word of the mutex. So readers do not become slower when a process locks or unlocks for an upgradable
+// hold.
 type rwmutexWords struct {
 	_     structs.HostLayout
 	owner atomic.Uint32 // owner word of the writers' mutex
@@ -35,7 +36,7 @@ type rwmutexWords struct {
 	mutex         [64]byte // the rest of the writers' mutex
 }
 
-// rwmutexRecord is the slot record of an RWMutex, with the word that one participant writes as a reader. It has
+// rwmutexRecord is a block of the arena with the word that the participant of one slot writes as a reader. It has
 // two cache lines to itself, because CPUs fetch lines in pairs.
 type rwmutexRecord struct {
 	_     structs.HostLayout
@@ -44,7 +45,7 @@ type rwmutexRecord struct {
 	_     [56]byte
 }
 
-// The layout is ABI: an offset that moves does not compile.
+// The layout is part of the ABI. If an offset changes, this declaration does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.owner)-0]
 	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.wakeReaders)-4]
@@ -92,8 +93,8 @@ func rwmutexAt(a *arenakernel.Arena, o arenakernel.Object) (rwmutexAll, error) {
 	if o.Size < rwmutexBytes(a) {
 		return rwmutexAll{}, &shmsync.Error{Op: "rwmutex.at", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its body is too small"}
 	}
-	// The block has room for a whole mutexWords, since no block for a header and a body of 128 bytes
-	// is smaller.
+	// Every block of the arena that is large enough for a header and a body of 128 bytes also has room for a whole
+	// mutexWords.
 	w, err := arenakernel.TryAt[mutexWords](a, o.Body)
 	return rwmutexOf(w, a.WordOfKind(o)), err
 }
@@ -107,7 +108,7 @@ func rwmutexOf(w *mutexWords, gate *atomic.Uint32) rwmutexAll {
 // raw64 returns the address of w for the functions of package atomic.
 func raw64(w *atomic.Uint64) *uint64 { return (*uint64)(unsafe.Pointer(w)) }
 
-// rwmutexBody returns the words of a new RWMutex, without the gate. No other process sees them yet. The body b
+// rwmutexBody returns the words of a new RWMutex, except the gate. No other process sees the words yet. The body b
 // is in a block of the arena that has room for a whole mutexWords.
 func rwmutexBody(b []byte) rwmutexAll {
 	_ = b[unsafe.Sizeof(rwmutexWords{})-1]

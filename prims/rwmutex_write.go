@@ -24,19 +24,18 @@ var (
 	_ = crashpoint.Register("rwmutex.downgrade.added")
 )
 
-// Lock locks m for writing, and waits until it can. It panics with an
-// *[shmsync.Error] when the lock is owner-dead or not recoverable, or when this
-// process closes the arena meanwhile.
+// Lock locks m for writing, and waits until that is possible. It panics with an *[shmsync.Error] if the lock is
+// owner-dead or not recoverable, or if this process closes the arena while the call waits.
 func (m *RWMutex) Lock() {
 	if err := m.lock(nil); err != nil {
 		panic(err)
 	}
 }
 
-// LockContext locks m for writing, and waits until it can or ctx ends. An error means that m is not held:
-// ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of m, ErrCorrupt, or
-// ErrClosed. If the lock is free, the call takes it even though ctx has ended. A writer that gives up lets in
-// the readers that it kept waiting.
+// LockContext locks m for writing, and waits until that is possible or ctx ends. An error means that m is not held.
+// The error is ctx.Err(), or it Is ErrCorrupt or ErrClosed. Depending on the policy of m, it may also be one that
+// Is ErrOwnerDead or ErrNotRecoverable. If the lock is free, the call takes it even though ctx has ended. A writer
+// that gives up lets in the readers that it kept waiting.
 func (m *RWMutex) LockContext(ctx context.Context) error { return m.lock(ctx) }
 
 func (m *RWMutex) lock(ctx context.Context) error {
@@ -52,9 +51,9 @@ func (m *RWMutex) lock(ctx context.Context) error {
 	}
 }
 
-// lockOnce does what lock does, but does not call Repair. It first tries to take a free lock as a Mutex does,
-// without calling begin, which counts the call. Only a call that may wait has to be counted, and counting
-// costs a third of the time of locking a free lock.
+// lockOnce does what the method lock does, but does not call the function Repair of the options. It first tries to
+// take a free lock without calling begin. Only a call that may wait has to be counted by begin, and counting would
+// make the lock of a free RWMutex slower by a third.
 func (m *RWMutex) lockOnce(ctx context.Context, op string) error {
 	if m.opening.closing.Load() {
 		return m.closed(op)
@@ -84,7 +83,7 @@ func (m *RWMutex) lockOnce(ctx context.Context, op string) error {
 	return m.drain(ctx, op)
 }
 
-// enqueue waits for the writers' mutex.
+// enqueue takes the writers' mutex, and waits until that is possible.
 func (m *RWMutex) enqueue(ctx context.Context, op string) error {
 	if err := m.writers.LockContext(ctx); err != nil {
 		return m.refused(op, err)
@@ -93,7 +92,7 @@ func (m *RWMutex) enqueue(ctx context.Context, op string) error {
 	return nil
 }
 
-// enqueueAtOnce takes the writers' mutex if it is free, by a single CAS.
+// enqueueAtOnce takes the writers' mutex by a single CAS if the mutex is free, and reports whether it did.
 func (m *RWMutex) enqueueAtOnce() bool {
 	w := m.writers
 	if race.Enabled || !atomic.CompareAndSwapUint32(w.own, 0, atomic.LoadUint32(&w.self)) {
@@ -103,8 +102,8 @@ func (m *RWMutex) enqueueAtOnce() bool {
 	return true
 }
 
-// takeAtOnce takes m if the gate is open and no reader is in. If not, it leaves the gate as
-// it was.
+// takeAtOnce takes m for writing if the gate is open and no reader has the lock, and reports whether it did. If it
+// did not, it leaves the gate as it was.
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) takeAtOnce() bool {
@@ -122,7 +121,7 @@ func (m *RWMutex) takeAtOnce() bool {
 	return true
 }
 
-// refused turns an error of the writers' mutex into an error of m.
+// refused converts an error of the writers' mutex into an error of m.
 func (m *RWMutex) refused(op string, err error) error {
 	var e *shmsync.Error
 	if errors.As(err, &e) {
@@ -131,21 +130,21 @@ func (m *RWMutex) refused(op string, err error) error {
 	return err
 }
 
-// dyingError says that the process that holds the lock is dead, but has not ended yet.
+// dyingError says that the process that the gate names is dead, but that its system calls may still store data.
 type dyingError struct{ gate gateWord }
 
 func (e *dyingError) Error() string { return "its holder died and has not ended" }
 
-// closeGateFor does what closeGate does, but if a dead holder has not ended yet, it waits for that; see
-// untilResolved.
+// closeGateFor does what the method closeGate does, but in addition waits, if necessary, until a dead holder cannot
+// store any more; see untilResolved.
 func (m *RWMutex) closeGateFor(ctx context.Context, op string) (held bool, err error) {
 	return m.untilResolved(ctx, op, m.closeGate)
 }
 
-// untilResolved calls f until its result is not a dyingError, and waits between the calls until the dead holder
-// of the gate is gone. It releases the writers' mutex while it waits. Otherwise, if this process were stopped,
-// other writers could not go on when the dead holder is gone. The result held says whether this goroutine has
-// the mutex, which it has if there is no error.
+// untilResolved calls f until its result is not a dyingError. Between the calls it waits until the dead holder that
+// the gate names cannot store any more. During this wait it releases the writers' mutex. Otherwise, if this process
+// were stopped, other writers could not go on. The result held says whether this goroutine has the mutex at the
+// end. If there is no error, it has the mutex.
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) untilResolved(ctx context.Context, op string, f func(op string) error) (held bool, err error) {
@@ -165,7 +164,7 @@ func (m *RWMutex) untilResolved(ctx context.Context, op string, f func(op string
 	}
 }
 
-// awaitGone waits until the dead participant that the gate names in word g is gone, or until the gate has
+// awaitGone waits until the dead participant that the word g names cannot store any more, or until the gate has
 // another word.
 func (m *RWMutex) awaitGone(ctx context.Context, op string, g gateWord) error {
 	names := func() bool { return gateWord(m.gate.Load()) == g }
@@ -175,7 +174,7 @@ func (m *RWMutex) awaitGone(ctx context.Context, op string, g gateWord) error {
 	return m.closed(op)
 }
 
-// closeGate keeps readers out from now on.
+// closeGate closes the gate, which keeps new readers out.
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) closeGate(op string) error {
@@ -193,7 +192,7 @@ func (m *RWMutex) closeGate(op string) error {
 	}
 }
 
-// resolveGate opens the gate if a dead process keeps it closed. It returns nil when the gate is open.
+// resolveGate opens the gate if a dead process has left it closed. It returns nil when the gate is open.
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) resolveGate(op string) error {
@@ -207,7 +206,7 @@ func (m *RWMutex) resolveGate(op string) error {
 				return &dyingError{g}
 			}
 		case g.valid() && g.taken():
-			// Only the process that has the mutex closes the gate, and we have the mutex.
+			// Only the process that has the writers' mutex closes the gate, and this process has that mutex.
 			return m.fail(op, shmsync.ErrCorrupt, nil, g.String()+", without the writers' mutex")
 		default:
 			return m.trouble(op, g)
@@ -215,8 +214,8 @@ func (m *RWMutex) resolveGate(op string) error {
 	}
 }
 
-// drain waits until no reader is in. This process then holds m. If drain fails, it opens the gate and releases
-// the mutex.
+// drain waits until no reader has the lock, and then this process holds m. If drain fails, it opens the gate and
+// releases the writers' mutex.
 //
 // Preconditions: this goroutine has the writers' mutex, and has closed the gate.
 func (m *RWMutex) drain(ctx context.Context, op string) error {
@@ -227,8 +226,8 @@ func (m *RWMutex) drain(ctx context.Context, op string) error {
 	return err
 }
 
-// drainGate waits until no reader is in. This process then holds m. If drainGate fails, it opens the gate and
-// keeps the writers' mutex.
+// drainGate waits until no reader has the lock, and then this process holds m. If drainGate fails, it opens the
+// gate and keeps the writers' mutex.
 //
 // Preconditions: this goroutine has the writers' mutex, and has closed the gate.
 func (m *RWMutex) drainGate(ctx context.Context, op string) error {
@@ -256,11 +255,11 @@ func (m *RWMutex) drainGate(ctx context.Context, op string) error {
 
 func (m *RWMutex) closedByUs() gateWord { return makeGate(gateClosed, m.name) }
 
-// drained waits until no reader is in, or another process has opened the gate.
+// drained waits until no reader has the lock, or until another process has opened the gate.
 //
-// It checks the words one after the other, and each word only until it has no hold. While the gate is closed,
-// such a word gets no new hold. Its count may still rise for a moment, because a reader counts itself before it
-// finds the gate closed and takes the count back.
+// It checks the reader words one after the other, and waits at each word until that word shows no hold. That is
+// sufficient, because a word gets no new hold while the gate is closed. Its count may still rise for a moment,
+// because a reader counts itself before it finds the gate closed and takes the count back.
 func (m *RWMutex) drained(ctx context.Context, op string) error {
 	// sync(rwmutex.leave): acquire
 	at := m.firstReader(1)
@@ -302,18 +301,18 @@ func (m *RWMutex) drained(ctx context.Context, op string) error {
 	}
 }
 
-// spinWhileRead spins while the participant of a reader word reads, and reports whether it has
+// spinWhileRead spins while the participant of the reader word r reads, and reports whether the participant has
 // stopped reading.
 func (m *RWMutex) spinWhileRead(r slotReaderWord) bool {
 	return m.tuning(&m.words.paysWriter).Spin(func() bool { return r.load().reading() == 0 })
 }
 
-// sleepWhileRead announces the writer, checks the words once more, and sleeps.
+// sleepWhileRead announces the writer in its wake word, checks the reader's word once more, and sleeps.
 func (m *RWMutex) sleepWhileRead(reader slotReaderWord, cancel *park.Cancel) park.Result {
 	v := m.wakeWordWriter.Announce()
 	crashpoint.Hit("rwmutex.lock.announced")
-	// A reader that leaves changes its word, sees the closed gate, and then checks for an announcement. So no
-	// wake is lost.
+	// No wake is lost, because a reader that leaves first changes its word, then sees the closed gate, and then
+	// checks whether a writer has announced itself.
 	w := reader.load()
 	if w.reading() == 0 || !m.a.Current(reader.name(w)) || gateWord(m.gate.Load()) != m.closedByUs() {
 		return park.Again
@@ -323,8 +322,8 @@ func (m *RWMutex) sleepWhileRead(reader slotReaderWord, cancel *park.Cancel) par
 	return r
 }
 
-// TryLock locks m for writing if that is possible without waiting, and reports whether it did.
-// State tells why it failed.
+// TryLock locks m for writing if that is possible without waiting, and reports whether it did. If it did not, State
+// tells why.
 func (m *RWMutex) TryLock() bool {
 	m.opening.use()
 	if !m.writers.TryLock() {
@@ -338,12 +337,13 @@ func (m *RWMutex) TryLock() bool {
 	return false
 }
 
-// tryDrained locks m for writing if no reader is in, and reports whether it did. If it fails, it
-// leaves the gate open.
+// tryDrained locks m for writing if no reader has the lock, and reports whether it did. If it did not, it leaves
+// the gate open.
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) tryDrained(op string) bool {
-	// Check for readers first, so that a caller that tries in a loop does not close the gate each time.
+	// Check for readers before closing the gate. So a caller that calls TryLock in a loop does not close the gate
+	// each time.
 	if m.firstReader(1) != 0 || m.closeGate(op) != nil {
 		return false
 	}
@@ -366,16 +366,15 @@ func (m *RWMutex) reopen() {
 	}
 }
 
-// Unlock unlocks m, which this process holds for writing, and lets in the waiting readers. It
-// panics if this process does not write, and with an error that Is ErrCorrupt if a peer overwrote
-// the lock.
+// Unlock unlocks m, which this process holds for writing, and lets in the waiting readers. It panics if this
+// process does not hold m for writing. If a peer overwrote the lock, it panics with an error that Is ErrCorrupt.
 func (m *RWMutex) Unlock() {
 	race.ReleaseMerge(m.wrote)
 	m.open("Unlock")
 }
 
-// Downgrade turns the write hold of this process into a read hold: no writer comes in
-// between, and waiting readers are let in. It panics as Unlock does.
+// Downgrade turns the write hold of this process into a read hold. No writer gets the lock in between, and waiting
+// readers are let in. It panics as Unlock does.
 func (m *RWMutex) Downgrade() {
 	m.opening.use()
 	if g := gateWord(m.gate.Load()); g != makeGate(gateHeld, m.name) {
@@ -393,14 +392,14 @@ func (m *RWMutex) Downgrade() {
 	m.open("Downgrade")
 }
 
-// open ends a write hold.
+// open ends a write hold. The argument what names the call in messages.
 func (m *RWMutex) open(what string) {
 	m.openGate(what)
 	m.writers.Unlock()
 }
 
-// openGate opens the gate that this process holds, lets waiting readers in, and
-// keeps the writers' mutex.
+// openGate opens the gate that this process has closed as a writer, lets waiting readers in, and keeps the writers'
+// mutex.
 func (m *RWMutex) openGate(what string) {
 	m.opening.use()
 	// sync(rwmutex.gate): release
@@ -411,19 +410,20 @@ func (m *RWMutex) openGate(what string) {
 	m.letIn()
 }
 
-// letIn lets in all readers that sleep. This process has the mutex, so no other process can have closed the
-// gate again, and no reader is let in beside a writer. No other process may let readers in, not even after this
-// process has died: it might be stopped in the middle, and go on while a writer writes.
+// letIn lets in all readers that sleep. This process has the writers' mutex, so no other process can have closed
+// the gate again. So no reader gets the lock together with a writer. No other process may let readers in, not even
+// after the death of this process. The reason is that the other process might be stopped in the middle, and go on
+// while a writer writes.
 //
 // Preconditions: this goroutine has the writers' mutex, and has opened the gate.
 func (m *RWMutex) letIn() {
 	if !m.wakeWordReaders.Announced() {
-		return // a reader that announces itself later checks the gate after that
+		return // a reader that announces itself after this check then checks the gate
 	}
 	for _, r := range m.readerWords().words {
 		for {
-			// A failed CAS means that a call of the participant has begun or ended. A call that begins does not
-			// register while the gate is open, so the loop is finite.
+			// If the CAS fails, a call of the participant has begun or ended. A call that begins does not register
+			// while the gate is open, so the loop is finite.
 			w := r.load()
 			if w.waiting() == 0 || r.state.CompareAndSwap(uint64(w), uint64(w.granted())) {
 				break
@@ -436,7 +436,7 @@ func (m *RWMutex) letIn() {
 	crashpoint.Hit("rwmutex.unlock.woken")
 }
 
-// badUnlock ends an Unlock or Downgrade whose caller does not write.
+// badUnlock is called by an Unlock or a Downgrade that finds that this process does not hold m for writing.
 func (m *RWMutex) badUnlock(what string, g gateWord) {
 	if !g.valid() {
 		panic(m.fail("rwmutex.unlock", shmsync.ErrCorrupt, nil, g.String()))

@@ -16,14 +16,14 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// RWSpinLock is a reader/writer lock between processes for short critical sections. Prefer [RWMutex], which has
-// the same holds: the readers of an RWMutex are faster, and it bounds how long readers and writers wait.
-// RWSpinLock is the better choice only where short writes matter most. Without contention its writes cost less,
-// and their 99th percentile was lower. See docs/performance.md.
+// RWSpinLock is a reader/writer lock between processes for short critical sections. In most cases [RWMutex] is
+// better. It has the same holds, its readers are faster, and it bounds how long readers and writers wait.
+// RWSpinLock is the better choice only where short writes matter most: without contention its writes cost less, and
+// their 99th percentile was lower. See docs/performance.md.
 //
-// Any number of goroutines of any number of processes can hold it for reading. One process
-// at a time can hold it for writing, W, or for upgrade, U: to read now and perhaps to write
-// later.
+// Any number of goroutines of any number of processes can hold the lock for reading, R. One process at a time can
+// hold it for writing, W, or for upgrade, U. A process that holds it for upgrade reads now, and may become the
+// writer later. This table says which holds can exist at the same time:
 //
 //	            beside readers  beside W  beside U  new readers come in
 //	reading, R  yes             no        yes       yes
@@ -44,38 +44,39 @@ import (
 //	W     R   Downgrade
 //	U     R   DowngradeToRead
 //
-// A hold for reading cannot become another hold: two readers that both want to write would wait
-// for each other.
+// A hold for reading cannot become another hold. If it could, two readers that both want to write would wait for
+// each other.
 //
-// RWSpinLock is not fair. A writer that waits for readers to leave keeps new readers out, so readers do not
-// starve writers. Writers may starve readers. A goroutine that has a read hold must not call RLock again, as
-// with sync.RWMutex: a writer that came in between would keep it out and wait for it.
+// RWSpinLock is not fair. A writer that waits for readers to leave keeps new readers out, so readers do not starve
+// writers. Writers may starve readers. A goroutine that has a read hold must not call RLock again. As with
+// sync.RWMutex, a writer that arrived between the two calls would wait for the first hold, and the second RLock
+// would wait for the writer.
 //
-// A hold belongs to a process: a goroutine may lock and another goroutine of the same process unlock. When a
-// process dies, all its holds for reading end. The policy decides about its hold for writing or for upgrade. A
-// Lock that still waits for readers to leave has no hold yet.
+// A hold belongs to a process: a goroutine may lock and another goroutine of the same process may unlock. When a
+// process dies, all its holds for reading end. The policy decides about its hold for writing or for upgrade. If a
+// process dies in a Lock that still waits for readers to leave, it has no hold yet.
 //
 // Readers of different processes do not write the same cache lines. Therefore the lock takes 128 bytes for each
 // participant that the arena can have, and a writer reads the counts of all slots up to the highest slot that
 // has ever had readers.
 //
-// RWSpinLock follows folly's RWSpinLock, which has one count for all readers. A separate count for each
-// participant comes from big-reader locks.
+// RWSpinLock follows folly's RWSpinLock, which has one count for all readers. Here each participant has a count of
+// its own, as in big-reader locks.
 //
-// In the terminology of the Go memory model, and across processes: for n < m the n'th call of
-// Unlock, UnlockUpgradable or a downgrade synchronizes before the m'th call of Lock, Upgrade or
-// LockUpgradable returns. For each call of RLock there is an n such that the n'th of those
-// releases synchronizes before the RLock returns, and the RUnlock of that hold synchronizes
-// before the next Lock or Upgrade returns. A release by a death synchronizes before the call that
-// reports it, and before the call that gets the lock because of it.
+// In the terminology of the Go memory model, and across processes: for n < m the n'th call of Unlock,
+// UnlockUpgradable or a downgrade synchronizes before the m'th call of Lock, Upgrade or LockUpgradable returns. For
+// each call of RLock there is an n such that the n'th of those releases synchronizes before the RLock returns, and
+// the RUnlock of that hold synchronizes before the next Lock or Upgrade returns. If a holder dies, the release by
+// its death synchronizes before the call that reports the death, and before the call that gets the lock because of
+// it.
 type RWSpinLock struct {
 	core    spinCore
-	readKey race.Key // edge of readers, for the race detector
+	readKey race.Key // the race detector's edge from an RUnlock to the next writer
 
-	mine   *atomic.Uint64 // our rwSpinCount
-	state  *uint32        // the state word, as in core
-	slots  []rwSpinSlot   // the counts of all participants, from slot 1 on
-	ranked atomic.Bool    // the word top is not below our slot
+	mine   *atomic.Uint64 // counts the read holds of this process; see rwSpinCount
+	state  *uint32        // the state word, as in core; see end for a closed handle
+	slots  []rwSpinSlot   // the counts of all participants; slot 1 is the first
+	ranked atomic.Bool    // the word top is known to be at least the number of our slot
 
 	gate       park.WakeWord // the word that readers sleep on
 	gateQueue  *park.Queue
@@ -86,12 +87,12 @@ type RWSpinLock struct {
 // RWSpinLockOptions says how an RWSpinLock is created, and what this process does with it. A nil
 // *RWSpinLockOptions means the zero value.
 type RWSpinLockOptions struct {
-	// Policy says what happens to a hold for writing or for upgrade when its process dies; 0
-	// means PolicyReport for a new object, and any policy for an existing one. If it is set and
-	// the object has another policy, opening fails.
+	// Policy says what happens to a hold for writing or for upgrade when its process dies. 0 means PolicyReport for
+	// a new object, and any policy for an existing object. If Policy is set and an existing object has another
+	// policy, opening fails.
 	Policy Policy
 	// Repair, if set, is run by calls of this process that would otherwise report ErrOwnerDead. They run it as
-	// Recover does, and then go on. Repair belongs to this handle and is not stored.
+	// Recover does, and then go on. Repair applies to this handle only and is not stored in the arena.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
@@ -103,9 +104,8 @@ var rwSpinKindID = arenakernel.KindOf("RWSP")
 
 const rwSpinVersion = 1
 
-// OpenRWSpinLock finds the RWSpinLock of that name in the arena or creates it. An
-// empty name makes a fresh anonymous one. It panics if opts.Policy is not a valid
-// Policy.
+// OpenRWSpinLock finds the RWSpinLock of that name in the arena or creates it. An empty name makes a new anonymous
+// RWSpinLock. OpenRWSpinLock panics if opts.Policy is not a valid Policy.
 func OpenRWSpinLock(a *arena.Arena, name string, opts *RWSpinLockOptions) (*RWSpinLock, error) {
 	return openRWSpinLock((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -170,9 +170,8 @@ func rwSpinDrained(a *arenakernel.Arena, w *spinWords) park.WakeWord {
 	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.drain, Raw: wordPtr(&w.drain), Poller: &w.drainPoller}}
 }
 
-// Lock locks l for writing, and waits until it can. It panics with an
-// *[shmsync.Error] when the lock is owner-dead or not recoverable, or when this
-// process closes the arena meanwhile.
+// Lock locks l for writing, and waits until that is possible. It panics with an *[shmsync.Error] if the lock is
+// owner-dead or not recoverable, or if this process closes the arena while the call waits.
 func (l *RWSpinLock) Lock() {
 	if l.tryLockFast() {
 		return
@@ -180,9 +179,9 @@ func (l *RWSpinLock) Lock() {
 	l.core.lockOrPanic()
 }
 
-// LockContext locks l for writing, and waits until it can or ctx ends. An error means that l is
-// not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of l,
-// ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx has ended.
+// LockContext locks l for writing, and waits until that is possible or ctx ends. An error means that l is not held.
+// The error is ctx.Err(), or it Is ErrCorrupt or ErrClosed. Depending on the policy of l, it may also be one that
+// Is ErrOwnerDead or ErrNotRecoverable. If the lock is free, the call takes it even though ctx has ended.
 func (l *RWSpinLock) LockContext(ctx context.Context) error {
 	if l.tryLockFast() {
 		return nil
@@ -190,9 +189,8 @@ func (l *RWSpinLock) LockContext(ctx context.Context) error {
 	return l.core.lock(ctx)
 }
 
-// TryLock locks l for writing if that is possible without waiting, and reports whether it did.
-// State tells why it failed. It may fail although the lock is free if another goroutine calls
-// TryRLock at the same moment.
+// TryLock locks l for writing if that is possible without waiting, and reports whether it did. If it did not, State
+// tells why. If another goroutine calls TryRLock at the same moment, TryLock may fail although the lock is free.
 func (l *RWSpinLock) TryLock() bool {
 	l.core.opening.use()
 	if l.tryLockFast() {
@@ -226,26 +224,26 @@ func (l *RWSpinLock) tryLockFast() bool {
 	return false
 }
 
-// Unlock unlocks l, which this process holds for writing. It panics if this process does not hold
-// it, and with an error that Is ErrCorrupt if a peer overwrote the lock.
+// Unlock unlocks l, which this process holds for writing. It panics if this process does not hold l for writing. If
+// a peer overwrote the lock, it panics with an error that Is ErrCorrupt.
 func (l *RWSpinLock) Unlock() {
 	l.core.opening.use()
 	l.core.unlock()
 }
 
-// Recover makes an owner-dead or not recoverable l usable again: it keeps out new readers and writers, waits
-// for the readers to leave, runs repair, and releases the lock. If repair returns an error or panics, l becomes
-// not recoverable until a later Recover succeeds, and Recover returns the error. Other callers wait while
-// repair runs. If this process dies before repair returns, l is owner-dead again.
+// Recover makes l usable again after it became owner-dead or not recoverable. It keeps out new readers and writers,
+// waits for the readers to leave, runs repair, and releases the lock. If repair returns an error or panics, l
+// becomes not recoverable until a later Recover succeeds, and this Recover returns the error. Other callers wait
+// while repair runs. If this process dies before repair returns, l is owner-dead again.
 //
-// If the lock is healthy, Recover waits for it, releases it and does not run repair. Its own
-// errors are those of LockContext except ErrOwnerDead. It panics if repair is nil, and leaves the
+// If l is neither owner-dead nor not recoverable, Recover waits for the lock, releases it and does not run repair.
+// Recover returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and leaves the
 // lock as it is.
 func (l *RWSpinLock) Recover(repair func() error) error {
 	return l.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends before repair is called.
 func (l *RWSpinLock) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, l.core.what+" "+objectName(l.core.object))
 	return l.core.recover(ctx, repair)
@@ -254,12 +252,12 @@ func (l *RWSpinLock) RecoverContext(ctx context.Context, repair func() error) er
 // Offset is the place of the RWSpinLock in its arena, for RWSpinLockAt in another process.
 func (l *RWSpinLock) Offset() arena.Offset { return l.core.object.Offset }
 
-// Close closes this handle on the RWSpinLock, and no other. Calls that wait through it end with
-// an error that Is ErrClosed. Holds of this process stay; release them through another handle. A
-// second Close is an error that Is ErrClosed.
+// Close closes this handle on the RWSpinLock, and no other handle. Calls that wait through this handle end with an
+// error that Is ErrClosed. Holds of this process stay, and can be released through another handle. A second Close
+// is an error that Is ErrClosed.
 func (l *RWSpinLock) Close() error { return l.core.close() }
 
-// end closes the handle, and redirects the fast paths from the state word to a word that is never free.
+// end closes the handle. It gives the fast paths a private word that is never free, in place of the state word.
 func (l *RWSpinLock) end() {
 	l.core.end()
 	redirect(&l.state, &closedOwner)
@@ -268,14 +266,14 @@ func (l *RWSpinLock) end() {
 // Policy says what happens to l when its holder for writing or upgrade dies.
 func (l *RWSpinLock) Policy() Policy { return l.core.policy }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
-// learn the bound from experience; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters learn the bound from
+// earlier spins; if d is negative, they never spin.
 func (l *RWSpinLock) SetSpin(d time.Duration) {
 	l.core.opening.use()
 	l.core.words.spin.Store(spinField(d))
 }
 
-// Spin is the value of the last SetSpin.
+// Spin returns the duration that the last SetSpin set.
 func (l *RWSpinLock) Spin() time.Duration {
 	l.core.opening.use()
 	return spinOf(l.core.words.spin.Load())
@@ -291,24 +289,24 @@ func (r *rwSpinReader) Unlock() { (*RWSpinLock)(r).RUnlock() }
 
 // RWSpinLockState is the result of State.
 type RWSpinLockState struct {
-	Held     bool              // held for writing, or by a process that recovers it
-	Upgrade  bool              // held for upgrade
-	Draining bool              // its owner waits for readers to leave
+	Held     bool              // a process holds the lock for writing, or recovers it
+	Upgrade  bool              // a process holds the lock for upgrade
+	Draining bool              // the process in Owner waits for readers to leave
 	Owner    *shmsync.Identity // the process that holds it for writing or upgrade, or whose death left it behind; nil if there is none or it is not known
 	Readers  []RWSpinLockReader
 	Waiting  bool   // there may be waiters asleep
-	Err      error  // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Err      error  // why no call can lock l: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word     string // the state word, rendered for people
 }
 
 // RWSpinLockReader is a process that holds an RWSpinLock for reading.
 type RWSpinLockReader struct {
 	Who   *shmsync.Identity // nil if unknown
-	Holds int               // number of its holds
+	Holds int               // how many read holds the process has
 }
 
-// State reads l without locking it. The answer may be out of date when it returns, and its parts
-// may be from different moments.
+// State reads l without locking it. The answer may be out of date when State returns, and its fields may be from
+// different moments.
 func (l *RWSpinLock) State() RWSpinLockState {
 	l.core.opening.use()
 	c := &l.core

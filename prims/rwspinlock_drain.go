@@ -16,8 +16,8 @@ var (
 	_ = crashpoint.Register("rwspinlock.drain.given_up")
 )
 
-// rwSpinDrain describes a wait for readers to leave. It has the value of the state word before the wait, during
-// the wait, after a success and after a failure.
+// rwSpinDrain describes a wait for readers to leave, which is called a drain. Its fields are the values of the
+// state word before the wait, during the wait, after a success and after a failure.
 type rwSpinDrain struct {
 	from, pending, to, back spinWord
 }
@@ -32,9 +32,9 @@ func drainForUpgrade(n arenakernel.ParticipantID) rwSpinDrain {
 	return rwSpinDrain{from: u, pending: makeSpin(spinUpgrading, n), to: makeSpin(spinHeld, n), back: u}
 }
 
-// drainForRecover returns the drain of a Recover. If it fails, the state word gets a value without an ID. Only
-// this thread knows which participant has died, and the slot of that participant may belong to another
-// participant by then.
+// drainForRecover returns the values of the state word for a Recover that waits for readers to leave. If the wait
+// fails, the word gets a value without a participant. Only this thread knows which participant has died, and the
+// slot of that participant may belong to another participant by then.
 func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
 	r, back := makeSpin(spinRecovering, n), spinOwnerGone
 	if was == spinLost {
@@ -43,8 +43,8 @@ func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
 	return rwSpinDrain{from: r, pending: r, to: r, back: back}
 }
 
-// nobodyReads reports whether all counts are 0. The count of a dead reader stays as it is until a process takes
-// it back.
+// nobodyReads reports whether all counts of readers are 0. The count of a dead reader stays as it is until a
+// process takes it back.
 func (l *RWSpinLock) nobodyReads() bool {
 	for i := range l.upTo() {
 		// sync(rwspinlock.drain): acquire
@@ -55,7 +55,7 @@ func (l *RWSpinLock) nobodyReads() bool {
 	return true
 }
 
-// upTo returns the highest slot that may have readers.
+// upTo returns the number of the highest slot that may have readers.
 func (l *RWSpinLock) upTo() int { return min(int(l.core.words.top.Load()), len(l.slots)) }
 
 // reader returns a participant that holds the lock for reading, or 0. It takes back the holds of dead
@@ -76,9 +76,9 @@ func (l *RWSpinLock) reader() (arenakernel.ParticipantID, error) {
 				if l.core.a.Current(w.participant()) {
 					return w.participant(), nil
 				}
-				break // the participant has left in the meantime
+				break // the participant is no longer a reader
 			}
-			// If the CAS fails, the next participant in the slot has changed the word by an RLock. So the next
+			// If the CAS fails, the next participant in the slot has changed the word by an RLock. Then the next
 			// iteration ends the loop.
 			arenakernel.TakeFromDead(l.core.a, w.participant(), word, uint64(w), 0)
 		}
@@ -90,8 +90,8 @@ func (l *RWSpinLock) corruptCount(slot int, w rwSpinCount) string {
 	return fmt.Sprintf("the readers of slot %d are %#x", slot, uint64(w))
 }
 
-// drain waits until no reader is left. The caller has set the state word to d.from, so no new readers come in.
-// If drain fails, it sets the state word to d.back.
+// drain waits until no reader is left. The caller has set the state word to d.from, which keeps new readers out. If
+// drain fails, it sets the state word to d.back.
 func (l *RWSpinLock) drain(ctx context.Context, d rwSpinDrain) error {
 	crashpoint.Hit("rwspinlock.drain.claimed")
 	who, err := l.reader()
@@ -111,8 +111,8 @@ func (l *RWSpinLock) drain(ctx context.Context, d rwSpinDrain) error {
 	return err
 }
 
-// turn changes the state word. Only this process may change it now, so if the change fails, a peer has
-// overwritten the word.
+// turn changes the state word from one value to another. Only this process may change the word now. So if the
+// change fails, a peer has overwritten the word.
 func (l *RWSpinLock) turn(from, to spinWord) error {
 	if from == to || l.core.state.CompareAndSwap(uint32(from), uint32(to)) {
 		return nil
@@ -121,8 +121,9 @@ func (l *RWSpinLock) turn(from, to spinWord) error {
 		fmt.Sprintf("it was %v and became %v under its owner", from, spinWord(l.core.state.Load())))
 }
 
-// giveUp ends a drain that has failed. It wakes the waiters that can get the lock now, or that have to return
-// an error. After a failed upgrade it wakes no waiter, because the lock is still held.
+// giveUp is called when the wait for readers to leave has failed. It sets the state word to d.back. Then it wakes
+// the waiters that can get the lock now, or that have to return an error. After a failed upgrade it wakes no
+// waiter, because the lock is still held.
 func (l *RWSpinLock) giveUp(d rwSpinDrain) {
 	// sync(spinlock.release): release
 	if !l.core.state.CompareAndSwap(uint32(d.pending), uint32(d.back)) {
@@ -139,7 +140,7 @@ func (l *RWSpinLock) giveUp(d rwSpinDrain) {
 	}
 }
 
-// awaitReaders waits until there are no readers. who is a reader that the caller has found.
+// awaitReaders waits until there are no readers. The argument who is a reader that the caller has found.
 func (l *RWSpinLock) awaitReaders(ctx context.Context, who arenakernel.ParticipantID) error {
 	if !l.drainQueue.Enter() {
 		return l.core.closed()

@@ -16,9 +16,9 @@ var (
 	_ = crashpoint.Register("rwspinlock.runlock.before_wake")
 )
 
-// RLock locks l for reading, and waits until it can. It panics with an *[shmsync.Error] if the
-// lock is owner-dead or not recoverable, or if this process closes the arena meanwhile. It also
-// panics if this process has 2^30-1 holds for reading already.
+// RLock locks l for reading, and waits until that is possible. It panics with an *[shmsync.Error] if the lock is
+// owner-dead or not recoverable, or if this process closes the arena while the call waits. It also panics if this
+// process has 2^30-1 holds for reading already.
 func (l *RWSpinLock) RLock() {
 	if l.tryRLockFast() {
 		return
@@ -28,9 +28,9 @@ func (l *RWSpinLock) RLock() {
 	}
 }
 
-// RLockContext locks l for reading, and waits until it can or ctx ends. An error means that l is
-// not held; it is one of LockContext. If the lock lets readers in, the call takes it even though
-// ctx has ended.
+// RLockContext locks l for reading, and waits until that is possible or ctx ends. An error means that l is not
+// held. The errors are those of LockContext. If the lock lets readers in, the call takes it even though ctx has
+// ended.
 func (l *RWSpinLock) RLockContext(ctx context.Context) error {
 	if l.tryRLockFast() {
 		return nil
@@ -38,9 +38,9 @@ func (l *RWSpinLock) RLockContext(ctx context.Context) error {
 	return l.rlock(ctx)
 }
 
-// TryRLock locks l for reading if that is possible without waiting, and reports whether it did.
-// State tells why it failed. It may fail although the lock is free if another goroutine calls
-// TryLock at the same moment.
+// TryRLock locks l for reading if that is possible without waiting, and reports whether it did. If it did not,
+// State tells why. If another goroutine calls TryLock at the same moment, TryRLock may fail although the lock is
+// free.
 func (l *RWSpinLock) TryRLock() bool {
 	l.core.opening.use()
 	if l.tryRLockFast() {
@@ -93,8 +93,8 @@ func (l *RWSpinLock) tryRLockFast() bool {
 //	counts itself                   stores its ID in the state word
 //	reads the state word            reads the counts
 //
-// In every order of these four steps, the reader sees the writer, or the writer sees the reader. If the reader
-// read the state word before it counted itself, both could get the lock.
+// In every order of these four steps, the reader sees the writer, or the writer sees the reader. That is why the
+// reader counts itself first. If it read the state word first, both could get the lock.
 func (l *RWSpinLock) enter() (in bool, err error) {
 	if err := l.count(); err != nil {
 		return false, err
@@ -109,7 +109,7 @@ func (l *RWSpinLock) enter() (in bool, err error) {
 	return false, nil
 }
 
-// count counts one more hold of this process.
+// count adds one hold of this process to its count of readers.
 func (l *RWSpinLock) count() error {
 	if !l.ranked.Load() {
 		l.rank()
@@ -120,15 +120,16 @@ func (l *RWSpinLock) count() error {
 		if !ok {
 			return l.noRoom(w)
 		}
-		// Only goroutines of this process write the word. A failed CAS means that another goroutine has
-		// succeeded, so the loop is lock-free.
+		// Only goroutines of this process change the word. If the CAS fails, another goroutine of this process has
+		// succeeded. So the loop is lock-free.
 		if l.mine.CompareAndSwap(uint64(w), uint64(next)) {
 			return nil
 		}
 	}
 }
 
-// rank raises the word top to at least our slot. It runs before the slot gets its first hold.
+// rank raises the word top to at least the number of this process's slot. It runs before the slot gets its first
+// hold.
 func (l *RWSpinLock) rank() {
 	slot := uint32(l.core.name.Slot())
 	for {
@@ -140,8 +141,8 @@ func (l *RWSpinLock) rank() {
 	}
 }
 
-// noRoom returns the error for a word w that cannot be incremented. It panics if the process has too many
-// holds.
+// noRoom returns the error for a count w that cannot be incremented. If the reason is that the process has too many
+// holds, noRoom panics.
 func (l *RWSpinLock) noRoom(w rwSpinCount) error {
 	if w.participant() == l.core.name && w.holds() == rwSpinMost && w.validIn(l.core.name.Slot()) {
 		panic("shmsync: RLock of " + l.core.what + " " + objectName(l.core.object) + ": this process holds it " + w.String() + ", and cannot more often")
@@ -150,7 +151,7 @@ func (l *RWSpinLock) noRoom(w rwSpinCount) error {
 }
 
 // exit removes one hold of this process. If it was the last hold, exit wakes a writer that waits for readers to
-// leave. It reports false if there is no hold.
+// leave. If this process has no hold, exit returns false.
 func (l *RWSpinLock) exit() bool {
 	for {
 		w := rwSpinCount(l.mine.Load())

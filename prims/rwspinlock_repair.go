@@ -13,7 +13,7 @@ func init() {
 	})
 }
 
-// rwSpinBody returns the words of an RWSpinLock for callers without a handle.
+// rwSpinBody returns the words of the RWSpinLock obj, for a caller that has no handle on it.
 func rwSpinBody(a *arenakernel.Arena, obj arenakernel.Object) (w *spinWords, slots []rwSpinSlot, err error) {
 	if w, err = arenakernel.TryAt[spinWords](a, obj.Body); err == nil {
 		slots, err = rwSpinSlots(a, obj.Body)
@@ -21,8 +21,8 @@ func rwSpinBody(a *arenakernel.Arena, obj arenakernel.Object) (w *spinWords, slo
 	return w, slots, err
 }
 
-// repairRWSpin takes back the holds of dead on the object: first its holds for reading, then its hold in the
-// state word.
+// repairRWSpin takes back the holds of the dead participant on the object obj. It takes back the holds for reading
+// first, and then the hold in the state word.
 func repairRWSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
 	w, slots, err := rwSpinBody(a, obj)
 	if err != nil || dead.Slot() < 1 || dead.Slot() > len(slots) {
@@ -44,7 +44,7 @@ func repairRWSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel
 	repairSpinWord(a, obj, dead, true)
 }
 
-// wakeRWSpin makes the wakes that a dead process should have made.
+// wakeRWSpin makes the wakes that a dead process did not make. The argument owed says which these may be.
 func wakeRWSpin(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {
@@ -60,8 +60,8 @@ func wakeRWSpin(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.O
 	}
 }
 
-// checkDrained is called ten times a second while a goroutine of this process waits for readers to leave. It
-// makes a wake that was lost because a reader died.
+// checkDrained is called ten times a second while a goroutine of this process waits for readers to leave. If there
+// are no readers any more, it makes a wake, because a reader that died may not have made it.
 func (l *RWSpinLock) checkDrained() {
 	if who, err := l.reader(); who == 0 || err != nil {
 		l.drained.WakeAll()

@@ -9,20 +9,20 @@ import (
 
 var _ = crashpoint.Register("rwspinlock.downgrade.counted")
 
-// LockUpgradable locks l for upgrade, and waits until it can. Readers that have the lock keep it, and new
-// readers wait. It panics as Lock does.
+// LockUpgradable locks l for upgrade, and waits until that is possible. Readers that have the lock keep it, and new
+// readers wait. LockUpgradable panics as Lock does.
 func (l *RWSpinLock) LockUpgradable() {
 	if err := l.lockUpgradable(nil); err != nil {
 		panic(waysOut(err))
 	}
 }
 
-// LockUpgradableContext locks l for upgrade, and waits until it can or ctx ends. An error means
-// that l is not held; it is one of LockContext.
+// LockUpgradableContext locks l for upgrade, and waits until that is possible or ctx ends. An error means that l is
+// not held. The errors are those of LockContext.
 func (l *RWSpinLock) LockUpgradableContext(ctx context.Context) error { return l.lockUpgradable(ctx) }
 
-// TryLockUpgradable locks l for upgrade if that is possible without waiting, and reports whether
-// it did. State tells why it failed.
+// TryLockUpgradable locks l for upgrade if that is possible without waiting, and reports whether it did. If it did
+// not, State tells why.
 func (l *RWSpinLock) TryLockUpgradable() bool {
 	l.core.opening.use()
 	if !l.core.try(spinUpgrade) {
@@ -46,24 +46,23 @@ func (l *RWSpinLock) lockUpgradable(ctx context.Context) error {
 	return err
 }
 
-// UnlockUpgradable gives up the upgradable hold of this process on l. It panics as
-// Unlock does.
+// UnlockUpgradable releases the hold for upgrade that this process has on l. It panics as Unlock does.
 func (l *RWSpinLock) UnlockUpgradable() {
 	l.core.opening.use()
 	l.core.release("UnlockUpgradable", spinUpgrade, spinFree)
 }
 
-// Upgrade turns an upgradable hold into one for writing, and waits until the readers have left.
-// It panics if this process does not hold l for upgrade, and with an *[shmsync.Error] if this
-// process closes the arena meanwhile.
+// Upgrade turns a hold for upgrade into a hold for writing, and waits until the readers have left. It panics if
+// this process does not hold l for upgrade. If this process closes the arena meanwhile, it panics with an
+// *[shmsync.Error].
 func (l *RWSpinLock) Upgrade() {
 	if err := l.UpgradeContext(context.Background()); err != nil {
 		panic(err)
 	}
 }
 
-// UpgradeContext is Upgrade that ends when ctx ends. An error means that l is still held for
-// upgrade: ctx.Err(), or an error that Is ErrClosed or ErrCorrupt.
+// UpgradeContext is like Upgrade, but ends when ctx ends. An error means that l is still held for upgrade. The
+// error is ctx.Err(), or it Is ErrClosed or ErrCorrupt.
 func (l *RWSpinLock) UpgradeContext(ctx context.Context) error {
 	if err := l.core.opening.error("rwspinlock.upgrade"); err != nil {
 		return err
@@ -79,9 +78,9 @@ func (l *RWSpinLock) UpgradeContext(ctx context.Context) error {
 	return nil
 }
 
-// TryUpgrade turns an upgradable hold into one for writing if no reader is in, and reports whether it did.
-// Otherwise the hold remains upgradable. A reader that has counted itself, and has not yet found that it must
-// wait, counts as a reader that is in. TryUpgrade panics if this process does not hold l for upgrade.
+// TryUpgrade turns a hold for upgrade into a hold for writing if no reader has the lock, and reports whether it
+// did. Otherwise the hold remains a hold for upgrade. A reader that has counted itself, and has not yet found that
+// it must wait, is also treated as having the lock. TryUpgrade panics if this process does not hold l for upgrade.
 func (l *RWSpinLock) TryUpgrade() bool {
 	l.core.opening.use()
 	d := drainForUpgrade(l.core.name)
@@ -95,29 +94,29 @@ func (l *RWSpinLock) TryUpgrade() bool {
 	return true
 }
 
-// Downgrade turns a hold for writing into one for reading, and lets other readers in. It
-// panics as Unlock does.
+// Downgrade turns a hold for writing into a hold for reading, and lets other readers in. It panics as Unlock does.
 func (l *RWSpinLock) Downgrade() {
 	l.core.opening.use()
 	l.becomeReader("Downgrade", spinHeld)
 }
 
-// DowngradeToRead turns an upgradable hold into one for reading, and lets other readers in.
-// It panics as UnlockUpgradable does.
+// DowngradeToRead turns a hold for upgrade into a hold for reading, and lets other readers in. It panics as
+// UnlockUpgradable does.
 func (l *RWSpinLock) DowngradeToRead() {
 	l.core.opening.use()
 	l.becomeReader("DowngradeToRead", spinUpgrade)
 }
 
-// DowngradeToUpgradable turns a hold for writing into one for upgrade. No other process gets
-// a hold in between. It panics as Unlock does.
+// DowngradeToUpgradable turns a hold for writing into a hold for upgrade. No other process gets a hold in between.
+// It panics as Unlock does.
 func (l *RWSpinLock) DowngradeToUpgradable() {
 	l.core.opening.use()
 	l.core.release("DowngradeToUpgradable", spinHeld, makeSpin(spinUpgrade, l.core.name))
 }
 
-// becomeReader counts a hold for reading before it releases the other hold, so that no writer comes in between.
-// If the process dies between the two steps, it has both holds, and the reaper takes both back.
+// becomeReader replaces the present hold by a hold for reading. It counts the new hold before it releases the
+// other, so that no writer gets the lock in between. If the process dies between the two steps, it has both holds,
+// and its reaper takes both back.
 func (l *RWSpinLock) becomeReader(verb string, from spinKind) {
 	if spinWord(l.core.state.Load()) != makeSpin(from, l.core.name) {
 		l.core.notHeld(verb)

@@ -6,7 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// rwSpinCount says how many holds for reading one participant has on an RWSpinLock. Each slot has such a word.
+// rwSpinCount says how many holds for reading one participant has on an RWSpinLock. The lock has such a word for
+// each slot of the arena.
 //
 //	bits 0..29   holds  the holds of all its goroutines, and goroutines that are about to
 //	                    check whether they may have one
@@ -18,10 +19,10 @@ import (
 //	0      0     none (also all-zero memory)                    RUnlock
 //	n      p     n holds of p if p is current; else none: p died  RLock, Downgrade
 //
-// Every other value is corrupt. A reader first counts itself and then reads the state word. If the state word
-// is not 0, the reader takes its count back. A process that locks for writing or upgrade first writes the state
-// word and then reads the counts. So the reader sees the writer, or the writer sees the reader. Each count has
-// the name of the participant that made it, so the count of a dead participant can be recognized.
+// Every other value is corrupt. A reader first counts itself and then reads the state word. If the state word is
+// not 0, the reader takes its count back. A process that locks for writing or upgrade first writes the state word
+// and then reads the counts. So the reader sees the writer, or the writer sees the reader. Each count has the ID of
+// the participant that made it, so the count of a dead participant can be recognized.
 //
 //	writers: the participant of the slot; a process that finds its name dead (CAS to 0); the
 //	         next participant in the slot (CAS to a count of its own)
@@ -36,7 +37,7 @@ const (
 	rwSpinCountMask = 1<<30 - 1
 	rwSpinNameShift = 32
 
-	// rwSpinMost is the most holds for reading that one process can have.
+	// rwSpinMost is the largest number of holds for reading that one process can have.
 	rwSpinMost = rwSpinCountMask
 )
 
@@ -49,14 +50,13 @@ func (w rwSpinCount) participant() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(w>>rwSpinNameShift) & arenakernel.ParticipantIDMask
 }
 
-// validIn reports whether the word can belong to the given slot.
+// validIn reports whether w is a possible value of the word of the given slot.
 func (w rwSpinCount) validIn(slot int) bool {
 	return w == 0 || w.participant().Slot() == slot && w.holds() != 0 && w == makeRWSpinCount(w.participant(), w.holds())
 }
 
-// plus returns the word after the participant me gets one more hold. The word belongs to that
-// participant, or to a dead participant that had the slot before. ok is false if the word is
-// impossible.
+// plus returns the word after the participant me gets one more hold. The word w belongs to that participant, or to
+// a dead participant that had the slot before. If w is impossible or cannot be incremented, ok is false.
 func (w rwSpinCount) plus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w == 0:
@@ -69,8 +69,7 @@ func (w rwSpinCount) plus(me arenakernel.ParticipantID) (next rwSpinCount, ok bo
 	return makeRWSpinCount(me, 1), me.Covers(w.participant())
 }
 
-// minus returns the word after the participant me gives up one hold. ok is false if that
-// participant has no hold.
+// minus returns the word after the participant me gives up one hold. If that participant has no hold, ok is false.
 func (w rwSpinCount) minus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w.participant() != me || !w.validIn(me.Slot()):

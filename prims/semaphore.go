@@ -19,13 +19,13 @@ var (
 )
 
 // Semaphore is a weighted semaphore between processes: goroutines acquire permits, any number at a time, and
-// release them. Its methods are those of x/sync/semaphore. So is its order, first come, first served: small
-// requests cannot overtake a request for many permits for ever. Requests are served in the order in which they
-// are queued. A request may spin before it is queued, for a millisecond at most.
+// release them. It has the methods of x/sync/semaphore. As there, requests are served in the order in which they
+// are queued, so small requests cannot overtake a request for many permits for ever. A request may spin before it
+// is queued, for a millisecond at most.
 //
-// Permits belong to the process that acquired them. When the process dies, its permits become free. A
-// transferable semaphore only counts permits and does not know who has them. When a process dies, the
-// only permits that become free are those granted to an Acquire of the process that had not returned.
+// Permits belong to the process that acquired them. When the process dies, its permits become free. A transferable
+// semaphore only counts permits and does not know which process has them. So when a process dies, its permits stay
+// taken, except permits that were granted to an Acquire that had not returned.
 //
 // While no goroutine waits, Acquire and Release are one instruction each on memory that only this
 // process writes. A process keeps the permits that it released until another process wants them.
@@ -36,9 +36,9 @@ var (
 type Semaphore struct {
 	recordQueue
 	words   *semaphoreWords
-	own     slotShare // the share of this process; empty in the handle of a reaper or a tool
+	own     slotShare // the permits that this process has; empty in the handle of a reaper or a tool
 	slots   recordSlots[slotShare]
-	fast    atomic.Uint32 // how permits are acquired without a record: see fastOff
+	fast    atomic.Uint32 // where this process may acquire permits without a record; see fastOff
 	name    arenakernel.ParticipantID
 	size    uint64
 	moves   bool          // the semaphore is transferable
@@ -49,8 +49,8 @@ type Semaphore struct {
 // SemaphoreOptions says how a Semaphore is created. A nil *SemaphoreOptions means
 // the zero value.
 type SemaphoreOptions struct {
-	// Mode says which permits a process may release; 0 means SemaphoreOwned for a new object, and
-	// the mode of an existing one. If it is set and the object has another mode, opening fails.
+	// Mode says which permits a process may release. 0 means SemaphoreOwned for a new object, and any mode for an
+	// existing one. If Mode is set and an existing object has another mode, opening fails.
 	Mode SemaphoreMode
 	// Initial is the number of free permits of a new transferable semaphore. 0 means that all are free, a
 	// negative number that none is.
@@ -74,13 +74,13 @@ func init() {
 	})
 }
 
-// OpenSemaphore finds the Semaphore of that name in the arena or creates it, with n permits. An empty name
-// makes a fresh anonymous one. In an arena for up to 511 participants a Semaphore takes 256 bytes, and 256
-// bytes more for each slot whose participants have opened it. These are allocated when a participant of the
-// slot opens the Semaphore for the first time. If there is no room for them, the error Is [shmsync.ErrNoSpace].
-// If an existing Semaphore has another number of permits, the error Is ErrIncompatible. If n is below 1, the
-// error Is [fs.ErrInvalid]. A process that does not know the number calls AttachSemaphore. OpenSemaphore panics
-// if opts.Initial is more than n, or opts.Mode is not a valid SemaphoreMode.
+// OpenSemaphore finds the Semaphore of that name in the arena or creates it, with n permits. An empty name makes a
+// fresh anonymous one. In an arena for up to 511 participants a Semaphore takes 256 bytes, and 256 bytes more for
+// each slot whose processes have opened it. A slot is the place of one process in the arena. These bytes are
+// allocated when a process in the slot opens the Semaphore for the first time. If there is no room for them, the
+// error Is [shmsync.ErrNoSpace]. If an existing Semaphore has another number of permits, the error Is
+// ErrIncompatible. If n is below 1, the error Is [fs.ErrInvalid]. A process that does not know the number calls
+// AttachSemaphore. OpenSemaphore panics if opts.Initial is more than n, or opts.Mode is not a valid SemaphoreMode.
 func OpenSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions) (*Semaphore, error) {
 	if err := needs("Semaphore", name, "a number of permits", n); err != nil {
 		return nil, err
@@ -137,8 +137,8 @@ func newSemaphore(a *arenakernel.Arena, o arenakernel.Object) (*Semaphore, error
 	return buildSemaphore(a, o, false)
 }
 
-// Acquire acquires n permits, and waits until it can. It panics if n is negative or more than the semaphore
-// has. Where AcquireContext returns an *[shmsync.Error], Acquire panics with it. If n is 0, Acquire only waits
+// Acquire acquires n permits, and waits until it can. It panics if n is negative or more than the semaphore has. If
+// AcquireContext would return an *[shmsync.Error], Acquire panics with that error. If n is 0, Acquire only waits
 // until the earlier waiters have got their permits.
 func (s *Semaphore) Acquire(n int64) {
 	if err := s.AcquireContext(context.Background(), n); err != nil {
@@ -146,10 +146,10 @@ func (s *Semaphore) Acquire(n int64) {
 	}
 }
 
-// AcquireContext acquires n permits, and waits until it can or ctx ends. An error means that no permits
-// were acquired: ctx.Err(), even if ctx had ended before the call, or an error that Is ErrNoSpace,
-// ErrCorrupt or ErrClosed. If n is more than the semaphore has, AcquireContext waits for the end of
-// ctx, and panics if ctx cannot end.
+// AcquireContext acquires n permits, and waits until it can or ctx ends. An error means that no permits were
+// acquired. The error is ctx.Err(), even if ctx had ended before the call, or an error that Is ErrNoSpace,
+// ErrCorrupt or ErrClosed. If n is more than the total number of permits, AcquireContext waits for the end of ctx,
+// and panics if ctx cannot end.
 func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
 	if n < 0 {
 		s.negative("Acquire", n)
@@ -168,8 +168,7 @@ func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 	if n > s.size {
 		return s.acquireTooMany(ctx, n)
 	}
-	// EnterNode makes Close wait for this call until the call has accepted the permits that it may be
-	// granted.
+	// After EnterNode, Close waits for this call until the call has accepted the permits that it may be granted.
 	if !s.queue.EnterNode() {
 		return s.closedError()
 	}
@@ -189,7 +188,7 @@ func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 	return nil
 }
 
-// awaitGrant waits for the grant of a wait that is queued, and accepts it.
+// awaitGrant waits until a queued wait is granted, and accepts the permits.
 func (s *Semaphore) awaitGrant(ctx context.Context, waitNode *park.WaitNode, n uint64, spin bool) error {
 	switch r, err := s.await(ctx, waitNode, spin, (*semaphoreWaits)(s)); r {
 	case park.Canceled:
@@ -212,7 +211,7 @@ func (s *Semaphore) awaitGrant(ctx context.Context, waitNode *park.WaitNode, n u
 	return nil
 }
 
-// acquireTooMany is Acquire for more permits than the semaphore has.
+// acquireTooMany is AcquireContext for more permits than the semaphore has.
 func (s *Semaphore) acquireTooMany(ctx context.Context, n uint64) error {
 	switch {
 	case s.opening.ended.Load():
@@ -248,7 +247,7 @@ func (s *Semaphore) Release(n int64) {
 	}
 }
 
-// release is Release after its check of n.
+// release does what Release does after its check that n is not negative.
 func (s *Semaphore) release(n uint64) {
 	defer s.opening.serve(s.queue).end()
 	switch ok, err := s.give(n); {
@@ -274,7 +273,7 @@ type SemaphoreState struct {
 	Waiting bool  // there are waiters
 }
 
-// State reads s without locking it. The answer may be out of date when it returns.
+// State reads s without locking it. The result may be out of date when State returns.
 func (s *Semaphore) State() SemaphoreState {
 	s.opening.use()
 	st := SemaphoreState{Size: int64(s.size), Free: permits(s.seenFree()), Waiting: valueIn(s.first) != 0}

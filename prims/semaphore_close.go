@@ -6,7 +6,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// ends makes the fast paths fail, so that they no longer use the words of the object.
+// ends closes the queue of this handle, and makes the fast paths fail, so that they no longer use the words of the
+// object.
 func (s *Semaphore) ends() {
 	s.fast.Store(fastOff)
 	s.queue.Close()

@@ -11,11 +11,12 @@ var (
 	_ = crashpoint.Register("semaphore.fast.released")
 )
 
-// The values of Semaphore.fast: where a handle may acquire and release permits without a record.
+// The values of Semaphore.fast. They say where a handle may acquire and release permits without a record, that is,
+// by one CAS.
 const (
-	fastOff  = iota // nowhere: the handle has not released twice, or is closed
-	fastOwn         // in the share of this process, which is open
-	fastPool        // in the pool of a transferable Semaphore
+	fastOff  = iota // nowhere, because the handle has not released twice, or is closed
+	fastOwn         // in the share of this process: a word with the permits that the process keeps
+	fastPool        // in the pool of a transferable Semaphore: a word with the permits that any process may take
 )
 
 // acquireFast acquires n permits without a record, if it can.
@@ -58,9 +59,9 @@ func (s *Semaphore) releaseFast(n uint64) bool {
 	}
 }
 
-// mayOpen reports whether words of s may be open, that is, changed without a record. They are never
-// open with the race detector, which learns its edges from records, and in an arena that counts
-// operations, because records do the counting.
+// mayOpen reports whether words of s may be open, that is, whether processes may change them without a record. No
+// word is open under the race detector, because the calls for it are made only with records. No word is open in an
+// arena that counts operations, because only records do the counting.
 func (s *Semaphore) mayOpen() bool { return !race.Enabled && s.counts == nil && s.size <= fastMost }
 
 func (s *Semaphore) acquireFromPool(n uint64) bool {
@@ -93,13 +94,14 @@ func (s *Semaphore) releaseToPool(n uint64) bool {
 	}
 }
 
-// poolFree returns how many permits any participant may take. The number may be out of date.
+// poolFree returns the number of permits in the pool, which any participant may take. The number may be out of
+// date.
 func (s *Semaphore) poolFree() uint64 {
 	return poolWord(s.words.free.Load()).spare() | uint64(valueIn(&s.words.freeHigh))<<31
 }
 
-// seenFree returns how many permits can be acquired: those of the pool, and those that are kept for
-// participants. The number may be out of date if the commit word changes meanwhile.
+// seenFree returns how many permits can be acquired: those in the pool, and the unused ones that participants keep
+// in their shares. The number may be out of date if the commit word changes meanwhile.
 func (s *Semaphore) seenFree() (n uint64) {
 	for range 16 {
 		c := s.load()
@@ -116,12 +118,13 @@ func (s *Semaphore) seenFree() (n uint64) {
 	return min(n, s.size)
 }
 
-// permitsSeen returns how many permits the share has. The number may be out of date.
+// permitsSeen returns how many permits the share h has. The number may be out of date.
 func (h *semaphoreShare) permitsSeen() uint64 {
 	return uint64(valueIn(&h.permits)) | uint64(valueIn(&h.permitsHigh))<<32
 }
 
-// ownIn returns how many permits participant n owns in the share of its slot.
+// ownIn returns how many permits the participant n uses, if h is its share. The unused permits that h keeps are not
+// counted.
 func (h *semaphoreShare) ownIn(n arenakernel.ParticipantID) uint64 {
 	if valueIn(&h.name) != uint32(n) {
 		return 0

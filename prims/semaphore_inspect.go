@@ -46,8 +46,8 @@ func inspectSemaphore(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	return i.Inspection
 }
 
-// dateByStamp adds a date to the given holds. The holds had begun by the date of the first wait in the
-// recorded queue of the object; see dateBy.
+// dateByStamp adds a date to each of the given holds that has none. It is the date of the first wait in the queue
+// of the object, because the holds had begun by then; see dateBy.
 func (i *inspection) dateByStamp(holds []int) {
 	for k := range i.Waits {
 		w := &i.Waits[k]
@@ -61,7 +61,7 @@ func (i *inspection) dateByStamp(holds []int) {
 		s, stamp := n.Load(), n.Stamp().Load()
 		same := n.Object() == i.o.Offset && arenakernel.RecordedNumber(stamp) == w.Stamp && n.Owner() == w.Owner && n.Wanted().Load() == *w.Want
 		if !same || !queued(s) || !queuedValue(valueIn(n.Next())) || n.Load() != s {
-			continue // the wait has ended, or is about to, so its stamp may not be a date
+			continue // the wait has ended or is about to end, so its stamp may not be a date
 		}
 		since := firstSince(uint32(stamp), i.a.Now())
 		for _, h := range holds {

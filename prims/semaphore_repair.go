@@ -7,9 +7,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// repairSemaphore makes the permits of dead free again. A process cannot make a change before it has
-// opened the Semaphore, which gives its slot a record. So repairSemaphore does nothing if there is no
-// record. Otherwise it completes the last change. Waiters, and the next call, do the rest.
+// repairSemaphore makes the permits of the participant named dead free again. A participant cannot change the
+// Semaphore before it has opened it and so got a slot record. So if this process has no record, repairSemaphore
+// only completes the last change; waiters, and the next call, do the rest.
 func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < semaphoreBytes(a) {
 		return
@@ -26,8 +26,8 @@ func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	}, func(*recordedChange, *wakes) {})
 }
 
-// wakeFirstOfSemaphore wakes the waiters that a dead process may not have woken. Its caller is a reaper
-// that need not have opened the Semaphore.
+// wakeFirstOfSemaphore wakes the waiters that a dead process may not have woken. A reaper calls it, which need not
+// have opened the Semaphore.
 func wakeFirstOfSemaphore(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if o.Size < semaphoreBytes(a) {
 		return
@@ -37,7 +37,7 @@ func wakeFirstOfSemaphore(a *arenakernel.Arena, o arenakernel.Object, _ arenaker
 	}
 }
 
-// completeSemaphore completes the last change.
+// completeSemaphore completes the last change of the Semaphore, if the process that began the change has not.
 func completeSemaphore(a *arenakernel.Arena, o arenakernel.Object) bool {
 	if o.Size < semaphoreBytes(a) {
 		return false
@@ -46,10 +46,10 @@ func completeSemaphore(a *arenakernel.Arena, o arenakernel.Object) bool {
 	return err == nil && s.completeBare()
 }
 
-// reap takes the waits of dead participants off the queue, so that nothing is granted to them any more.
-// Then it makes the permits of their shares free. It need not wait until the participant is gone to
-// take back a grant that was not accepted: the participant has written nothing under the protection of
-// such a permit. The caller holds private.
+// reap takes the waits of dead participants off the queue, so that nothing is granted to them any more. Then reap
+// makes the permits of their shares free. In a transferable Semaphore it takes back a grant that the dead
+// participant had not accepted, and need not wait until its process has ended: such a process has written nothing
+// under the protection of the granted permit. The caller holds s.private.
 func (s *Semaphore) reap(x *recordedChange, b *wakes) error {
 	if err := s.beginReap(x, b); err != nil {
 		return err
@@ -87,7 +87,8 @@ func (s *Semaphore) reapShare(x *recordedChange, h slotShare, b *wakes) error {
 	}
 }
 
-// keeps reports whether the participant of a share has, or may get, permits that others cannot acquire.
+// keeps reports whether there are permits that only the participant of the share h can use, or will be. A reap
+// makes them free.
 func (s *Semaphore) keeps(x *recordedChange, h slotShare) bool {
 	if s.moves {
 		return s.unaccepted(x, h.semaphoreShare) > 0
@@ -95,7 +96,7 @@ func (s *Semaphore) keeps(x *recordedChange, h slotShare) bool {
 	return h.permitsIn(x) > 0 || valueIn(&h.fast) != 0
 }
 
-// empties adds to the change x that the permits of a share become free.
+// empties adds to the change x that all permits of the share h become free.
 func (s *Semaphore) empties(x *recordedChange, h slotShare) {
 	shut(&h.fast)
 	x.set(semFast, uint32(h.slot), &h.fast, 0)
@@ -103,7 +104,7 @@ func (s *Semaphore) empties(x *recordedChange, h slotShare) {
 	h.setPermits(x, 0)
 }
 
-// inherit gives the share of this process's slot to this process.
+// inherit gives the share of this slot, which an earlier participant of the slot had, to this participant.
 func (s *Semaphore) inherit(x *recordedChange, b *wakes) error {
 	if s.moves {
 		s.takeBackGrants(x, s.own)
@@ -115,10 +116,10 @@ func (s *Semaphore) inherit(x *recordedChange, b *wakes) error {
 	return err
 }
 
-// check is called ten times a second while a goroutine of this process waits. It completes what a dead
-// or a stopped process has left undone, and records the present time in the first wait.
+// check is called ten times a second while a goroutine of this process waits. It completes what a dead or a stopped
+// process has left undone, and stores the present time in the first wait of the queue.
 func (s *Semaphore) check() {
-	dead := false // a holder is dead; the process that marked it dead may be stopped before it counts the death
+	dead := false // a participant with permits is dead; its death may not be counted yet
 	for _, h := range s.shares().all {
 		n := arenakernel.ParticipantID(valueIn(&h.name)) & arenakernel.ParticipantIDMask
 		dead = dead || n != 0 && s.keeps(&recordedChange{}, h) && s.a.Dead(n)
@@ -152,7 +153,7 @@ func checkSemaphore(a *arenakernel.Arena, o arenakernel.Object) error {
 	}
 	for _, h := range s.shares().all {
 		if s.moves {
-			break // the shares of a transferable semaphore count grants, and may wrap
+			break // in a transferable semaphore, shares count grants, and the counts may wrap
 		}
 		if q := fastWord(h.fast.Load()); q.spare() > s.size {
 			return bad("the share of slot %d is %v (%#x)", h.slot, q, uint64(q))

@@ -12,7 +12,8 @@ var (
 	_ = crashpoint.Register("semaphore.give.committed")
 )
 
-// semResult is the result of an attempt to acquire permits by a record.
+// semResult is the result of an attempt to acquire permits by a record, that is, by a change that the commit word
+// makes visible at once.
 type semResult uint8
 
 const (
@@ -21,9 +22,9 @@ const (
 	semNotNow                  // there are not enough permits, or others wait
 )
 
-// takeOrJoin acquires n permits by a record, or queues a wait and returns its wait node. It spins
-// before it queues the wait: when two processes hand permits to and fro, they often come during the
-// spin, and no wait is needed. spun is false if takeOrJoin did not spin because others wait.
+// takeOrJoin acquires n permits by a record, or queues a wait and returns its wait node. It spins before it queues
+// the wait, because two processes that hand permits to and fro often get them during the spin. spun is false if
+// takeOrJoin did not spin because others wait.
 func (s *Semaphore) takeOrJoin(n uint64) (waitNode *park.WaitNode, spun bool, err error) {
 	r, err := s.take(n, nil)
 	if r != semNotNow || err != nil {
@@ -54,8 +55,8 @@ func (s *Semaphore) takeOrJoin(n uint64) (waitNode *park.WaitNode, spun bool, er
 	return nil, spun, err
 }
 
-// spinFor spins until n permits may be free, and then tries to acquire them. When it begins, no share
-// has spare permits. So permits in a share that is open now have been released since then.
+// spinFor spins until n permits may be free, and then tries to acquire them. When spinFor begins, no process keeps
+// unused permits in its share. So if a share is open during the spin, permits were released into it since then.
 func (s *Semaphore) spinFor(n uint64) (taken bool, err error) {
 	free := s.tuning.Spin(func() bool {
 		taken = s.acquireFast(n)
@@ -72,18 +73,18 @@ func (s *Semaphore) spinFor(n uint64) (taken bool, err error) {
 	return taken, err
 }
 
-// take acquires n permits by a record. If that is not possible now, it queues the wait of waitNode,
-// which is prepared. A nil waitNode means that no wait is queued. If take returns semQueued with an
-// error, the wait may be queued.
+// take acquires n permits by a record. If that is not possible now, take queues the wait of waitNode, which prepare
+// has made ready. If waitNode is nil, take queues no wait. If take returns semQueued with an error, the wait may be
+// queued.
 func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 	b := takeWakes()
-	defer s.wake(b) // deferred first, so it runs after the lock is released
+	defer s.wake(b) // deferred before the Unlock, so it runs after the Unlock
 	s.private.Lock()
 	defer s.private.Unlock()
 	x, served := &s.scratch, false
 	for {
-		// Another iteration means that another call has changed the Semaphore, or that this call has
-		// made a change that it makes only once.
+		// Another iteration means that another call has changed the Semaphore, or that this call has made a
+		// preparatory change that it makes only once.
 		if err := s.begin(x, b); err != nil {
 			return semNotNow, err
 		}
@@ -138,9 +139,9 @@ func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 	}
 }
 
-// enough reports whether n permits are free at the commit word of x. If again is true, this call or
-// another one has made a change, and the caller has to begin again. If enough and again are false, no
-// share has spare permits.
+// enough reports whether n permits are free in the state that x has read. If the result named again is true, this
+// call or another one has made a change, and the caller has to begin again. If enough and again are false, no
+// process keeps unused permits in its share.
 func (s *Semaphore) enough(x *recordedChange, n uint64, b *wakes) (enough, again bool, err error) {
 	if s.freeIn(x) >= n {
 		return true, false, nil
@@ -161,8 +162,8 @@ func (s *Semaphore) enough(x *recordedChange, n uint64, b *wakes) (enough, again
 	return false, false, nil
 }
 
-// give releases n permits of this process, and grants waits that can go on now. It reports false if the
-// process has fewer than n permits.
+// give releases n permits of this process, and grants waits that can go on now. ok is false if the process has
+// fewer than n permits.
 func (s *Semaphore) give(n uint64) (ok bool, err error) {
 	race.ReleaseMerge(s.key)
 	b := takeWakes()
@@ -194,15 +195,15 @@ func (s *Semaphore) give(n uint64) (ok bool, err error) {
 			}
 			crashpoint.Hit("semaphore.give.committed")
 			if valueIn(s.first) != 0 {
-				s.serve(x, b) // an error concerns only the waits
+				s.serve(x, b) // the permits are released; an error concerns only the waits
 			}
 			return true, nil
 		}
 	}
 }
 
-// giveIn adds to the change x that this process releases n permits. opens is true if x also opens the
-// share of the process.
+// giveIn adds to the change x that this process releases n permits. opens is true if x also opens the share of the
+// process, so that its next calls need no record.
 func (s *Semaphore) giveIn(x *recordedChange, n uint64) (ok, opens bool) {
 	if s.moves {
 		free := s.freeIn(x)
@@ -221,8 +222,8 @@ func (s *Semaphore) giveIn(x *recordedChange, n uint64) (ok, opens bool) {
 	if had-spare < n {
 		return false, false
 	}
-	// The share is opened only if this process also made the last release, since then no other process
-	// wants the permits.
+	// The share is opened only if this process also made the last release by a record. In that case no other
+	// process has used the permits since then.
 	last := s.words.releaser.Load()
 	if s.empty(x) && last == uint64(s.name) && s.mayOpen() {
 		x.set(semOpened, 0, &s.words.opened, 1)
@@ -238,8 +239,8 @@ func (s *Semaphore) giveIn(x *recordedChange, n uint64) (ok, opens bool) {
 	return true, false
 }
 
-// grantToo adds a grant for the first wait to the change x, if there are enough permits and the grant
-// fits into the record. It returns the owner of the wait, or 0 if it grants nothing.
+// grantToo adds to the change x that the first wait is granted, if there are enough permits and the grant fits into
+// the record. It returns the owner of the wait, or 0 if it grants nothing.
 func (s *Semaphore) grantToo(x *recordedChange) (owner arenakernel.ParticipantID) {
 	y := *x
 	if w, ok := s.head(&y); ok && s.waiting(w) && s.freeIn(&y) >= w.Wanted().Load() && s.grant(&y, w) && !y.tooMany && !y.torn {
@@ -255,7 +256,7 @@ func (s *Semaphore) grant(x *recordedChange, w wait) bool {
 	n, owner := w.Wanted().Load(), w.Owner()
 	h, ok := s.shareOf(owner.Slot())
 	if !ok || h.owner(x) != owner {
-		return false // not a correct wait: a participant inherits the share before it queues a wait
+		return false // a correct participant gets the share of its slot before it queues a wait
 	}
 	s.detach(x, w, arenakernel.RecordedGranted)
 	s.setFree(x, s.freeIn(x)-n)
@@ -263,12 +264,12 @@ func (s *Semaphore) grant(x *recordedChange, w wait) bool {
 	return true
 }
 
-// serve grants the waits for which there are permits, in order. It takes waits of dead participants off
-// the queue when they are first. The caller holds private.
+// serve grants queued waits in order while there are permits for the first one. If the owner of the first wait is
+// dead, serve takes that wait off the queue. The caller holds s.private.
 func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
 	for {
-		// Another iteration means that another call has changed the Semaphore, or that this call has
-		// taken a wait off the queue or closed a share.
+		// Another iteration means that another call has changed the Semaphore, or that this call has taken a wait
+		// off the queue, or has closed a share, that is, taken unused permits from a participant.
 		if err := s.begin(x, b); err != nil {
 			return err
 		}
@@ -313,14 +314,14 @@ func (s *Semaphore) remove(x *recordedChange, w wait, outcome uint32) {
 	s.removed(x)
 }
 
-// removed adds to x that the pool of a transferable Semaphore is open, if the queue is empty after x.
+// removed adds to the change x that the pool of a transferable Semaphore is open, if the queue is empty after x.
 func (s *Semaphore) removed(x *recordedChange) {
 	if s.moves {
 		s.setFree(x, s.freeIn(x))
 	}
 }
 
-// tidy reaps if a participant has died since the last reap, and serves the queue.
+// tidy reaps if a participant has died since the last reap, and then grants waits that can go on.
 func (s *Semaphore) tidy(x *recordedChange, b *wakes) error {
 	if s.reapDue() {
 		if err := s.reap(x, b); err != nil {
@@ -333,13 +334,13 @@ func (s *Semaphore) tidy(x *recordedChange, b *wakes) error {
 // semaphoreWaits implements the interface that [park.WaitNode] needs of a Semaphore.
 type semaphoreWaits Semaphore
 
-// Withdraw is withdraw.
+// Withdraw calls the method withdraw of the Semaphore.
 func (s *semaphoreWaits) Withdraw(waitNode *park.WaitNode) bool {
 	return (*Semaphore)(s).withdraw(waitNode)
 }
 
-// withdraw takes a wait of this process off the queue, and frees its wait node. It reports false if the
-// wait was granted.
+// withdraw takes a wait of this process off the queue, and puts its wait node back into the pool. It reports false
+// if the wait was granted.
 func (s *Semaphore) withdraw(waitNode *park.WaitNode) bool {
 	b := takeWakes()
 	defer s.wake(b)

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// slotShare is the share of a slot: the permits of its participant. It is in the slot record of the
-// slot.
+// slotShare is the share of a slot, that is, the permits of the participant in that slot. It is stored in the slot
+// record.
 type slotShare struct {
 	*semaphoreShare
 	slot   int
@@ -57,7 +57,7 @@ func buildSemaphore(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Sem
 	return s, nil
 }
 
-// shares returns all shares of s.
+// shares returns the shares of all slots whose participants have opened s.
 func (s *Semaphore) shares() *recordSlotList[slotShare] { return s.slots.load() }
 
 // shareOf returns the share of a slot.
@@ -68,7 +68,7 @@ func (s *Semaphore) shareOf(slot int) (h slotShare, ok bool) {
 	return s.slots.of(slot)
 }
 
-// recordAt returns the record of a slot, for recordQueue.
+// recordAt returns the record of the participant in a slot. The recordQueue calls it.
 func (s *Semaphore) recordAt(slot int) (r recordPlaces, ok bool) {
 	h, ok := s.shareOf(slot)
 	if !ok {
@@ -77,7 +77,8 @@ func (s *Semaphore) recordAt(slot int) (r recordPlaces, ok bool) {
 	return recordPlaces{&h.record.head, &h.record.kinds, &h.record.entries}, true
 }
 
-// The kinds of words of a Semaphore that records change. For a word of a share, the place is the slot.
+// The kinds of the words of a Semaphore that records change, beside the words of the queue. A record names a word
+// of a share by its kind and its slot.
 const (
 	semFree = recordOwnKinds + iota
 	semFreeHigh
@@ -88,7 +89,7 @@ const (
 	semFast
 )
 
-// wordAt returns the word of s of that kind and place, for recordQueue.
+// wordAt returns the word of s that kind and where name in a record. The recordQueue calls it.
 func (s *Semaphore) wordAt(kind uint8, where uint32) *atomic.Uint64 {
 	switch kind {
 	case semFree:
@@ -119,17 +120,17 @@ func (s *Semaphore) corrupt(detail string) error {
 	return failed(s.a, s.object, "semaphore.change", shmsync.ErrCorrupt, nil, detail)
 }
 
-// corruptShares is the error of a Semaphore whose shares cannot be found.
+// corruptShares returns the error of a call that cannot find the shares of the Semaphore.
 func (s *Semaphore) corruptShares() error {
 	return failed(s.a, s.object, "semaphore.acquire", shmsync.ErrCorrupt, nil, "its list of slot records")
 }
 
-// owner returns the participant that has the share after the change x.
+// owner returns the participant to which the share h belongs after the change x.
 func (h *semaphoreShare) owner(x *recordedChange) arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(x.get(&h.name)) & arenakernel.ParticipantIDMask
 }
 
-// permitsIn returns how many permits the share has after the change x.
+// permitsIn returns how many permits the share h has after the change x.
 func (h *semaphoreShare) permitsIn(x *recordedChange) uint64 {
 	return uint64(x.get(&h.permits)) | uint64(x.get(&h.permitsHigh))<<32
 }
@@ -139,8 +140,8 @@ func (h slotShare) setPermits(x *recordedChange, n uint64) {
 	x.set(semPermitsHigh, uint32(h.slot), &h.permitsHigh, uint32(n>>32))
 }
 
-// fold adds to the change x that the spare permits of a share become free, and that the share is
-// closed. fold closes the word of the share at once. That is correct even if x fails, because it
+// fold adds to the change x that the unused permits of the share h become free, and that the share is closed. It
+// closes the word of the share at once. That is correct even if x does not take effect, because closing the word
 // changes only which participants may take these permits.
 func (s *Semaphore) fold(x *recordedChange, h slotShare) {
 	spare := min(shut(&h.fast).spare(), h.permitsIn(x))
@@ -152,8 +153,8 @@ func (s *Semaphore) fold(x *recordedChange, h slotShare) {
 	s.setFree(x, s.freeIn(x)+spare)
 }
 
-// shut clears the bit open of a word, so that only records change the word from then on. It returns the
-// word.
+// shut clears the bit named open of a word, so that only records change the word from then on. It returns the new
+// value.
 func shut(w *atomic.Uint64) fastWord {
 	for {
 		q := fastWord(w.Load())
@@ -167,7 +168,8 @@ func shut(w *atomic.Uint64) fastWord {
 	}
 }
 
-// freeIn returns how many permits any participant may take after the change x. It closes the pool.
+// freeIn returns how many permits are in the pool, where any participant may take them, after the change x. It
+// closes the pool first, so that the number cannot change until x takes effect or fails.
 func (s *Semaphore) freeIn(x *recordedChange) uint64 {
 	if s.moves {
 		shut(&s.words.free)
@@ -175,8 +177,8 @@ func (s *Semaphore) freeIn(x *recordedChange) uint64 {
 	return uint64(x.get(&s.words.free))&fastMost | uint64(x.get(&s.words.freeHigh))<<31
 }
 
-// setFree adds to the change x that n permits are free. For a transferable Semaphore it also opens the
-// pool if no wait is queued after x. So the changes of the queue have to be in x already.
+// setFree adds to the change x that n permits are free. For a transferable Semaphore it also opens the pool if no
+// wait is queued after x. So the changes of the queue have to be in x before the call.
 func (s *Semaphore) setFree(x *recordedChange, n uint64) {
 	low := uint32(n & fastMost)
 	if s.moves && s.mayOpen() && s.empty(x) {

@@ -1,14 +1,13 @@
 package prims
 
-// SemaphoreMode says which permits a process may release. It is stored in the object when it
-// is created.
+// SemaphoreMode says which permits a process may release. It is fixed when the object is created.
 type SemaphoreMode uint32
 
 const (
-	// SemaphoreOwned: a process releases only permits that it has acquired, and its permits become free
-	// when it dies. It is the default mode.
+	// SemaphoreOwned means that a process releases only permits that it has acquired. They become free when it
+	// dies. It is the default mode.
 	SemaphoreOwned SemaphoreMode = iota + 1
-	// SemaphoreTransferable: the semaphore only counts permits. Any process may release, and the
+	// SemaphoreTransferable means that the semaphore only counts permits. Any process may release them, and the
 	// permits that a process has acquired do not become free when it dies.
 	SemaphoreTransferable
 )
@@ -33,15 +32,15 @@ func (s *Semaphore) mode() SemaphoreMode {
 	return SemaphoreOwned
 }
 
-// A transferable semaphore counts permits and does not record who holds them. But a permit that is
-// granted to a wait has no holder until the waiting process runs. That process may be stopped and then
-// killed, and the permit would be lost. So the share of a participant has two counts. permits is the
-// number of permits that the participant's waits were granted. accepted is the number that the
-// participant has accepted. The difference becomes free when the participant dies. Both counts only
-// grow while the share belongs to the same participant.
+// A transferable semaphore counts permits and does not record who holds them. But a permit that is granted to a
+// wait has no holder until the waiting process runs. That process may be stopped and then killed, and the permit
+// would be lost. So the share of a participant has two counts. The field permits is the number of permits that the
+// participant's waits were granted. The field accepted is the number that the participant has accepted. The
+// difference becomes free when the participant dies. Both counts only grow while the share belongs to the same
+// participant.
 
-// unaccepted returns how many permits the participant of h was granted and has not accepted, after the
-// change x. It never returns a negative number, because a peer may have written anything.
+// unaccepted returns how many permits the participant of h was granted and has not accepted, after the change x. A
+// peer may have written anything into h, so the result is limited to 0 at least and s.size at most.
 func (s *Semaphore) unaccepted(x *recordedChange, h *semaphoreShare) uint64 {
 	if n := int64(h.permitsIn(x) - h.accepted.Load()); n > 0 {
 		return min(uint64(n), s.size)
@@ -49,8 +48,8 @@ func (s *Semaphore) unaccepted(x *recordedChange, h *semaphoreShare) uint64 {
 	return 0
 }
 
-// takeBackGrants adds to the change x that the permits which the participant of h has not accepted
-// become free. The participant is gone.
+// takeBackGrants adds to the change x that permits become free which the participant of h was granted and has not
+// accepted. That participant is gone.
 func (s *Semaphore) takeBackGrants(x *recordedChange, h slotShare) {
 	free := s.freeIn(x)
 	s.setFree(x, free+min(s.unaccepted(x, h.semaphoreShare), s.size-min(free, s.size)))

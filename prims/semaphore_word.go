@@ -2,8 +2,8 @@ package prims
 
 import "fmt"
 
-// fastWord is the part of a participant's share of a Semaphore that the participant changes by a single
-// CAS.
+// fastWord is the word of a participant's share of a Semaphore that has the unused permits. The participant changes
+// it by a single CAS, without a record.
 //
 //	bits 0..31   tag    as in a recordedWord; it stays the same while the word is open
 //	bits 32..62  spare  permits that are free, kept for the participant
@@ -23,15 +23,15 @@ import "fmt"
 //	futex:   none
 //	crash:   spare is free; the permits of a name that is not current are free, too
 //
-// An acquire or a release changes only spare. The permits of the share that are not spare are in use.
-// While the word is open, no record reduces the permits of the share. So if a participant reads permits
-// between a load of the word and its CAS, and the CAS succeeds, then the share has at least that many
-// permits. Only a record opens the word, and each change of open changes the tag. So the CAS fails if
-// the word was closed since the load, even if it was opened again.
+// An acquire or a release changes only spare. The other permits of the share are in use. While the word is open, no
+// record reduces the permits of the share. So if a participant reads permits between a load of the word and its
+// CAS, and the CAS succeeds, then the share has at least that many permits. Only a record opens the word, and each
+// change of open changes the tag. So the CAS fails if the word was closed since the load, even if it was opened
+// again.
 //
-// While a wait is queued, no share is open, so that every release goes through a record and can serve
-// the queue. The record that queues the first wait makes sure of that: it follows a commit word at
-// which all shares were closed and had no spare permits.
+// While a wait is queued, no share is open, so that every release goes through a record and can serve the queue.
+// The record that queues the first wait makes sure of that: it is committed only if all shares were closed and had
+// no spare permits before it.
 type fastWord uint64
 
 const (
@@ -45,19 +45,19 @@ func (q fastWord) spare() uint64 { return uint64(q) >> fastShift & fastMost }
 func (q fastWord) open() bool    { return q&fastOpen != 0 }
 func (q fastWord) tag() uint32   { return uint32(q) }
 
-// closed returns the word with the bit open cleared.
+// closed returns q with the bit named open cleared.
 func (q fastWord) closed() fastWord {
 	return fastWord(makeRecorded(uint32(q.spare()), q.tag()+1))
 }
 
-// canAcquire reports whether n permits can be acquired from this word. The method acquire returns the
-// word after the acquire.
+// canAcquire reports whether n permits can be acquired from this word without a record. If so, q.acquire(n) is the
+// word after that.
 func (q fastWord) canAcquire(n uint64) bool { return q.open() && q.spare() >= n }
 
 func (q fastWord) acquire(n uint64) fastWord { return q - fastWord(n<<fastShift) }
 
-// canRelease reports whether n permits can be released here by a share that has the given number of
-// permits. release returns the word after that.
+// canRelease reports whether n permits can be released into this word without a record. The parameter permits is
+// the number of permits that the share has. If n can be released, q.release(n) is the word after that.
 func (q fastWord) canRelease(n, permits uint64) bool { return q.open() && q.spare()+n <= permits }
 
 func (q fastWord) release(n uint64) fastWord { return q + fastWord(n<<fastShift) }
@@ -79,7 +79,7 @@ func (q fastWord) String() string {
 //	bits 32..62  permits
 //	bit  63      open     any participant changes the word
 //
-// Only the pool of a transferable semaphore of fewer than 2^31 permits is ever open, and only while no wait is queued.
+// The pool is open only in a transferable semaphore of fewer than 2^31 permits, and only while no wait is queued.
 //
 //	writers: all participants while it is open (CAS: acquires, releases); everybody who clears open (CAS);
 //	         everybody who carries a record out (CAS)

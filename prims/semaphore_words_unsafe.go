@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// semaphoreWords is the body of a Semaphore, 128 bytes. In an arena that counts operations, a [countWords]
-// follows. See docs/design/0056.
+// semaphoreWords is the body of a Semaphore, that is, its memory in the arena, 128 bytes. In an arena that counts
+// operations, a [countWords] follows. See docs/design/0056.
 type semaphoreWords struct {
 	_        structs.HostLayout
 	commit   atomic.Uint64 // see recordCommit
@@ -17,7 +17,8 @@ type semaphoreWords struct {
 	freeHigh atomic.Uint64 // a recordedWord: free permits divided by 2^31
 	first    atomic.Uint64 // the ends of the queue; see recordQueue
 	last     atomic.Uint64
-	// opened is a recordedWord. It is 1 if any share may be open, or may have spare permits.
+	// opened is a recordedWord. It is 1 if any share may be open, that is, may be changed without a record, or may
+	// have unused permits.
 	opened atomic.Uint64
 	// size is the total number of permits, and the mode.
 	//
@@ -26,14 +27,14 @@ type semaphoreWords struct {
 	//
 	// Immutable after init.
 	size atomic.Uint64
-	// releaser is a hint: the last participant whose Release was a record.
+	// releaser is a hint: the ID of the last participant that released permits by a record.
 	releaser atomic.Uint64
 	// lastCPU, spin and pays control the spinning of waiters, as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
-	// wake and poller belong to a [park.Queue] in which nobody waits, because each wait of a Semaphore
-	// has a wait node.
+	// wake and poller belong to a [park.Queue]. No goroutine sleeps on the word wake, because each wait of a
+	// Semaphore sleeps on its own wait node.
 	wake   atomic.Uint32
 	poller atomic.Uint64
 	_      [40]byte
@@ -58,22 +59,22 @@ type semaphoreRecord struct {
 	//   futex:   none
 	//   crash:   a record that the commit word does not name means nothing
 	head atomic.Uint64
-	// kinds has one byte for each entry: the kind of the word that the entry changes. A byte of 0 ends
-	// the list. Tags as head.
+	// kinds has one byte for each entry: the kind of the word that the entry changes. A byte of 0 ends the list.
+	// The tags on head apply here, too.
 	kinds   atomic.Uint64
 	_       [16]byte
 	share   semaphoreShare
 	entries [recordMost]recordEntry
 }
 
-// recordEntry is the change of one word. Tags as semaphoreRecord.head.
+// recordEntry is the change of one word. The tags on the field head of semaphoreRecord apply here, too.
 type recordEntry struct {
 	was atomic.Uint64 // the whole word before the change
-	to  atomic.Uint64 // the word after the change in the low half; in the high half which word of its kind it is
+	to  atomic.Uint64 // low half: the value after the change; high half: where, which says what word of its kind it is
 }
 
-// semaphoreShare has the permits of one participant, on its own cache line. In a transferable semaphore it
-// counts granted permits; see semaphore_transfer.go. All words except accepted are recordedWords.
+// semaphoreShare has the permits of one participant, on its own cache line. In a transferable semaphore it counts
+// granted permits instead; see semaphore_transfer.go. All words except accepted are recordedWords.
 type semaphoreShare struct {
 	name        atomic.Uint64 // ID of the participant
 	permits     atomic.Uint64 // the permits that the participant has, including the spare ones, modulo 2^32
@@ -89,7 +90,7 @@ type semaphoreShare struct {
 	_        [24]byte
 }
 
-// The layout is ABI: if a field moves, its line does not compile.
+// The layout is part of the binary interface: if the offset of a field changes, its line here does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.free)-8]
 	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.freeHigh)-16]
@@ -120,7 +121,7 @@ const (
 	semaphoreWakeOff     = arenakernel.Offset(unsafe.Offsetof(semaphoreWords{}.wake))
 )
 
-// semaphoreBytes is the size of the body of a Semaphore.
+// semaphoreBytes returns the size of the body of a Semaphore.
 func semaphoreBytes(a *arenakernel.Arena) uint64 {
 	if a.Counted() {
 		return uint64(unsafe.Sizeof(semaphoreCounted{}))
@@ -137,7 +138,7 @@ func semaphoreAt(a *arenakernel.Arena, o arenakernel.Object) (w *semaphoreWords,
 	return arenakernel.At[semaphoreWords](a, o.Body), nil
 }
 
-// semaphoreBody returns the words of a Semaphore that is being created in b, which is still private.
+// semaphoreBody returns the words of a Semaphore that is being created in b, and that no other process sees yet.
 func semaphoreBody(b []byte) *semaphoreWords {
 	_ = b[unsafe.Sizeof(semaphoreWords{})-1]
 	return (*semaphoreWords)(unsafe.Pointer(unsafe.SliceData(b)))

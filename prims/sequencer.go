@@ -20,20 +20,19 @@ var (
 	_ = crashpoint.Register("sequencer.reset.stored")
 )
 
-// Sequencer is a counter between processes that goes up, and that goroutines wait for. Each waiter
-// chooses a value, its token, and waits until the counter has reached the token. No order is promised
-// among the waits that one call ends.
+// Sequencer is a counter between processes that goes up, and that goroutines wait for. Each waiter chooses a value,
+// called its token, and waits until the counter has reached the token. If one call ends several waits, their order
+// is not specified.
 //
-// Increment costs one atomic addition and one load unless it reaches a token, however many goroutines
-// wait. A call that wakes waiters may also wake processes needlessly, if their tokens are higher by a
-// multiple of 16.
+// Increment costs one atomic addition and one load unless it reaches a token, however many goroutines wait. A call
+// that wakes waiters may also needlessly wake waiters whose tokens are higher by a multiple of 16.
 //
-// In the terminology of the Go memory model, and across processes: the Increment or Advance that
-// takes the counter to n, and all before it, synchronize before every Value that returns n or
-// more and every wait for n or less that ends without an error.
+// In the terminology of the Go memory model, and across processes: the Increment or Advance that takes the counter
+// to n, and all such calls before it, synchronize before every Value that returns n or more and every wait for n or
+// less that ends without an error.
 //
-// No process holds a Sequencer, and no call holds a lock, so a stopped process blocks nobody. When a
-// process dies, its counts stay, and its reaper wakes the waiters that the process should have woken.
+// No process holds a Sequencer, and no call holds a lock, so a stopped process blocks nobody. When a process dies,
+// the counter keeps its increments, and its reaper wakes the waiters that the process should have woken.
 type Sequencer struct {
 	words   *sequencerWords
 	a       *arenakernel.Arena
@@ -43,8 +42,8 @@ type Sequencer struct {
 	cells   [sequencerCells]atomic.Pointer[tokenCell]
 
 	mu   sync.Mutex
-	shut bool // guarded by: mu; the handle refuses waits
-	over bool // guarded by: mu; the handle has ended
+	shut bool // guarded by: mu; the handle refuses new waits, because Close has begun
+	over bool // guarded by: mu; the handle no longer uses the words of the object
 }
 
 // SequencerOptions says how a Sequencer is created. A nil *SequencerOptions means the
@@ -100,7 +99,7 @@ func newSequencer(a *arenakernel.Arena, o arenakernel.Object) (*Sequencer, error
 	return s, nil
 }
 
-// Value is the value of the counter.
+// Value returns the value of the counter.
 func (s *Sequencer) Value() uint64 {
 	s.opening.use()
 	v := s.words.value.Load()
@@ -108,9 +107,9 @@ func (s *Sequencer) Value() uint64 {
 	return v
 }
 
-// Increment adds one to the counter, wakes the waiters for the new value, and returns the new value. It
-// makes no system call unless it reaches a token, and never waits for another process. The counter
-// wraps from MaxUint64 to 0. Waits whose tokens it passes meanwhile may go on, or end with ErrCanceled.
+// Increment adds one to the counter, wakes the waiters for the new value, and returns the new value. It makes no
+// system call unless it reaches a token, and never waits for another process. The counter wraps from MaxUint64 to
+// 0. If the counter wraps, waits for tokens that it passed may succeed, or end with ErrCanceled.
 func (s *Sequencer) Increment() uint64 {
 	s.opening.use()
 	race.ReleaseMerge(s.key)
@@ -124,9 +123,9 @@ func (s *Sequencer) Increment() uint64 {
 	return v
 }
 
-// counted wakes the waiters that have to check the counter after an Increment to v. One of these
-// waiters may already have seen the new value and closed the handle. In that case the end of the handle
-// wakes the other waiters.
+// counted wakes the waiters that have to check the counter after an Increment to v. One of these waiters may
+// already have seen the new value and closed the handle. In that case the method end of the handle wakes the other
+// waiters.
 func (s *Sequencer) counted(v uint64) {
 	c := s.cell(v)
 	if c == nil {
@@ -138,8 +137,8 @@ func (s *Sequencer) counted(v uint64) {
 	}
 }
 
-// serve begins a call that wakes waiters and then uses the words of the object. Without it a woken
-// waiter could close the handle, and the words could be freed during the call.
+// serve begins a call that wakes waiters and then uses the words of the object. Without serve, a woken waiter could
+// close the handle, and the words could be freed during the call.
 func (s *Sequencer) serve() served {
 	c := s.cell(0)
 	if c == nil {
@@ -173,8 +172,8 @@ func (s *Sequencer) Advance(v uint64) bool {
 	}
 }
 
-// jumped wakes the waiters that have to check the counter after it has become v. jump is the difference
-// between v and the value before. The caller has called serve.
+// jumped wakes the waiters that have to check the counter after it has become v. The parameter jump is the
+// difference between v and the value before. The caller has called serve.
 func (s *Sequencer) jumped(v, jump uint64) {
 	for back := range min(jump, sequencerCells) {
 		token := v - back
@@ -185,13 +184,13 @@ func (s *Sequencer) jumped(v, jump uint64) {
 	}
 }
 
-// Wait waits until the counter has reached token. It then returns nil, even after Stop. If the Sequencer is
-// stopped or reset, or its waits are canceled, before that, the error Is ErrCanceled. The only other error Is
-// ErrClosed.
+// Wait waits until the counter has reached token. Wait then returns nil, even after Stop. If the Sequencer is
+// stopped or reset before the counter has reached token, or its waits are canceled, the error Is ErrCanceled. The
+// only other error Is ErrClosed.
 func (s *Sequencer) Wait(token uint64) error { return s.WaitContext(nil, token) }
 
-// WaitContext is Wait, but it ends with ctx.Err() when ctx ends first. If the token is reached, the
-// wait succeeds even though ctx has ended.
+// WaitContext does what Wait does, but returns ctx.Err() when ctx ends first. If the token is reached, the wait
+// succeeds even though ctx has ended.
 func (s *Sequencer) WaitContext(ctx context.Context, token uint64) error {
 	if err := s.opening.error("sequencer.wait"); err != nil {
 		return err
@@ -218,10 +217,9 @@ func (s *Sequencer) WaitAsync(token uint64) *Pending {
 	return s.async(token)
 }
 
-// CancelWaiters ends every wait that began before the call with an error that Is ErrCanceled,
-// unless its token is reached. It wakes the waiters of other processes, and does not wait for them:
-// a wait whose token is reached before it wakes may still end without an error. Later waits are not
-// affected.
+// CancelWaiters ends every wait that began before the call with an error that Is ErrCanceled, unless its token is
+// reached. CancelWaiters wakes the waiters of other processes, and does not wait until they run. So a wait whose
+// token is reached before it wakes may still end without an error. Later waits are not affected.
 func (s *Sequencer) CancelWaiters() {
 	s.opening.use()
 	defer s.serve().end()
@@ -231,9 +229,9 @@ func (s *Sequencer) CancelWaiters() {
 	s.endWaits()
 }
 
-// Stop ends all waits as CancelWaiters does, and all later waits at once: from then on only waits
-// for tokens that are reached succeed. The counter can still change. Stop cannot be undone; a
-// second Stop does nothing.
+// Stop ends all waits as CancelWaiters does, and makes all later waits end at once. From then on a wait succeeds
+// only if its token is already reached. The counter can still change. Stop cannot be undone; a second Stop does
+// nothing.
 func (s *Sequencer) Stop() {
 	s.opening.use()
 	defer s.serve().end()
@@ -252,7 +250,8 @@ func (s *Sequencer) Stop() {
 	}
 }
 
-// endWaits makes the waiters of all cells check whether their waits are over. The caller has called serve.
+// endWaits wakes the waiters of all cells, so that each checks whether its wait is over. A cell is a word for every
+// 16th token. The caller has called serve.
 func (s *Sequencer) endWaits() {
 	for i := range uint64(sequencerCells) {
 		s.cell(i).makeLook()
@@ -265,9 +264,9 @@ func (s *Sequencer) Stopped() bool {
 	return sequencerTurns(s.words.turns.Load()).stopped()
 }
 
-// ResetTo ends all waits as CancelWaiters does, and sets the counter to v, which may be lower. It
-// reports whether the counter had another value. It does not undo a Stop. If another process counts
-// meanwhile, that count may be lost, and a wait for it may end with ErrCanceled.
+// ResetTo ends all waits as CancelWaiters does, and sets the counter to v, which may be lower than its value.
+// ResetTo reports whether the counter had another value. It does not undo a Stop. If another process changes the
+// counter meanwhile, that change may be lost, and a wait for the changed value may end with ErrCanceled.
 func (s *Sequencer) ResetTo(v uint64) bool {
 	s.opening.use()
 	defer s.serve().end()
@@ -286,11 +285,11 @@ func (s *Sequencer) ResetTo(v uint64) bool {
 type SequencerState struct {
 	Value   uint64 // the counter
 	Stopped bool   // Stop was called
-	Waiting bool   // there are waiters; a call that is about to give up may be included
+	Waiting bool   // there are waiters; one that is about to give up may be included
 	Next    uint64 // if there are waiters, a lower bound of their tokens
 }
 
-// State reads s without locking it. The answer may be out of date when it returns.
+// State reads s without locking it. The result may be out of date when State returns.
 func (s *Sequencer) State() SequencerState {
 	st := SequencerState{Value: s.Value(), Stopped: s.Stopped()}
 	ahead, announced := s.words.next(st.Value)

@@ -17,10 +17,11 @@ var (
 	_ = crashpoint.Register("sequencer.wait.woken")
 )
 
-// tokenCell is one handle's side of a cell of a Sequencer. The waits of the process for tokens of the
-// cell are in a token heap, a priority queue in the memory of the process. One watch on the word of the
-// cell stands for all of them. Up to mostOnWord other waits sleep on that word themselves. No lock of
-// the arena is involved, so a stopped process blocks nobody. docs/design/0054 has the argument.
+// tokenCell is one handle's side of a cell of a Sequencer. A cell is a word for every 16th token. The waits of the
+// process for tokens of the cell are in a token heap, a priority queue in the memory of the process. One
+// [park.Watch] on the word of the cell serves all of them. Up to mostOnWord other waits sleep on that word
+// themselves. No lock in shared memory is involved, so a stopped process blocks nobody. docs/design/0054 has the
+// argument.
 //
 //	a waiter                               a process that counts
 //	cell: not due; token announced         value := value + 1
@@ -37,14 +38,14 @@ type tokenCell struct {
 	onWord   [mostOnWord]wordWait // guarded by: mu
 	waits    tokenHeap            // guarded by: mu
 	arrivals uint64               // guarded by: mu
-	turns    sequencerTurns       // guarded by: mu; the turns of the waits in the token heap, unless the field sweep is true
-	sweep    bool                 // guarded by: mu; a wait may have begun with other turns than these
+	turns    sequencerTurns       // guarded by: mu; the turns with which the waits in the heap began, unless sweep
+	sweep    bool                 // guarded by: mu; waits in the heap may have begun with another value of turns
 	serving  bool                 // guarded by: mu; a goroutine is in serve
 	again    bool                 // guarded by: mu; the goroutine in serve has to check the waits once more
-	watch    *park.Watch          // used by the goroutine in serve
+	watch    *park.Watch          // only the goroutine in serve uses it
 }
 
-// cell returns this process's side of the cell of a token, or nil after the end of the handle.
+// cell returns this process's side of the cell of a token, or nil if the handle is closed.
 func (s *Sequencer) cell(token uint64) *tokenCell {
 	i := int(token % sequencerCells)
 	if c := s.cells[i].Load(); c != nil {
@@ -84,9 +85,9 @@ func (s *Sequencer) refuse() {
 	park.Refuse(s.queues()...)
 }
 
-// end detaches the handle from the words. A call of Increment may have counted and not yet checked the
-// cell. When it does, it finds that the handle has ended, and wakes nobody. So end wakes the waiters of
-// other processes and of other handles in its place.
+// end detaches the handle from the words of the object. A concurrent Increment may have changed the counter and not
+// yet checked the cell. When it does, it finds that the handle is closed, and wakes nobody. So end wakes the
+// waiters of other processes and of other handles instead.
 func (s *Sequencer) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,8 +116,8 @@ func (c *tokenCell) swap(from, to tokenCellState) bool {
 	return c.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
-// hit changes the sequence, and wakes all waiters of the cell so that they check the counter. If the
-// word is no longer s, hit does nothing and reports false.
+// hit changes the sequence in the word of the cell, and wakes all waiters of the cell so that they check the
+// counter. If the word is no longer s, hit does nothing and reports false.
 func (c *tokenCell) hit(s tokenCellState) bool {
 	c.noteCPU(eventcountState(s))
 	if !c.swap(s, tokenCellState(eventcountState(s).next())) {
@@ -129,8 +130,8 @@ func (c *tokenCell) hit(s tokenCellState) bool {
 	return true
 }
 
-// makeLook makes all waiters of the cell check the counter, including those that are about to announce
-// themselves.
+// makeLook makes all waiters of the cell check the counter, including those that are about to announce their tokens
+// in the word of the cell.
 func (c *tokenCell) makeLook() {
 	for s := c.load(); ; s = c.load() {
 		// hit fails only if another call has changed the word, so the loop is lock-free.
@@ -140,12 +141,12 @@ func (c *tokenCell) makeLook() {
 	}
 }
 
-// hitIfDue calls hit if waiters of the cell have to check the counter, which has become v. jump is the
-// difference between v and the value before.
+// hitIfDue calls hit if waiters of the cell have to check the counter, which has become v. The parameter jump is
+// the difference between v and the value before.
 func (c *tokenCell) hitIfDue(v, jump uint64) {
 	for {
-		// hit fails only if another call has changed the word, so the loop is lock-free. A single
-		// successful hit suffices: a waiter that announces itself later checks the counter after that.
+		// hit fails only if another call has changed the word, so the loop is lock-free. One successful hit is
+		// enough, because a waiter that announces itself later also checks the counter later.
 		// sync(sequencer.announce): acquire
 		s := c.load()
 		if !s.due(v) && !(s.announced() && jump > tokenFar) || c.hit(s) {
@@ -154,16 +155,17 @@ func (c *tokenCell) hitIfDue(v, jump uint64) {
 	}
 }
 
-// look wakes the waiters whose waits are over. A process may have counted, or ended all waits, and then
-// stopped or died before it woke them. A waiter that is just about to sleep may miss this wake, but the
-// next check wakes it.
+// look is the periodic check of the waits that sleep on the word of the cell: it wakes them if any of these waits
+// is over. A process may have changed the counter, or ended all waits, and then stopped or died before it woke
+// them. A waiter that is just about to sleep may miss this wake, but the next check wakes it.
 func (c *tokenCell) look() {
 	if c.anyOnWordOver() {
 		c.wakeAll()
 	}
 }
 
-// check is called ten times a second while a goroutine of this process waits in the cell.
+// check is called ten times a second while a goroutine of this process waits in the cell. It wakes waiters whose
+// wakes were lost.
 func (c *tokenCell) check() {
 	c.eventcount.check()
 	if c.anyInHeapOver() {
@@ -171,8 +173,8 @@ func (c *tokenCell) check() {
 	}
 }
 
-// announce makes sure that a wake comes when the counter reaches the token of w. It returns the word on
-// which the wait may sleep. If the wait is over, ok is false.
+// announce makes sure that a wake comes when the counter reaches the token of w. It returns the word on which the
+// wait may sleep. ok is false if the wait is over.
 func (c *tokenCell) announce(w *tokenWait) (s tokenCellState, ok bool) {
 	for {
 		// Another iteration means that another call has changed the counter or the word, or that this
@@ -197,7 +199,7 @@ func (c *tokenCell) announce(w *tokenWait) (s tokenCellState, ok bool) {
 		switch {
 		case c.s.isOver(w, now):
 			return to, false
-		case now-v >= uint64(to.ahead(v)): // or a ResetTo has set the counter back
+		case now-v >= uint64(to.ahead(v)): // this is also the case if a ResetTo has set the counter back
 			c.hit(to)
 			continue
 		}
@@ -205,9 +207,9 @@ func (c *tokenCell) announce(w *tokenWait) (s tokenCellState, ok bool) {
 	}
 }
 
-// wakeSequencer wakes the waiters that a dead process may not have woken. The dead process may have
-// counted, or ended all waits, without a change of the word of a cell. So wakeSequencer changes the
-// words, too: otherwise a waiter that is about to sleep would still sleep.
+// wakeSequencer wakes the waiters that a dead process may not have woken. The dead process may have changed the
+// counter, or ended all waits, without a change of the word of a cell. So wakeSequencer also changes that word.
+// Otherwise a waiter that is about to sleep on the old word would not notice.
 func wakeSequencer(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[sequencerWords](a, o.Body)
 	if err != nil {

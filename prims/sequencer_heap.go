@@ -6,10 +6,10 @@ import "container/heap"
 // reach.
 type tokenWait struct {
 	token   uint64
-	turns   sequencerTurns // when the wait began
+	turns   sequencerTurns // the word turns when the wait began
 	arrival uint64         // guarded by: mu of the cell
 	place   int            // guarded by: mu of the cell; the index in the token heap, or off
-	// tell is called once, when the wait is over and has left the token heap. It does not block.
+	// tell is called once, when the wait is over and has left the token heap. It must not block.
 	tell func()
 }
 
@@ -37,11 +37,11 @@ func (h *tokenHeap) Pop() any {
 	return w
 }
 
-// off is the place of a wait that is not in a token heap.
+// off is the value of the field place of a wait that is not in a token heap.
 const off = -1
 
-// join puts a wait into the token heap. The caller has entered the handle's opening, and stays until
-// the wait has left the token heap.
+// join puts a wait into the token heap. The caller has called enter, and calls leave only when the wait has left
+// the token heap.
 func (c *tokenCell) join(w *tokenWait) {
 	c.mu.Lock()
 	c.arrivals++
@@ -59,8 +59,8 @@ func (c *tokenCell) isOff(w *tokenWait) bool {
 	return w.place == off
 }
 
-// outcome returns the result of a wait that is over. It is also called for a wait that left the token
-// heap because the handle is being closed.
+// outcome returns the result of a wait that has left the token heap. Either the wait is over, or the handle is
+// being closed.
 func (c *tokenCell) outcome(w *tokenWait) error {
 	switch over, err := c.s.judge(w); {
 	case over:
@@ -68,11 +68,11 @@ func (c *tokenCell) outcome(w *tokenWait) error {
 	case c.queue.Closing():
 		return c.closed()
 	}
-	return c.s.canceled() // the wait was over, but a concurrent ResetTo has set the counter back since then
+	return c.s.canceled() // the wait was over when it left the heap, but a ResetTo has set the counter back since then
 }
 
-// remove takes a wait off the token heap. It reports false if the wait has left the heap already; then
-// tell was or will be called.
+// remove takes a wait off the token heap. It reports false if the wait has left the heap already. In that case the
+// function tell of the wait was called or will be called.
 func (c *tokenCell) remove(w *tokenWait) bool {
 	c.mu.Lock()
 	on := w.place != off
@@ -86,9 +86,9 @@ func (c *tokenCell) remove(w *tokenWait) bool {
 	return on
 }
 
-// serve calls tell for the waits in the token heap that are over, and makes sure that a wake comes for
-// the others. Only one goroutine at a time does so. It releases the mutex before it calls tell or wakes
-// anybody, because both may call serve again.
+// serve calls the function tell of the waits in the token heap that are over, and makes sure that a wake comes for
+// the others. Only one goroutine at a time does so. It releases the mutex before it calls tell or wakes anybody,
+// because both may call serve again.
 func (c *tokenCell) serve() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,8 +98,8 @@ func (c *tokenCell) serve() {
 	if len(c.waits) == 0 && c.watch == nil {
 		return // the wake came late; the object may already be gone
 	}
-	// Up to here the object is kept open by a wait in the token heap, or by the call that has just
-	// removed the last wait.
+	// Up to here the object is kept open by a wait in the token heap, or by the call that has just removed the last
+	// wait. From here on, EnterEnding keeps it open.
 	c.queue.EnterEnding()
 	c.serving = true
 	defer func() {
@@ -107,7 +107,7 @@ func (c *tokenCell) serve() {
 		c.queue.Exit()
 	}()
 	for c.again {
-		// Another iteration means that another call has asked for one, or has changed the cell.
+		// Another iteration means that another call has set the field again, or has changed the cell.
 		c.again = false
 		over := c.takeOver()
 		var first tokenWait // a copy, because the wait itself may be removed and reused at any time
@@ -133,8 +133,8 @@ func (c *tokenCell) anyInHeapOver() bool {
 	return len(c.waits) > 0 && (c.waits[0].token <= v || turns != c.turns)
 }
 
-// takeOver takes the waits that are over off the token heap. Waits whose tokens the counter has reached
-// are returned in the order of their tokens.
+// takeOver takes the waits that are over off the token heap. It returns waits whose tokens the counter has reached
+// in the order of their tokens.
 func (c *tokenCell) takeOver() (over []*tokenWait) { // guarded by: mu
 	v, turns := c.s.words.value.Load(), sequencerTurns(c.s.words.turns.Load())
 	for len(c.waits) > 0 && (c.waits[0].token <= v || c.queue.Closing()) {
@@ -160,9 +160,9 @@ func (c *tokenCell) takeOver() (over []*tokenWait) { // guarded by: mu
 	return over
 }
 
-// arm makes sure that a wake comes for the waits in the token heap. first is the first of these
-// waits, and the parameter waits is their number. arm returns false if some of them may be over.
-// Only the goroutine in the method serve calls arm.
+// arm makes sure that a wake comes for the waits in the token heap. The parameter first is the first of these
+// waits, and the parameter waits is their number. arm returns false if some of the waits may be over. Only the
+// goroutine in the method serve calls arm.
 func (c *tokenCell) arm(first *tokenWait, waits int) bool {
 	if waits == 0 {
 		if c.watch != nil {

@@ -2,13 +2,13 @@ package prims
 
 import "github.com/shmsync/shmsync"
 
-// pendingToken is a wait for a token that belongs to a Pending.
+// pendingToken is a wait for a token that WaitAsync has begun. It belongs to a Pending.
 type pendingToken struct {
 	c    *tokenCell
 	wait tokenWait
 }
 
-// async is WaitAsync.
+// async does what WaitAsync does.
 func (s *Sequencer) async(token uint64) *Pending {
 	wait := s.begin(token)
 	if over, err := s.judge(&wait); over {

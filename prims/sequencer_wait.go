@@ -11,13 +11,13 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// begin returns a wait that begins now. The caller may set tell later.
+// begin returns a wait that begins now. If the wait will be in the token heap, the caller sets its field tell.
 func (s *Sequencer) begin(token uint64) tokenWait {
 	return tokenWait{token: token, turns: sequencerTurns(s.words.turns.Load()), place: off}
 }
 
-// isOver reports whether a wait is over, with the counter at v. Once a wait is over, it stays so, unless it began
-// during a ResetTo that then sets the counter back.
+// isOver reports whether a wait is over when the counter is at v. Once a wait is over, it stays over. The exception
+// is a wait that began during a ResetTo which then sets the counter back.
 func (s *Sequencer) isOver(w *tokenWait, v uint64) bool {
 	t := sequencerTurns(s.words.turns.Load())
 	return v >= w.token || t != w.turns || t.stopped()
@@ -44,11 +44,11 @@ func (s *Sequencer) canceled() error {
 	return failed(s.a, s.object, "sequencer.wait", shmsync.ErrCanceled, nil, detail)
 }
 
-// mostOnWord is how many waits of a cell sleep on the word of the cell themselves. Such a wait wakes
-// soonest, but has to check the counter at each wake. All further waits are in the token heap.
+// mostOnWord is the greatest number of waits of a cell that sleep on the word of the cell themselves. Such a wait
+// wakes soonest, but has to check the counter at each wake. All further waits are in the token heap.
 const mostOnWord = 2
 
-// await waits until a wait is over.
+// await waits until the wait w is over, or ctx ends, or the handle is closed.
 func (s *Sequencer) await(ctx context.Context, w *tokenWait) error {
 	c := s.cell(w.token)
 	if c == nil {
@@ -76,17 +76,17 @@ func (s *Sequencer) await(ctx context.Context, w *tokenWait) error {
 	return c.awaitInHeap(ctx, w)
 }
 
-// wordWait is a wait that sleeps on the word itself. A periodic check tests whether the wait is over.
-// The word alone does not show that in two cases: a process made the counter jump past next and was
-// stopped, or a peer has overwritten the word.
+// wordWait is a wait that sleeps on the word of a cell itself. A periodic check tests whether the wait is over. The
+// word alone does not show that in two cases. A process may have made the counter jump past the tokens that the
+// word announces, and then been stopped. Or a peer may have overwritten the word.
 type wordWait struct {
 	used  bool
 	token uint64
 	turns sequencerTurns
 }
 
-// takeWord reserves one of the cell's places for waits that sleep on the word, and returns its index,
-// or -1 if there is none.
+// takeWord reserves one of the few places for waits that sleep on the word of the cell. It returns the index of the
+// place, or -1 if no place is free.
 func (c *tokenCell) takeWord(w *tokenWait) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *tokenCell) leaveWord(i int) {
 	c.onWord[i] = wordWait{}
 }
 
-// anyOnWordOver reports whether any wait that sleeps on the word is over.
+// anyOnWordOver reports whether any wait that sleeps on the word of the cell is over.
 func (c *tokenCell) anyOnWordOver() bool {
 	v, turns := c.s.words.value.Load(), sequencerTurns(c.s.words.turns.Load())
 	c.mu.Lock()
@@ -113,10 +113,10 @@ func (c *tokenCell) anyOnWordOver() bool {
 	return slices.ContainsFunc(c.onWord[:], func(w wordWait) bool { return w.used && (w.token <= v || w.turns != turns) })
 }
 
-// awaitOnWord does what the method await does, for a goroutine that itself sleeps on the word.
+// awaitOnWord does what the method await does, for a wait that sleeps on the word of the cell.
 func (c *tokenCell) awaitOnWord(w *tokenWait, cancel *park.Cancel) error {
 	for {
-		// Another iteration means that a wake has come.
+		// Another iteration means that a wake has come, but that the wait is not over.
 		word, ok := c.announce(w)
 		ended := park.Again
 		if ok {
@@ -136,7 +136,7 @@ func (c *tokenCell) awaitOnWord(w *tokenWait, cancel *park.Cancel) error {
 	}
 }
 
-// parkedWait is a tokenWait for which a goroutine waits.
+// parkedWait is a wait in the token heap for which a goroutine blocks.
 type parkedWait struct {
 	tokenWait
 	told chan struct{} // capacity 1
@@ -148,7 +148,7 @@ var parkedWaits = sync.Pool{New: func() any {
 	return w
 }}
 
-// awaitInHeap does what the method await does, for a goroutine whose wait is in the token heap.
+// awaitInHeap does what the method await does, for a wait in the token heap.
 func (c *tokenCell) awaitInHeap(ctx context.Context, w *tokenWait) error {
 	h := parkedWaits.Get().(*parkedWait)
 	defer parkedWaits.Put(h)

@@ -2,27 +2,28 @@ package prims
 
 import "fmt"
 
-// sequencerCells is how many cells a Sequencer has. A wait for a token belongs to cell token %
-// sequencerCells. So an Increment checks one cell, and does not wake the waits for other tokens nearby.
+// sequencerCells is how many cells a Sequencer has. A cell is a word in shared memory on which waiters sleep. A
+// wait for a token belongs to cell token % sequencerCells. So an Increment checks one cell, and does not wake the
+// waits for other tokens nearby.
 const sequencerCells = 16
 
-// tokenCellState is the word of a cell of a Sequencer: an eventcountState whose bits 33..63, which are free for
-// the object, are next.
+// tokenCellState is the word of a cell of a Sequencer; every 16th token belongs to the same cell. It is an
+// eventcountState that uses bits 33..63, which an eventcountState leaves free, for the field next.
 //
 //	bits 0..31   sequence   counts the changes that make waiters look; they sleep on this half
 //	bit  32      announced  a waiter may sleep, or be on the way to it
 //	bits 33..63  next       the low 31 bits of the smallest token that was announced since the last change
 //
-// A waiter announces its token. If the token is more than tokenFar ahead of the counter, the waiter
-// announces a nearer token of the same cell instead. Then the waiter checks the counter once more. If
-// the counter has neither reached the token nor passed next, the waiter sleeps until the sequence
-// changes. A process that counts checks the cell afterwards. If a token is announced and the counter
-// has reached next, that process changes the sequence, which ends the announcement, and wakes all
-// waiters of the cell. Waiters whose tokens are not reached announce themselves again.
+// A waiter announces its token. If the token is more than tokenFar ahead of the counter, the waiter announces a
+// nearer token of the same cell instead. Then the waiter checks the counter once more. If the counter has neither
+// reached the token nor passed the value in the field next, the waiter sleeps until the sequence changes. A process
+// that increments the counter checks the cell afterwards. If a token is announced and the counter has reached the
+// field next, that process changes the sequence, which ends the announcement, and wakes all waiters of the cell.
+// Waiters whose tokens are not reached announce themselves again.
 //
-// next may be smaller than every token that is waited for. That costs one needless wake. next is never
-// greater than the smallest of these tokens. If next is not 1 to tokenFar ahead of the counter, the
-// counter has reached next. So 31 bits are enough for next.
+// The field next may be smaller than every token that is waited for, which costs one needless wake. It is never
+// greater than the smallest of these tokens. If the field is not 1 to tokenFar ahead of the counter, the counter
+// has reached it. So 31 bits are enough.
 //
 //	writers: waiters, processes that count, cancel, stop or reset, and periodic checks, each by CAS
 //	readers: the same, tools
@@ -42,17 +43,17 @@ const (
 func (s tokenCellState) sequence() uint32 { return uint32(s) }
 func (s tokenCellState) announced() bool  { return eventcountState(s).announced() }
 
-// ahead returns how far next is ahead of a counter at v. If the result is not 1 to tokenFar, the
-// counter has reached next.
+// ahead returns how far the announced token in s is ahead of the counter, whose value is v. If the result is 0 or
+// greater than tokenFar, the counter has reached that token.
 func (s tokenCellState) ahead(v uint64) uint32 {
 	return (uint32(s>>tokenNextShift) - uint32(v)) & tokenNextMask
 }
 
-// due reports whether the waiters of the cell have to check the counter, which is at v.
+// due reports whether the waiters of the cell have to check the counter, whose value is v.
 func (s tokenCellState) due(v uint64) bool { return s.announced() && s.ahead(v)-1 >= tokenFar }
 
-// announce returns the word after a waiter has announced token, while the counter is at v. The counter
-// has not reached token, and the word is not due.
+// announce returns the word of the cell after a waiter has announced the given token, while the counter is at v.
+// The caller knows that the counter has not reached the token, and that s is not due.
 func (s tokenCellState) announce(token, v uint64) tokenCellState {
 	ahead := token - v
 	if ahead > tokenFar {
@@ -72,12 +73,12 @@ func (s tokenCellState) String() string {
 	return fmt.Sprintf("a token with the low bits %#x announced, sequence %d", uint64(s>>tokenNextShift), s.sequence())
 }
 
-// sequencerTurns is the word that ends the waits of a Sequencer whose tokens are not reached.
+// sequencerTurns is the word that CancelWaiters, Stop and ResetTo change to end waits whose tokens are not reached.
 //
 //	bit  0      stopped  Stop was called; never cleared
 //	bits 1..63  count    of the calls of CancelWaiters, Stop and ResetTo
 //
-// A wait stores the word as it was when the wait began. The wait ends when the word has changed.
+// Each wait remembers the value that the word had when the wait began. The wait ends when the word has changed.
 //
 //	writers: CancelWaiters and ResetTo (addition), Stop (CAS)
 //	readers: waits, tools

@@ -20,7 +20,7 @@ type sequencerWords struct {
 	value atomic.Uint64
 	_     [56]byte
 	turns atomic.Uint64 // see sequencerTurns
-	// lastCPU, spin and pays are as in mutexWords.
+	// lastCPU, spin and pays control how long waiters spin, as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
@@ -29,7 +29,7 @@ type sequencerWords struct {
 	counts  countWords
 }
 
-// tokenCellWords are the words of a cell of a Sequencer.
+// tokenCellWords are the words of a cell of a Sequencer. Every 16th token belongs to the same cell.
 type tokenCellWords struct {
 	state  atomic.Uint64 // see tokenCellState
 	poller atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
@@ -55,7 +55,7 @@ const (
 	tokenCellPollerOff = arenakernel.Offset(unsafe.Offsetof(tokenCellWords{}.poller))
 )
 
-// places returns the words of the eventcount of cell i.
+// places returns the words that cell i uses as an eventcount.
 func (w *sequencerWords) places(i int) eventcountPlaces {
 	c := &w.cells[i]
 	return eventcountPlaces{
@@ -63,8 +63,8 @@ func (w *sequencerWords) places(i int) eventcountPlaces {
 	}
 }
 
-// next returns how far the smallest announced token is ahead of a counter at v, and whether any token
-// is announced.
+// next returns how far the smallest announced token is ahead of the counter, whose value is v, and whether any
+// token is announced.
 func (w *sequencerWords) next(v uint64) (ahead uint64, announced bool) {
 	for i := range w.cells {
 		s := tokenCellState(w.cells[i].state.Load())
@@ -81,7 +81,7 @@ func (w *sequencerWords) next(v uint64) (ahead uint64, announced bool) {
 	return ahead, announced
 }
 
-// sequencerBody returns the words of a Sequencer that is being created in b, which is still private.
+// sequencerBody returns the words of a Sequencer that is being created in b, and that no other process sees yet.
 func sequencerBody(b []byte) *sequencerWords {
 	_ = b[sequencerBytes-1]
 	return (*sequencerWords)(unsafe.Pointer(unsafe.SliceData(b)))

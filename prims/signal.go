@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// SignalWaker schedules up to 4096 queues between processes. A producer announces that a queue has something in
-// it. A worker finds such a queue, serves it alone, and sleeps while there is none. The contents of the queues
-// belong to the user.
+// SignalWaker schedules up to 4096 queues between processes. A producer announces that a queue has something in it.
+// A worker finds such a queue and serves it, while no other worker serves the same queue. A worker sleeps while no
+// queue is announced. The contents of the queues belong to the user.
 //
 //	// producer                        // worker
 //	queue.push(item)                   for {
@@ -32,19 +32,19 @@ import (
 // is issued, and sleeping workers wait for permits. The index may have a bit too many, which costs one check.
 // It lacks a bit only while a process is in the middle of an operation.
 //
-// In the terminology of the Go memory model, and across processes: a Schedule that returns true, or that finds
-// the queue executing and sets its flag, synchronizes, with all before it, before the return of the Begin, Next
-// or TryBeginInline that takes the queue next. So does each Finish. A Schedule that finds the queue already
-// scheduled makes one load and gives no such edge. Its item is still not missed if the producer publishes the
-// item by an atomic store and the worker looks for it by an atomic load. This is so because the store, the load
-// of the gate, the worker's change of the gate and its load of the queue are all sequentially consistent. The
-// load of the gate found the queue scheduled, so it came before the worker's change of the gate. So the store
-// of the item came before the worker's load of the queue.
+// In the terminology of the Go memory model, and across processes: a Schedule that returns true, or that finds the
+// queue executing and marks it as scheduled again, synchronizes, with all before it, before the return of the
+// Begin, Next or TryBeginInline that takes the queue next. So does each Finish. A Schedule that finds the queue
+// already scheduled makes only one load and does not synchronize. Its item is still not missed if the producer
+// publishes the item by an atomic store and the worker looks for it by an atomic load. This is so because the
+// store, the load of the gate, the worker's change of the gate and its load of the queue are all sequentially
+// consistent. The load of the gate found the queue scheduled, so it came before the worker's change of the gate. So
+// the store of the item came before the worker's load of the queue.
 //
-// When a process dies, the queues that it executed are scheduled again, and every announcement that it had
-// begun is completed. The permits that it had taken, or had not issued yet, are issued. Its registrations are
-// removed; see docs/design/0009. A stopped process keeps the queues that it executes, but blocks no other
-// queue.
+// When a process dies, the queues that it executed are scheduled again, and every announcement that it had begun is
+// completed. The permits that it had taken, or had not issued yet, are issued. Its registrations as worker and
+// sleeper are removed; see docs/design/0009. A stopped process keeps the queues that it executes, but blocks no
+// other queue.
 type SignalWaker struct {
 	signalView
 	name     arenakernel.ParticipantID
@@ -52,17 +52,17 @@ type SignalWaker struct {
 	wakeWord park.WakeWord
 	key      race.Key
 	counting bool
-	cursor   atomic.Uint32 // index of the next group of gates to check
+	cursor   atomic.Uint32 // index of the next group of gates for check to examine
 }
 
 // SignalWakerOptions says how a SignalWaker is created. A nil *SignalWakerOptions means the
 // zero value. If Signals is set and an existing object has another number, opening fails.
 type SignalWakerOptions struct {
-	// Signals is the number of signals, each of 64 queues: 1 to 64; 0 means 64 for a new object.
-	// A queue takes 128 bytes.
+	// Signals is the number of signals, 1 to 64. Each signal has 64 queues. 0 means 64 for a new object, and any
+	// number for an existing one. A queue takes 128 bytes.
 	Signals int
-	// Count makes a new object count the operations of all processes; see Stats. It costs some
-	// nanoseconds for each operation.
+	// Count makes a new object count its operations, for all processes; see Stats. Counting costs some nanoseconds
+	// for each operation.
 	Count bool
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
@@ -180,7 +180,7 @@ func (v *signalView) fail(op string, err error, detail string) error {
 	return failed(v.a, v.object, op, err, nil, detail)
 }
 
-// mistake panics because of a caller's mistake.
+// mistake panics because the caller has made a mistake.
 func (v *signalView) mistake(format string, args ...any) {
 	panic("shmsync: signal waker " + objectName(v.object) + ": " + fmt.Sprintf(format, args...))
 }

@@ -10,11 +10,11 @@ import (
 
 var _ = crashpoint.Register("signal.bit.acquired")
 
-// Signal is a view of one signal of a SignalWaker: a bit for each of 64 queues. A bit is set while the [Gate]
-// of its queue waits for an executor. Gates set and clear the bits themselves, and [SignalWaker.Next] reads
-// them. A Signal is for programs that choose among queues in their own way. A program that acquires a bit calls
-// Begin of the gate, which decides whether the program executes the queue, and then TryUnmarkIfEmpty of the
-// waker.
+// Signal is a view of one signal of a SignalWaker: a bit for each of 64 queues. A bit is set while its queue waits
+// for a worker that executes it. The [Gate] of the queue is the word that decides which worker does. Gates set and
+// clear the bits themselves, and [SignalWaker.Next] reads them. A Signal is for programs that choose among queues
+// in their own way. A program that acquires a bit calls Begin of the gate, which decides whether the program
+// executes the queue, and then TryUnmarkIfEmpty of the waker.
 //
 // Every operation is one sequentially consistent access to one word. If a process dies after it has acquired a
 // bit and before it has called Begin, nothing is lost: the reaper sets the bit again.
@@ -45,16 +45,16 @@ func (s Signal) mask(bit int) uint64 {
 	return 1 << bit
 }
 
-// Set sets a bit. wasEmpty reports whether the signal had no bit before, and wasSet whether this call has set
-// the bit. If wasEmpty is true, the caller has to call MarkActive of the waker. It may also call MarkActive
-// each time.
+// Set sets a bit. wasEmpty reports whether the signal had no set bit before the call, and wasSet whether this call
+// has set the bit. If wasEmpty is true, the caller has to call MarkActive of the waker. It may also call MarkActive
+// after every Set.
 func (s Signal) Set(bit int) (wasEmpty, wasSet bool) {
 	m := s.mask(bit)
 	old := s.bits().Or(m)
 	return old == 0, old&m == 0
 }
 
-// SetMask is Set for all bits in a mask. It returns the bits that were not set before.
+// SetMask does what Set does, for all bits in a mask. It returns the bits that were not set before.
 func (s Signal) SetMask(mask uint64) (wasEmpty bool, set uint64) {
 	old := s.bits().Or(mask)
 	return old == 0, mask &^ old
@@ -67,8 +67,8 @@ func (s Signal) Acquire(bit int) bool {
 	return ok
 }
 
-// TryAcquire is Acquire that also returns the mask of the bit and the previous bits. It writes
-// nothing if the bit is not set.
+// TryAcquire does what Acquire does, and also returns the mask of the bit and all bits as they were before. It
+// writes nothing if the bit is not set.
 func (s Signal) TryAcquire(bit int) (mask, before uint64, ok bool) {
 	mask = s.mask(bit)
 	if before = s.bits().Load(); before&mask == 0 {

@@ -15,17 +15,16 @@ var (
 	_ = crashpoint.Register("signal.drop.cleared")
 )
 
-// Gate is a handle on the gate of one queue. Any number of producers schedule the queue; one worker at a time
-// executes it. An execution has to be finished by the handle that began it, or by a copy of this handle that is
-// used instead.
+// Gate is a handle on the gate of one queue. Any number of producers schedule the queue. At most one worker at a
+// time executes it. The handle that began an execution has to finish it. A copy of that handle may finish it
+// instead, if the handle itself is not used any more.
 //
-// The compare-and-swap that chooses the executor also writes the executor's ID into the gate. So a process that
-// dies at any instruction leaves a gate that is scheduled, or a gate that names it as the dead executor; see
-// [SignalWaker].
+// The compare-and-swap that chooses the executor also writes the executor's ID into the gate. So if a process dies
+// at any instruction, the gate is still scheduled, or it names that process as its executor; see [SignalWaker].
 type Gate struct {
 	w       *SignalWaker
 	queue   uint32
-	running signalGateWord // the word of the execution that this handle began; 0 if there is none
+	running signalGateWord // the gate word of the execution that this handle began; 0 if there is none
 }
 
 // Gate returns a handle on the gate of a queue. Gate is small enough to be inlined, so that the handle need not
@@ -47,19 +46,19 @@ func (g *Gate) word() *signalGate {
 
 func (g *Gate) key() race.Key { return g.w.key + race.Key(g.queue+1)*gateKeyStep }
 
-// gateKeyStep is the distance between the keys of two gates for the race detector.
+// gateKeyStep is the distance between the keys by which the race detector knows two neighbouring gates.
 const gateKeyStep = 0x9e3779b97f4a7c15
 
-// Schedule announces that there is something in the queue. The caller has published it before, by an atomic
-// store or under a lock. Schedule reports whether this call has made the queue scheduled. The result is false
-// if the queue was scheduled already. It is also false if a worker executes the queue; then the Finish of that
-// worker schedules it again. Schedule never blocks. If the queue is scheduled already, the call costs one load.
-// It makes no system call if no worker sleeps.
+// Schedule announces that there is something in the queue. The caller has put it there before, by an atomic store
+// or under a lock. Schedule reports whether this call has made the queue scheduled. The result is false if the
+// queue was scheduled already. It is also false if a worker executes the queue; then the Finish of that worker
+// schedules it again. Schedule never blocks. If the queue is scheduled already, the call costs one load. It makes
+// no system call if no worker sleeps.
 func (g *Gate) Schedule() bool {
 	gate := g.word()
 	for {
-		// The CAS fails only if another call has changed the word. Of such calls, only the end of an execution
-		// leaves the queue unscheduled, so the loop is lock-free.
+		// The CAS fails only if another call has changed the word. Only the end of an execution leaves the queue
+		// unscheduled, so the loop is lock-free.
 		s := signalGateWord(gate.word.Load())
 		if race.Enabled {
 			race.ReleaseMerge(g.key())
@@ -74,7 +73,7 @@ func (g *Gate) Schedule() bool {
 		// lin: Schedule takes effect here.
 		if gate.word.CompareAndSwap(uint64(s), uint64(s.schedule())) {
 			if s.executing() {
-				return false // the Finish of its executor will find the flag
+				return false // the Finish of the executor finds the bit scheduled set
 			}
 			crashpoint.Hit("signal.schedule.gated")
 			g.w.publish(int(g.queue))
@@ -95,13 +94,14 @@ func (v *signalView) publish(q int) {
 	v.mark(i)
 }
 
-// Begin begins the execution of a scheduled queue, and reports whether it did. If so, the caller is the
-// executor until Finish. If several callers try, one succeeds. A program usually calls Begin after it has
-// acquired the queue's bit, but Begin does not need the bit.
+// Begin begins the execution of a scheduled queue, and reports whether it did. If it did, the caller executes the
+// queue until Finish. If several callers try at the same time, exactly one succeeds. A program usually calls Begin
+// after it has cleared the queue's bit in its signal, but Begin does not require that.
 func (g *Gate) Begin() bool {
 	gate := g.word()
 	for {
-		// The CAS fails only if another call has begun the execution or set the flag, so the loop is lock-free.
+		// The CAS fails only if another call has begun the execution or set the bit named scheduled, so the loop is
+		// lock-free.
 		s := signalGateWord(gate.word.Load())
 		if !s.ready() {
 			return false
@@ -153,14 +153,14 @@ func (g *Gate) begun(next signalGateWord) {
 // panics instead of ending the execution of another worker.
 func (g *Gate) Finish() (again bool) { return g.finish(false) }
 
-// FinishAndSchedule ends the execution and schedules the queue again. It is for a worker that has
-// left something in the queue.
+// FinishAndSchedule ends the execution that this handle began, and schedules the queue again. It is for a worker
+// that has left something in the queue.
 func (g *Gate) FinishAndSchedule() { g.finish(true) }
 
 func (g *Gate) finish(again bool) bool {
 	gate, running := g.word(), g.running
 	for {
-		// The CAS fails at most once: during an execution a producer can only set one flag.
+		// The CAS fails at most once, because during an execution producers can only set the bit named scheduled.
 		s := signalGateWord(gate.word.Load())
 		if running == 0 || s&^gateScheduled != running {
 			g.w.mistake("Finish of queue %d by a handle that does not execute it: the gate is %v", g.queue, s)
@@ -192,8 +192,9 @@ func (g *Gate) ended(scheduled, yielded bool) {
 	}
 }
 
-// clear clears the bit of a queue that the caller executes. If that was the signal's last bit, clear also
-// clears the signal's bit in the summary. No process needs to set the queue's bit before the execution ends.
+// clear clears the bit of a queue that the caller executes. If that was the last set bit of the signal, clear also
+// clears the signal's bit in the summary. That is safe because no process needs to set the queue's bit before the
+// execution ends.
 func (v *signalView) clear(q int) {
 	i, m := q/signalBits, uint64(1)<<(q%signalBits)
 	line := &v.lines[i]
@@ -202,9 +203,9 @@ func (v *signalView) clear(q int) {
 	}
 }
 
-// drop clears a bit whose gate does not wait for an executor. Such a bit is left if a reap or a late producer
-// has set it, or if the executor has not cleared it yet. The gate may become scheduled just before drop clears
-// the bit, and then the bit is needed. So drop checks the gate once more after it has cleared the bit.
+// drop clears the bit of a queue whose gate does not wait for an executor. Such a needless bit exists if a reap or
+// a late producer has set it, or if the executor has not cleared it yet. The gate may become scheduled just before
+// drop clears the bit, and then the bit is needed. So drop checks the gate once more after it has cleared the bit.
 func (v *signalView) drop(q int) {
 	i, m := q/signalBits, uint64(1)<<(q%signalBits)
 	left := v.lines[i].bits.And(^m) &^ m
@@ -218,8 +219,8 @@ func (v *signalView) drop(q int) {
 
 // GateState is the state of a gate at one moment.
 type GateState struct {
-	Scheduled bool              // something is in the queue, or has been
-	Executing bool              // a worker executes it
+	Scheduled bool              // something is, or was, in the queue
+	Executing bool              // a worker executes the queue
 	Executor  *shmsync.Identity // the process of the worker that executes the queue, if it is known
 	Epoch     uint32            // counts the executions, and wraps
 }

@@ -11,29 +11,31 @@ var (
 	_ = crashpoint.Register("signal.partition.cleared")
 )
 
-// MarkYield sets the yield bit of the status, which means that a worker has yielded. It issues a permit if the
-// bit was not set, and reports whether this call has set it.
+// MarkYield sets the yield bit of the status word, by which workers tell each other that one of them has yielded.
+// If the bit was not set, MarkYield issues a permit, which wakes a sleeping worker. It reports whether this call
+// has set the bit.
 func (w *SignalWaker) MarkYield() bool {
 	w.opening.use()
 	return w.markStatus(statusYield)
 }
 
-// TryUnmarkYield clears the yield bit, and reports whether this call cleared it. The permit that was issued
-// with the bit remains.
+// TryUnmarkYield clears the yield bit, and reports whether this call cleared it. It does not take back the permit
+// that MarkYield issued.
 func (w *SignalWaker) TryUnmarkYield() bool {
 	w.opening.use()
 	return w.unmarkStatus(statusYield)
 }
 
-// MarkTasks sets the tasks bit of the status, which means that the partition has tasks. It issues a permit if
-// the bit was not set, and reports whether this call has set it.
+// MarkTasks sets the tasks bit of the status word, which means that the worker's partition has tasks. A partition
+// is the range of signals that the worker serves. If the bit was not set, MarkTasks issues a permit, which wakes a
+// sleeping worker. It reports whether this call has set the bit.
 func (w *SignalWaker) MarkTasks() bool {
 	w.opening.use()
 	return w.markStatus(statusTasks)
 }
 
-// TryUnmarkTasks clears the tasks bit, and reports whether this call cleared it. If the summary of the
-// partition still has a leaf, TryUnmarkTasks sets the bit again, with a permit, and reports false.
+// TryUnmarkTasks clears the tasks bit, and reports whether this call cleared it. If the partition summary still has
+// a signal that may have work, TryUnmarkTasks sets the bit again, issues a permit, and reports false.
 func (w *SignalWaker) TryUnmarkTasks() bool {
 	w.opening.use()
 	if !w.unmarkStatus(statusTasks) {
@@ -48,7 +50,7 @@ func (w *SignalWaker) TryUnmarkTasks() bool {
 	return true
 }
 
-// StatusBits returns both bits.
+// StatusBits reports whether the yield bit and the tasks bit of the status word are set.
 func (w *SignalWaker) StatusBits() (yield, tasks bool) {
 	w.opening.use()
 	s := signalStatus(w.head.status.Load())
@@ -70,15 +72,15 @@ func (v *signalView) unmarkStatus(s signalStatus) bool {
 	return v.head.status.Load()&m != 0 && v.head.status.And(^m)&m != 0
 }
 
-// Partitions. In a program with partitions, all workers share one waker, and each worker serves only some of
-// its signals: start..end-1. These signals are the worker's leaves. Each worker also has a waker of its own,
-// which it sleeps on. The partition summary in the worker's own waker has a bit for each leaf: bit k stands for
-// signal start+k of the shared waker. The tasks bit is set while the partition summary has a bit.
+// Partitions. In a program with partitions, all workers share one waker, and each worker serves only its signals
+// start to end-1. These signals are the worker's leaves. Each worker also has a waker of its own, in which it
+// sleeps. The partition summary in the worker's own waker has a bit for each leaf. Bit k stands for signal start+k
+// of the shared waker. The tasks bit is set while the partition summary has a bit.
 
-// SyncPartitionSummary updates the partition summary of w: afterwards it has a bit for each of the signals
-// start..end-1 of tree that has bits. There are at most 64 such signals. SyncPartitionSummary reports whether
-// any of them has bits. A nil tree means w itself. The worker that owns w calls it before it sleeps. If a leaf
-// gets a bit during the call, a second check finds it.
+// SyncPartitionSummary updates the partition summary of w. Afterwards the summary has a bit for each of the signals
+// start to end-1 of the waker tree that has a set bit. There are at most 64 such signals. SyncPartitionSummary
+// reports whether any of them has bits. If tree is nil, the signals of w itself are used. The worker that owns w
+// calls it before it sleeps. If a signal gets a bit during the call, a second check finds it.
 func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (work bool) {
 	w.opening.use()
 	if tree == nil {
@@ -94,8 +96,8 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 			now |= 1 << k
 		}
 	}
-	// First add the new leaves, so that no concurrent call misses any of them. Then remove the old leaves, and
-	// check each of them once more after that.
+	// First add the bits of leaves that have work now, so that no concurrent call misses any of them. Then remove
+	// the other bits, and check each of their leaves once more after that.
 	// sync(signal.tasks): release
 	old := w.head.partition.Or(now)
 	for k, gone := 0, old&^now; gone != 0; k, gone = k+1, gone>>1 {
@@ -118,9 +120,9 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 	return w.head.partition.Load() != 0
 }
 
-// MarkPartitionLeafActive records that leaf k of the partition, counted from its start, may have work, and sets
-// the tasks bit. It reports whether no leaf was active before. A program that has set a bit in a leaf calls it
-// on the waker of the worker that owns the leaf.
+// MarkPartitionLeafActive records that leaf k of the partition, that is, its k-th signal, may have work, and sets
+// the tasks bit. It reports whether no leaf was recorded before. A program that has set a bit in a leaf calls
+// MarkPartitionLeafActive on the waker of the worker that owns the leaf.
 func (w *SignalWaker) MarkPartitionLeafActive(k int) (wasEmpty bool) {
 	w.opening.use()
 	m := w.leaf(k)
@@ -131,8 +133,9 @@ func (w *SignalWaker) MarkPartitionLeafActive(k int) (wasEmpty bool) {
 	return old == 0
 }
 
-// ClearPartitionLeaf records that leaf k has no work. If no other leaf has work, it also clears the tasks bit.
-// The worker that owns the partition calls it, and checks the leaf once more afterwards.
+// ClearPartitionLeaf records that leaf k of the partition, that is, its k-th signal, has no work. If no other leaf
+// has work, ClearPartitionLeaf also clears the tasks bit. The worker that owns the partition calls it, and checks
+// the leaf once more afterwards.
 func (w *SignalWaker) ClearPartitionLeaf(k int) {
 	w.opening.use()
 	m := w.leaf(k)
@@ -141,14 +144,14 @@ func (w *SignalWaker) ClearPartitionLeaf(k int) {
 	}
 }
 
-// PartitionLeafHasWork reports whether leaf k may have work.
+// PartitionLeafHasWork reports whether leaf k of the partition, that is, its k-th signal, may have work.
 func (w *SignalWaker) PartitionLeafHasWork(k int) bool {
 	w.opening.use()
 	w.add(StatLeafSummaryChecks, 1)
 	return w.head.partition.Load()&w.leaf(k) != 0
 }
 
-// PartitionSummary returns the partition's summary.
+// PartitionSummary returns the partition summary: bit k is set if leaf k may have work.
 func (w *SignalWaker) PartitionSummary() uint64 {
 	w.opening.use()
 	return w.head.partition.Load()

@@ -37,7 +37,7 @@ func (w *SignalWaker) Release(n int) {
 	w.release(n)
 }
 
-// release is Release for an n that is greater than 0.
+// release does what Release does, for an n that is greater than 0.
 func (v *signalView) release(n int) {
 	// sync(signal.permit): release
 	// lin: Release takes effect here.
@@ -46,8 +46,8 @@ func (v *signalView) release(n int) {
 	v.rouse(n)
 }
 
-// rouse wakes up to n waiters after n permits were issued. The announcement in the wake word decides whether
-// the first wake is made. For further wakes there is only a hint, the approximate number of sleepers. That
+// rouse wakes up to n waiters after n permits were issued. The announcement in the wake word decides whether the
+// first wake is made. The number of further wakes is taken from a hint, the approximate number of sleepers. A hint
 // suffices, because each waiter that takes a permit wakes another waiter while there are more permits.
 func (v *signalView) rouse(n int) {
 	b := v.wakeWakeWord()
@@ -82,12 +82,12 @@ func (w *SignalWaker) TryAcquire() bool {
 	}
 }
 
-// Acquire takes a permit, and waits until there is one. A worker calls it after Next has found nothing. A
-// permit means that there was something to do after that search. A permit is only a hint: another worker may
+// Acquire takes a permit, and waits until there is one. A worker calls it after Next has found nothing. A permit
+// means that there was something to do after that search. But a permit is only a hint, because another worker may
 // have done the work since then, and the caller's next search may find nothing. If there is no permit but the
-// summary is not empty, Acquire returns without a permit. The caller then calls Next again, which finds a queue
-// or clears the stale bits. Acquire panics with an *[shmsync.Error] that Is ErrClosed if this process closes
-// the arena meanwhile.
+// summary is not empty, Acquire returns without a permit. The caller then calls Next again, which finds a queue or
+// clears the stale bits. Acquire panics with an *[shmsync.Error] that Is ErrClosed if this process closes the arena
+// meanwhile.
 func (w *SignalWaker) Acquire() {
 	if w.TryAcquire() {
 		return
@@ -97,9 +97,9 @@ func (w *SignalWaker) Acquire() {
 	}
 }
 
-// AcquireContext is Acquire, but it ends with ctx.Err() when ctx ends first, and with an error that Is
-// ErrClosed when this process closes the arena. An error means that no permit was taken. If there is a permit,
-// the call takes it even though ctx has ended.
+// AcquireContext does what Acquire does, but returns ctx.Err() when ctx ends first, and an error that Is ErrClosed
+// when this process closes the arena. An error means that no permit was taken. If there is a permit, AcquireContext
+// takes it even though ctx has ended.
 func (w *SignalWaker) AcquireContext(ctx context.Context) error {
 	if err := w.opening.error("signalwaker.acquire"); err != nil {
 		return err
@@ -110,11 +110,11 @@ func (w *SignalWaker) AcquireContext(ctx context.Context) error {
 	return w.acquireSlow(ctx)
 }
 
-// acquireSlow waits for a permit. No wake is lost between its check of the permits and its sleep. A waiter
-// announces itself in the wake word, checks the permits, and sleeps only while the word keeps the announced
-// value. A process that issues a permit reads the word afterwards, and changes it if a waiter is announced. So
-// either the waiter sees the permit, or the process that issues it sees the announcement, and then the sleep
-// ends or does not begin.
+// acquireSlow waits for a permit. No wake is lost between the check of the permits and the sleep, for the following
+// reason. A waiter announces itself in the wake word, checks the permits, and sleeps only while the word keeps the
+// announced value. A process that issues a permit reads the word afterwards, and changes it if a waiter is
+// announced. So either the waiter sees the permit, or the process that issues the permit sees the announcement, and
+// then the sleep ends or does not begin.
 func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	if !w.queue.Enter() {
 		return w.fail("signalwaker.acquire", shmsync.ErrClosed, closedHandle)
@@ -137,12 +137,14 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 			return nil
 		}
 		if w.SnapshotSummary() != 0 {
-			// There is something to do, but another worker has taken the permit for it. That worker may have
-			// taken it before it could see that there are waiters, and it may be slow.
+			// There is something to do, but another worker has taken the permit for it. That worker may be slow. It
+			// may also have taken the permit before it could see that there are waiters, and then it wakes none of
+			// them.
 			w.passOn()
 			return nil
 		}
 		// A permit, or a wake that was meant for another waiter, may come at the moment when the context ends.
+		// Neither must be lost.
 		switch w.queue.Sleep(uint32(word), park.SleepSpec{}, &c) {
 		case park.Again:
 			crashpoint.Hit("signal.acquire.woken")
@@ -160,7 +162,7 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	}
 }
 
-// passOn wakes another sleeper because the caller does not use its own wake: the caller stops waiting, or it no
+// passOn wakes another sleeper if the caller does not use its own wake, because the caller stops waiting, or no
 // longer slept when the wake came. The wake has cleared the announcement bit, which may also stand for other
 // sleepers. So passOn sets the bit again, and wakes a sleeper if there are more permits.
 func (v *signalView) passOn() {
@@ -194,8 +196,8 @@ func (v *signalView) sleepers() (n int) {
 }
 
 // RegisterSleeper counts a worker that waits elsewhere, for example in a poll of file descriptors, among the
-// sleepers. The worker registers, calls Next once more, and only then waits. The SignalWaker does not wake it.
-// The death of the process undoes the registration.
+// sleepers. The worker registers, calls Next once more, and only then waits. The SignalWaker does not wake such a
+// worker. The death of the process undoes the registration.
 func (w *SignalWaker) RegisterSleeper() {
 	w.opening.use()
 	w.counter(countSleeper, 1)
@@ -209,7 +211,8 @@ func (w *SignalWaker) UnregisterSleeper() {
 	}
 }
 
-// RegisterWorker counts one more worker of this process, until UnregisterWorker or until the process dies.
+// RegisterWorker adds one to the number of workers of this process; see WorkerCount. UnregisterWorker, or the death
+// of the process, undoes that.
 func (w *SignalWaker) RegisterWorker() {
 	w.opening.use()
 	w.counter(countWorker, 1)
@@ -223,7 +226,7 @@ func (w *SignalWaker) UnregisterWorker() {
 	}
 }
 
-// WorkerCount returns how many workers living processes have registered.
+// WorkerCount returns how many workers the living processes have registered.
 func (w *SignalWaker) WorkerCount() (n int) {
 	w.opening.use()
 	for i := range w.rows {
@@ -234,11 +237,11 @@ func (w *SignalWaker) WorkerCount() (n int) {
 	return n
 }
 
-// row returns the row of this process.
+// row returns the words that w has for the slot of this participant.
 func (w *SignalWaker) row() *signalRow { return &w.rows[w.name.Slot()-1] }
 
-// counter adds by, which is 1 or -1, to one of the counts of this process, and reports whether it could. If the
-// row still has the counts of the slot's previous participant, they become 0 first.
+// counter adds the parameter by, which is 1 or -1, to one of the counts of this process, and reports whether it
+// could. If the words of the slot still have the counts of its previous participant, these counts become 0 first.
 func (w *SignalWaker) counter(what signalCount, by int) bool {
 	row := w.row()
 	for {
@@ -266,9 +269,9 @@ func (w *SignalWaker) counter(what signalCount, by int) bool {
 	}
 }
 
-// restock makes sure that there are as many permits as the index requires. A dead process may have taken a
-// permit without using it, or may not have issued a permit that it had to issue. least is the number of permits
-// that are needed for reasons outside the index.
+// restock makes sure that there is a permit for each bit of the summary and of the status word. A dead process may
+// have taken a permit without using it, or may not have issued a permit that it had to issue. The parameter least
+// is a number of permits that are needed for other reasons.
 func (v *signalView) restock(least int) {
 	need := bits.OnesCount64(v.head.summary.Load()&v.mask) + bits.OnesCount64(v.head.status.Load()&uint64(statusYield|statusTasks))
 	need = max(need, least)
@@ -286,7 +289,7 @@ func (v *signalView) restock(least int) {
 	}
 }
 
-// ended reports whether a participant is dead and gone.
+// ended reports whether the participant n is dead and its process has ended.
 func (w *SignalWaker) ended(n arenakernel.ParticipantID) bool { return w.a.Dead(n) && w.a.Gone(n) }
 
 // check is called ten times a second while a goroutine of this process waits for a permit. It completes what a
@@ -304,5 +307,5 @@ func (w *SignalWaker) check() {
 	w.wakeWord.Announce()
 }
 
-// lookGates is how many gates one check examines.
+// lookGates is how many gates one periodic check examines.
 const lookGates = 256

@@ -19,10 +19,10 @@ func init() {
 	})
 }
 
-// repairSignals frees the reservations of the participant dead, schedules the queues that this participant
-// executed, and repairs the index from the gates. Several processes may do each step at the same time, or a
-// step may be repeated. That is harmless: a worker clears a bit that was set needlessly, and a needless
-// permit costs one search.
+// repairSignals recovers what the participant named dead left in a SignalWaker. It ends the reservations of that
+// participant, schedules the queues that the participant executed, and repairs the bits of signals and summary from
+// the gate words. Several processes may do the same step at the same time, or repeat it. That is harmless, because
+// a worker clears a bit that was set needlessly, and a needless permit costs only one search.
 func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	v, err := viewSignals(a, o)
 	if err != nil {
@@ -38,8 +38,9 @@ func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	if c := row.count.Load(); a.Reaps(dead, signalCount(c).participant()) {
 		arenakernel.TakeFromDead(a, signalCount(c).participant(), &row.count, c, 0)
 	}
-	// The dead process may have taken a permit and not acted on it. Or it may have set a bit in a leaf without
-	// a call of MarkPartitionLeafActive. The owner of the leaf checks its leaves when it wakes up.
+	// The dead process may have taken a permit and not acted on it. Or it may have set a bit in a signal of another
+	// worker's partition without a call of MarkPartitionLeafActive. So at least one worker is woken; it checks the
+	// signals that it owns when it wakes up.
 	least := 0
 	if b := v.wakeWakeWord(); b.Announced() || v.sleepers() > 0 {
 		least = 1
@@ -47,8 +48,8 @@ func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	v.restock(least)
 }
 
-// reapGate schedules the queue again if its executor is dead and gone, as the function gone
-// reports. It also sets the index bits of a queue that is scheduled.
+// reapGate schedules the queue q again if its executor is dead and its process has ended; the function gone reports
+// that. It also sets the bits of the signal and the summary for a queue that is scheduled.
 func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) {
 	gate := &v.gates[q].word
 	for {
@@ -63,16 +64,15 @@ func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) 
 			crashpoint.Hit("signal.reap.released")
 			v.publish(q)
 		case s.ready() && v.lines[q/signalBits].bits.Load()&(1<<(q%signalBits)) == 0:
-			// The producer, or the worker that acquired the bit, has not finished its step, or is dead. So set
-			// the bit in its place.
+			// The producer, or the worker that cleared the bit, has not finished its step, or is dead. So set the
+			// bit instead of it.
 			v.publish(q)
 		}
 		return
 	}
 }
 
-// reapIndex sets the summary bits of signals that have bits, and the tasks bit of a partition
-// that has leaves.
+// reapIndex sets the summary bits of signals that have bits, and the tasks bit if the partition summary has bits.
 func (v *signalView) reapIndex() {
 	for i := range v.lines {
 		if v.lines[i].bits.Load() != 0 {
@@ -84,8 +84,8 @@ func (v *signalView) reapIndex() {
 	}
 }
 
-// reapTask frees a queue that dead had reserved, and clears the bit of a queue that nobody has
-// reserved.
+// reapTask ends the reservation of queue q if the participant named dead had reserved it. It also clears the bit
+// that says that q is reserved, if nobody has reserved q.
 func (v *signalView) reapTask(q int, dead arenakernel.ParticipantID) {
 	task, line, m := &v.gates[q].task, &v.lines[q/signalBits], uint64(1)<<(q%signalBits)
 	n := task.Load()

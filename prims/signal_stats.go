@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// SignalStat names a counter of a SignalWaker.
+// SignalStat is the number of one of the counters of a SignalWaker.
 type SignalStat int
 
-// The counters. Those marked "counted" are updated by the operations of a SignalWaker that was created with the
-// option Count. The program itself updates the others by the method Count.
+// The counters. The operations of a SignalWaker that was created with the option Count update those marked
+// "counted". The program itself updates the others by the method Count.
 const (
-	StatTasksPolled        SignalStat = iota // executions begun; counted
+	StatTasksPolled        SignalStat = iota // executions that have begun; counted
 	StatCompleted                            // executions that left the queue idle; counted
-	StatYielded                              // executions that scheduled it again; counted
+	StatYielded                              // executions that scheduled the queue again; counted
 	StatWaiting                              // waits for a permit; counted
 	StatCASFailures                          // CAS on a gate that failed because of another call; counted
 	StatEmptyScans                           // calls of Next that found nothing; counted
 	StatYieldQueuePolls                      // checks of a worker's own yielded tasks
 	StatSignalPolls                          // signals that Next checked; counted
 	StatStealAttempts                        // checks of other workers' queues
-	StatStealSuccesses                       // attempts that found something
+	StatStealSuccesses                       // steal attempts that found something
 	StatLeafSummaryChecks                    // checks of a partition's summary; counted
 	StatLeafSummaryHits                      // syncs of the partition summary that found work; counted
 	StatLeafStealAttempts                    // checks of leaves of other partitions
-	StatLeafStealSuccesses                   // attempts that found something
+	StatLeafStealSuccesses                   // steal attempts that found something
 
 	signalStats = iota
 )
@@ -59,8 +59,8 @@ func (w *SignalWaker) add(s SignalStat, n uint64) {
 	}
 }
 
-// Stats returns the counters, each as the sum over all processes that were ever in the arena. Any
-// process may read them.
+// Stats returns the counters, each as the sum over all processes that have ever joined the arena. Any process may
+// read them.
 func (w *SignalWaker) Stats() (stats [signalStats]uint64) {
 	w.opening.use()
 	for i := range w.rows {
@@ -73,7 +73,7 @@ func (w *SignalWaker) Stats() (stats [signalStats]uint64) {
 
 // SignalHealth is the state of a SignalWaker at about one moment.
 type SignalHealth struct {
-	At        time.Time // when it was read
+	At        time.Time // when the words were read
 	Summary   uint64    // the summary: a bit for each signal that may have bits
 	Signals   int       // number of signals that have bits
 	Scheduled int       // queues that wait for an executor
@@ -88,7 +88,7 @@ type SignalHealth struct {
 	HasWork   bool   // a queue is scheduled, or a status bit is set
 }
 
-// Health reads all words without a lock. A process may call it to examine another process that is stuck.
+// Health reads all words without a lock, so it works even if another process is stuck.
 func (w *SignalWaker) Health() SignalHealth {
 	w.opening.use()
 	h := w.health()

@@ -11,17 +11,18 @@ var (
 	_ = crashpoint.Register("signal.unmark.cleared")
 )
 
-// MarkActive sets the bit of a signal in the summary, and issues a permit if the bit was not set. It reports
-// whether this call has set the bit. Gates do this themselves.
+// MarkActive sets the bit of a signal in the summary, which says that the signal may have bits. If the bit was not
+// set, MarkActive issues a permit, which wakes a sleeping worker. It reports whether this call has set the bit. The
+// methods of Gate do this themselves.
 func (w *SignalWaker) MarkActive(i int) bool {
 	w.opening.use()
 	w.checkSignal(i)
 	return w.mark(i)
 }
 
-// mark does what MarkActive does, but makes no checks. If the bit is already set, the process that set it
-// issues the permit. A process that clears the bit at the same time checks the signal after that. It finds the
-// queue's bit, which was set before the call of mark.
+// mark does what MarkActive does, but does not check i. If the bit is already set, the process that set it issues
+// the permit. If a process clears the bit at the same time, that process checks the signal afterwards. It then
+// finds the queue's bit, which was set before the call of mark.
 func (v *signalView) mark(i int) bool {
 	m := uint64(1) << i
 	if v.head.summary.Load()&m != 0 || v.head.summary.Or(m)&m != 0 {
@@ -32,8 +33,8 @@ func (v *signalView) mark(i int) bool {
 	return true
 }
 
-// MarkActiveMask is MarkActive for all signals in a mask, by one atomic operation. It returns the signals that
-// were not marked before, and issues a permit for each of them.
+// MarkActiveMask does what MarkActive does, for all signals in a mask, by one atomic operation. It returns the
+// signals whose bits were not set before, and issues a permit for each of them.
 func (w *SignalWaker) MarkActiveMask(mask uint64) (marked uint64) {
 	w.opening.use()
 	if mask&^w.mask != 0 {
@@ -50,9 +51,9 @@ func (w *SignalWaker) MarkActiveMask(mask uint64) (marked uint64) {
 	return marked
 }
 
-// TryUnmarkIfEmpty clears the bit of a signal in the summary if the signal has no bits, and reports whether it
-// did. Then it checks the signal once more. If the signal has got a bit in the meantime, TryUnmarkIfEmpty marks
-// it again, with a permit. No permit is taken back.
+// TryUnmarkIfEmpty clears the bit of a signal in the summary if the signal has no bits, and reports whether it did.
+// Then it checks the signal once more. If the signal has got a bit in the meantime, TryUnmarkIfEmpty sets the bit
+// in the summary again and issues a permit. It takes no permit back.
 func (w *SignalWaker) TryUnmarkIfEmpty(i int) bool {
 	w.opening.use()
 	w.checkSignal(i)
@@ -83,8 +84,8 @@ func (w *SignalWaker) TryUnmark(i int) bool {
 	return w.head.summary.Load()&m != 0 && w.head.summary.And(^m)&m != 0
 }
 
-// SnapshotSummary returns the summary: a bit for each signal that may have bits. It may have bits too many. It
-// lacks a bit only while an operation that will set the bit is under way.
+// SnapshotSummary returns the summary: a bit for each signal that may have bits. The summary may have a bit for a
+// signal that has none. It lacks a bit only while an operation that will set the bit is under way.
 func (w *SignalWaker) SnapshotSummary() uint64 {
 	w.opening.use()
 	return w.head.summary.Load() & w.mask
@@ -97,13 +98,13 @@ func (w *SignalWaker) SummarySelect(near int) int {
 	return nearestBit(w.SnapshotSummary(), near)
 }
 
-// nextPasses is how many times Next goes through the summary before it issues a permit, so that another worker
-// continues the search.
+// nextPasses is how many times Next goes through the summary. If it still finds nothing, it issues a permit, so
+// that another worker continues the search.
 const nextPasses = 64
 
-// Next finds a scheduled queue, preferably near the queue near, and begins its execution. The caller serves the
-// queue and then calls Finish of the gate. ok is false if no queue is scheduled. Then the caller may call
-// Acquire to sleep until the next queue is scheduled.
+// Next finds a scheduled queue and begins its execution. It prefers a queue whose number is close to the parameter
+// near. The caller serves the queue and then calls Finish of the gate. ok is false if no queue is scheduled. Then
+// the caller may call Acquire to sleep until the next queue is scheduled.
 //
 // If other workers sleep and more queues are scheduled, Next issues a permit, so that those
 // queues need not wait for this execution.
@@ -120,15 +121,16 @@ func (w *SignalWaker) Next(near int) (g Gate, ok bool) {
 			w.wakeAnother()
 			return g, true
 		}
-		// The bit was stale, and the method pass has cleared it. While the bit was set, another queue of its
-		// signal may have been scheduled without a permit. So check again until the summary is empty.
+		// The bit was stale, that is, its signal had no scheduled queue, and the method pass has cleared it. While
+		// the bit was set, another queue of its signal may have been scheduled without a permit. So check again
+		// until the summary is empty.
 	}
 	w.release(1) // the worker that takes the permit continues the search
 	w.add(StatEmptyScans, 1)
 	return Gate{}, false
 }
 
-// pass checks each of the signals in active once, and begins the first execution that it can.
+// pass checks each of the signals in the mask active once, and begins the first execution that it can.
 func (w *SignalWaker) pass(active uint64, near int) (g Gate, ok bool) {
 	first := near / signalBits
 	for active != 0 {
@@ -156,8 +158,8 @@ func (w *SignalWaker) pass(active uint64, near int) (g Gate, ok bool) {
 	return Gate{}, false
 }
 
-// wakeAnother issues a permit if a signal is marked in the summary, a worker sleeps, and there is no permit.
-// The permit is for a scheduled queue other than the caller's.
+// wakeAnother issues a permit if the summary has a bit, a worker sleeps, and there is no permit. The permit is for
+// a scheduled queue other than the caller's.
 func (w *SignalWaker) wakeAnother() {
 	if w.SnapshotSummary() != 0 && w.head.permits.Load() == 0 && w.wakeWord.Announced() {
 		w.release(1)

@@ -13,16 +13,16 @@ var (
 	_ = crashpoint.Register("signal.unreserve.freed")
 )
 
-// ReserveTask reserves a queue for a task of this process, and returns the number of the queue. ok is false if
-// all queues are reserved. The search begins at a random queue, and covers all. A reservation ends with
-// ReleaseTask or with the death of this process. The queue's gate stays as it was, so an executor may once
-// check a new task needlessly.
+// ReserveTask reserves a queue for a task of this process, and returns the number of the queue. ok is false if all
+// queues are reserved. The search begins at a random queue, and covers all queues. A reservation ends with
+// ReleaseTask or with the death of this process. ReserveTask does not change the queue's gate. So if the gate is
+// still scheduled, a worker executes the queue once although the new task has nothing to do.
 func (w *SignalWaker) ReserveTask() (queue int, ok bool) {
 	w.opening.use()
 	return w.ReserveTaskIn(0, len(w.lines))
 }
 
-// ReserveTaskIn is ReserveTask among the signals start..end-1.
+// ReserveTaskIn does what ReserveTask does, among the queues of the signals start to end-1.
 func (w *SignalWaker) ReserveTaskIn(start, end int) (queue int, ok bool) {
 	w.opening.use()
 	if start < 0 || end < start || end > len(w.lines) {
@@ -57,7 +57,7 @@ func (w *SignalWaker) reserveIn(i, turn int) (bit int, ok bool) {
 		}
 		crashpoint.Hit("signal.reserve.indexed")
 		// lin: the reservation takes effect here. The bit may have been clear although the queue was reserved.
-		// It stays set.
+		// The bit stays set, because it only says that the queue may be reserved.
 		if w.gates[i*signalBits+bit].task.CompareAndSwap(0, uint32(w.name)) {
 			crashpoint.Hit("signal.reserve.taken")
 			return bit, true

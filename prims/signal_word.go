@@ -7,9 +7,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// signalGateWord is the word of a gate. It alone says whether the queue has to be served. The bits in the
-// signals, the summary and the permits are an index of these words, and a reap can repair the index from the
-// words at any time.
+// signalGateWord is the word of a gate. It alone says whether the gate's queue has to be served. The bits in the
+// signals, the summary and the permits only help to find such words. A reap can repair them from the gate words at
+// any time.
 //
 //	bits  0..28  executor   the participant that executes the queue, or 0
 //	bit   29     scheduled  the next executor has to serve the queue
@@ -25,9 +25,9 @@ import (
 //	n         1          1          the same, and something came   Schedule
 //	                                meanwhile
 //
-// While scheduled is set and executing is not, the bit in the signal is set. There are two exceptions. One is
-// the time between the CAS of this word and the setting of the bit. The other is the time between the clearing
-// of a bit and the check of this word, which must follow it.
+// While scheduled is set and executing is not, the bit in the signal is set. There are two exceptions. The first is
+// the time between the CAS of this word and the setting of the bit. The second is the time after a process has
+// cleared the bit, until that process checks this word, as it must.
 //
 //	writers: Schedule, Begin, Finish and their like, reaps (any process), each by CAS
 //	readers: the same
@@ -62,13 +62,13 @@ func (g signalGateWord) idle() bool { return !g.scheduled() && !g.executing() }
 // schedule returns the word after a producer has scheduled the queue.
 func (g signalGateWord) schedule() signalGateWord { return g | gateScheduled }
 
-// begin returns the word of the next execution, by participant n.
+// begin returns the word at the beginning of the next execution, by participant n.
 func (g signalGateWord) begin(n arenakernel.ParticipantID) signalGateWord {
 	return (g+gateEpoch)&gateEpochs | gateExecuting | signalGateWord(n)
 }
 
-// finish returns the word after an execution. If again is true, the queue is scheduled even if no producer has
-// scheduled it meanwhile.
+// finish returns the word after the end of an execution. The queue is scheduled if a producer has scheduled it
+// meanwhile, or if again is true.
 func (g signalGateWord) finish(again bool) signalGateWord {
 	next := g & (gateEpochs | gateScheduled)
 	if again {
@@ -77,7 +77,7 @@ func (g signalGateWord) finish(again bool) signalGateWord {
 	return next
 }
 
-// orphan returns the word after the death of its executor.
+// orphan returns the word after the death of the executor: the queue is scheduled again.
 func (g signalGateWord) orphan() signalGateWord { return (g+gateEpoch)&gateEpochs | gateScheduled }
 
 // valid reports whether a correct participant may have written g.
@@ -99,8 +99,8 @@ func (g signalGateWord) String() string {
 	return fmt.Sprintf("%s, epoch %d", s, g.epoch())
 }
 
-// signalStatus is the status word of a SignalWaker. It is separate from the summary, so that clearing a bit of
-// the one word cannot clear a bit of the other.
+// signalStatus is the status word of a SignalWaker. It is separate from the summary, so that clearing bits of the
+// summary cannot clear a bit of the status.
 //
 //	bit  0      yield  a worker has yielded and asks for others
 //	bit  1      tasks  the partition has tasks
@@ -123,8 +123,8 @@ const (
 	statusTasks
 )
 
-// signalCount holds the registrations of a participant at a SignalWaker. Executions and tasks are not among
-// them.
+// signalCount counts the workers and sleepers that a participant has registered at a SignalWaker. Executions and
+// reserved tasks are not counted in it.
 //
 //	bits  0..28  name      the participant; the counts of a name that is not current are 0
 //	bits 29..43  workers   registered workers
@@ -151,7 +151,7 @@ func (c signalCount) participant() arenakernel.ParticipantID {
 func (c signalCount) workers() int  { return int(c >> 29 & maxWorkers) }
 func (c signalCount) sleepers() int { return int(c >> 44) }
 
-// signalsOf returns the number of signals in a config word.
+// signalsOf returns the number of signals that the word config of a SignalWaker says.
 func signalsOf(config uint32) int {
 	if n := int(config & 0xff); n != 0 {
 		return n
@@ -178,5 +178,5 @@ func nearestBit(bitmap uint64, start int) int {
 	return start - below
 }
 
-// signalBits is the number of queues of a signal. It is also the maximum number of signals of a waker.
+// signalBits is the number of queues of a signal. A waker also has at most that many signals.
 const signalBits = 64

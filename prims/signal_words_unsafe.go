@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// signalHead is the first 768 bytes of the body of a SignalWaker. Its signals, its gates and a
-// row for each slot of the arena follow.
+// signalHead is the first 768 bytes of the body of a SignalWaker. The signals, the gates and a row of counts for
+// each slot of the arena follow.
 //
 // Words that different CPUs write are 128 bytes apart: a cache line, and the neighbour line that the CPU
 // prefetches along with it.
@@ -53,8 +53,8 @@ type signalHead struct {
 	status atomic.Uint64 // see signalStatus
 	_      [120]byte
 
-	// partition has a bit for each leaf of a worker's partition that may have
-	// work; see SyncPartitionSummary.
+	// partition is the partition summary. It has a bit for each signal of a worker's partition that may have work;
+	// see SyncPartitionSummary.
 	//   writers: SyncPartitionSummary, MarkPartitionLeafActive, ClearPartitionLeaf
 	//   readers: the same, TryUnmarkTasks
 	//   order:   seq-cst, against the leaves and against status
@@ -76,7 +76,7 @@ type signalLine struct {
 	//   crash:   an index of the gates: a superfluous bit costs a look, the reap sets a missing one
 	bits atomic.Uint64
 	_    [56]byte
-	// tasks has a bit for each queue that may be reserved.
+	// tasks has a bit for each queue that may be reserved for a task.
 	//   writers: ReserveTask (sets), ReleaseTask and reaps (clear)
 	//   readers: ReserveTask
 	//   order:   relaxed is enough, the owner's name in the gate decides
@@ -90,7 +90,7 @@ type signalLine struct {
 type signalGate struct {
 	_    structs.HostLayout
 	word atomic.Uint64 // see signalGateWord
-	// task is the participant that has reserved the queue, or 0.
+	// task is the ID of the participant that has reserved the queue, or 0.
 	//   writers: ReserveTask (CAS 0 to its name); ReleaseTask, reapers (CAS to 0)
 	//   readers: the same
 	//   order:   acq-rel
@@ -100,12 +100,12 @@ type signalGate struct {
 	_    [116]byte
 }
 
-// signalRow has the words of the participant in one slot.
+// signalRow has the counts of the participant in one slot.
 type signalRow struct {
 	_     structs.HostLayout
 	count atomic.Uint64 // see signalCount
 	_     [120]byte
-	// stats are counters; the next participant of the slot goes on with them.
+	// stats are counters. The next participant in the slot continues them.
 	//   writers: the participant of the slot
 	//   readers: Stats, of any process
 	//   order:   relaxed
@@ -115,7 +115,7 @@ type signalRow struct {
 	_     [2]uint64
 }
 
-// The layout is ABI: if a field moves, its line does not compile.
+// The layout is part of the binary interface: if the offset of a field changes, its line here does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.config)-0]
 	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.rows)-4]
@@ -151,12 +151,12 @@ const (
 	signalWakeOff   = arenakernel.Offset(unsafe.Offsetof(signalHead{}.wake))
 )
 
-// signalBytes is the size of a body.
+// signalBytes returns the size of the body of a SignalWaker.
 func signalBytes(signals, rows int) uint64 {
 	return signalHeadBytes + uint64(signals)*(signalLineBytes+signalBits*signalGateBytes) + uint64(rows)*signalRowBytes
 }
 
-// signalBody returns the head of a body that is being created in b, which is still private.
+// signalBody returns the head of a SignalWaker that is being created in b, and that no other process sees yet.
 func signalBody(b []byte) *signalHead {
 	_ = b[signalHeadBytes-1]
 	return (*signalHead)(unsafe.Pointer(unsafe.SliceData(b)))
@@ -175,8 +175,8 @@ type signalView struct {
 	opening *opening
 }
 
-// viewSignals returns the words of an object. It validates the head, because a peer may have overwritten the
-// size there.
+// viewSignals returns pointers to the words of an object. It validates the head first, because a peer may have
+// overwritten the sizes there.
 func viewSignals(a *arenakernel.Arena, o arenakernel.Object) (v signalView, err error) {
 	head, err := arenakernel.TryAt[signalHead](a, o.Body)
 	if err != nil {

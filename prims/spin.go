@@ -2,10 +2,11 @@ package prims
 
 import "time"
 
-// spinNever is the spin budget that an object stores if its waiters never spin.
+// spinNever is the stored spin budget of an object whose waiters never spin.
 const spinNever = 1
 
-// spinField returns a spin budget as an object stores it: 0 is adaptive, any other value is ns + 1.
+// spinField returns the spin budget for d as an object stores it. 0 means that waiters learn the budget; any other
+// value is the budget in nanoseconds, plus 1.
 func spinField(d time.Duration) uint32 {
 	switch {
 	case d == 0:

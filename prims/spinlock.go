@@ -31,12 +31,12 @@ import (
 // release synchronizes before the call that reports the death, and before the call that gets the lock because
 // of it.
 type SpinLock struct {
-	// The compiler inlines the fast paths only if they use plain pointers to their words and the functions of
-	// package atomic.
+	// The fast paths use the fields below. The compiler inlines these paths only if they use plain pointers to the
+	// words and the functions of package atomic.
 
 	own  *uint32 // the state word
 	wake *uint32 // the wake word
-	self uint32  // our ID
+	self uint32  // the ID of this participant
 
 	core spinCore
 }
@@ -44,12 +44,11 @@ type SpinLock struct {
 // SpinLockOptions says how a SpinLock is created, and what this process does with
 // it. A nil *SpinLockOptions means the zero value.
 type SpinLockOptions struct {
-	// Policy says what happens to the lock when its holder dies; 0 means PolicyReport for a new
-	// object, and any policy for an existing one. If it is set and the object has another policy,
-	// opening fails.
+	// Policy says what happens to the lock when its holder dies; 0 means PolicyReport for a new object, and any
+	// policy for an existing one. If Policy is set and the object has another policy, opening fails.
 	Policy Policy
-	// Repair, if set, is run by Lock and LockContext of this process when they find that a holder died, as
-	// Recover would run it. Then they go on. Repair belongs to this handle and is not stored.
+	// Repair, if set, is run by Lock and LockContext of this process when they find that a holder died. They run it
+	// as Recover would, and then go on to lock. Repair belongs to this handle and is not stored.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
@@ -130,11 +129,11 @@ func (l *SpinLock) TryLock() bool {
 	return l.core.tryLock()
 }
 
-// Unlock unlocks l. It panics if this process does not hold l, and with an error that Is
-// ErrCorrupt if a peer overwrote the lock.
+// Unlock unlocks l. It panics if this process does not hold l. If a peer has overwritten the lock, Unlock panics
+// with an error that Is ErrCorrupt.
 func (l *SpinLock) Unlock() {
 	if !race.Enabled && !crashpoint.Enabled {
-		wake := l.wake // loaded before the CAS, because the processor executes no load during it
+		wake := l.wake // loaded before the CAS, because the processor can execute no load during the CAS
 		// sync(spinlock.release): release
 		if atomic.CompareAndSwapUint32(l.own, l.self, 0) {
 			if atomic.LoadUint32(wake)&1 != 0 {
@@ -158,7 +157,7 @@ func (l *SpinLock) Recover(repair func() error) error {
 	return l.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is Recover, but it ends with ctx.Err() when ctx ends before repair is called.
+// RecoverContext does what Recover does, but returns ctx.Err() when ctx ends before repair is called.
 func (l *SpinLock) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, l.core.what+" "+objectName(l.core.object))
 	return l.core.recover(ctx, repair)
@@ -168,11 +167,11 @@ func (l *SpinLock) RecoverContext(ctx context.Context, repair func() error) erro
 func (l *SpinLock) Offset() arena.Offset { return l.core.object.Offset }
 
 // Close closes this handle on the SpinLock, and no other. Calls that wait through it end with an error that Is
-// ErrClosed. If this process holds the lock, it still holds it afterwards; unlock it through another handle. A
-// second Close is an error that Is ErrClosed.
+// ErrClosed. If this process holds the lock, Close does not unlock it; unlock it through another handle. A second
+// Close is an error that Is ErrClosed.
 func (l *SpinLock) Close() error { return l.core.close() }
 
-// end makes the fast paths fail, so that they no longer use the words of the object; see Mutex.end.
+// end makes the fast paths of this handle fail, so that they no longer use the words of the object; see Mutex.end.
 func (l *SpinLock) end() {
 	l.core.end()
 	takeWords(&l.own, &l.wake)
@@ -196,15 +195,14 @@ func (l *SpinLock) Spin() time.Duration {
 
 // SpinLockState is the result of State.
 type SpinLockState struct {
-	Held    bool              // it is held, perhaps by a process that is recovering it
-	Owner   *shmsync.Identity // its holder, or the process that died with it; nil if free or unknown
+	Held    bool              // the lock is held, perhaps by a process that is recovering it
+	Owner   *shmsync.Identity // the holder, or the process that died as holder; nil if free or unknown
 	Waiting bool              // waiters may be asleep
-	Err     error             // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Err     error             // why the lock cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the state word, rendered for people
 }
 
-// State reads l without locking it. The answer may be out of date
-// when it returns.
+// State reads l without locking it. The result may be out of date when State returns.
 func (l *SpinLock) State() SpinLockState {
 	l.core.opening.use()
 	w := spinWord(l.core.state.Load())

@@ -21,12 +21,12 @@ var (
 	_ = crashpoint.Register("spinlock.unlock.before_wake")
 )
 
-// spinYields is how often a waiter yields its CPU after it has spun, before it sleeps. In folly a waiter yields
-// after a thousand tries, and never sleeps.
+// spinYields is how often a waiter that has spun yields its CPU before it sleeps. For comparison, a waiter in folly
+// yields after a thousand tries, and never sleeps.
 const spinYields = 4
 
-// spinCore is what a SpinLock and an RWSpinLock have in common: the state word, the waiters for
-// exclusive holds, and the recovery from a death.
+// spinCore is the common part of a SpinLock and an RWSpinLock: the state word, the waiters for exclusive holds, and
+// the recovery from a death.
 type spinCore struct {
 	state  *atomic.Uint32 // a spinWord
 	name   arenakernel.ParticipantID
@@ -81,7 +81,7 @@ func (c *spinCore) end() {
 	}
 }
 
-// lockOrPanic is the slow path of Lock. It is not inlined into Lock, because the compiler would then no longer
+// lockOrPanic is the slow path of Lock. It must not be inlined into Lock, because then the compiler would no longer
 // inline Lock into its callers.
 //
 //go:noinline
@@ -100,7 +100,8 @@ func (c *spinCore) lock(ctx context.Context) error {
 	return err
 }
 
-// own takes the lock exclusively. Unlike lock, it does not report the hold to the race detector and to tests.
+// own takes the lock exclusively. It does what lock does, except that it does not report the hold to the race
+// detector and to tests.
 func (c *spinCore) own(ctx context.Context, mayRepair bool) error {
 	if c.rw == nil {
 		return c.wait(ctx, spinHeld, mayRepair)
@@ -130,8 +131,7 @@ func (c *spinCore) tryLock() bool {
 	return true
 }
 
-// try takes the lock with the kind of hold that the parameter as names, if that is possible without
-// waiting.
+// try takes the lock if that is possible without waiting. The parameter named as is the kind of hold to take.
 func (c *spinCore) try(as spinKind) bool {
 	for {
 		took, changed, _ := c.step(spinWord(c.state.Load()), as)
@@ -141,9 +141,9 @@ func (c *spinCore) try(as spinKind) bool {
 	}
 }
 
-// step changes the lock, whose state word is o, if that is possible without waiting: it takes a free lock or
-// deals with a dead owner. took reports whether the lock was taken. changed means that the word is no longer o.
-// err means that the lock will not become free by itself.
+// step changes the lock, whose state word is o, if that is possible without waiting. It takes a free lock, or
+// changes the word if the owner is dead. took reports whether the lock was taken. changed is true if the word is no
+// longer o. err is not nil if the lock will not become free by itself.
 func (c *spinCore) step(o spinWord, as spinKind) (took, changed bool, err error) {
 	switch {
 	case o.free() && as == spinRead:
@@ -177,7 +177,7 @@ func (c *spinCore) deadOwner(o spinWord) arenakernel.ParticipantID {
 	return c.diedName()
 }
 
-// verdict returns the owner that state word w names, and the reason why nobody can lock, or nil.
+// verdict returns the owner that the state word w names. err is the reason why nobody can lock the lock, or nil.
 func (c *spinCore) verdict(w spinWord) (owner *shmsync.Identity, err error) {
 	if n := w.participant(); n != 0 {
 		owner = c.a.Who(n)
@@ -193,21 +193,20 @@ func (c *spinCore) verdict(w spinWord) (owner *shmsync.Identity, err error) {
 	return owner, nil
 }
 
-// spinWaiter is one blocked call.
+// spinWaiter is one blocked call of a lock method.
 type spinWaiter struct {
 	c        *spinCore
 	as       spinKind
 	wakeWord *park.WakeWord
-	met      *metWords // receives the dates of holds that this waiter sleeps for
+	met      *metWords // where the waiter notes since when the hold that it sleeps for exists
 	queue    *park.Queue
 	cancel   park.Cancel
 	slept    bool
-	dying    bool // the last sleep was for a holder that is dead but not gone
+	dying    bool // the last sleep was for a holder that is dead, but whose process has not ended
 	exit     goneWait
 }
 
-// wait waits until it can take the lock with the kind of hold that the parameter as names, and
-// takes it.
+// wait waits until it can take the lock, and takes it. The parameter named as is the kind of hold to take.
 func (c *spinCore) wait(ctx context.Context, as spinKind, mayRepair bool) error {
 	w := spinWaiter{c: c, as: as, wakeWord: &c.next, met: &c.words.met, queue: c.queue, cancel: park.CancelBy(ctx)}
 	if as == spinRead {
@@ -257,8 +256,8 @@ func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
 		case park.Again:
 			spun = w.dying
 		case park.Canceled:
-			// If the lock can be taken now, that takes precedence over the end of the context, and the wake
-			// that this waiter may have got is not lost.
+			// If the lock can be taken now, take it even if the context has ended. Then a wake that this waiter may
+			// have got is not lost.
 			if c.try(w.as) {
 				w.took()
 				return nil
@@ -272,8 +271,8 @@ func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
 	}
 }
 
-// spinWhile spins while done is false, and then yields the CPU a few times. It reports whether
-// done has become true.
+// spinWhile spins while the function done returns false, and then yields the CPU a few times. It reports whether
+// done has returned true.
 func (c *spinCore) spinWhile(o spinWord, done func() bool) bool {
 	if c.tuning().Spin(done) {
 		return true
@@ -294,8 +293,8 @@ func (c *spinCore) tuning() park.Tuning {
 	return park.Tuning{Budget: &c.words.spin, Pays: &c.words.pays, LastCPU: &c.words.lastCPU, Slot: c.name.Slot()}
 }
 
-// took ends a wait that got the lock. The wake of this waiter has cleared the announcement of other waiters
-// that may be asleep.
+// took ends a wait that got the lock. The wake of this waiter has cleared the announcement bit, so took sets the
+// bit again for other waiters that may be asleep.
 func (w *spinWaiter) took() {
 	if w.slept && w.as != spinRead {
 		v := w.wakeWord.Announce()
@@ -305,7 +304,7 @@ func (w *spinWaiter) took() {
 	}
 }
 
-// sleep announces the waiter, checks the word again, and sleeps.
+// sleep announces the waiter in the wake word, checks the state word again, and sleeps.
 func (w *spinWaiter) sleep() park.Result {
 	v := w.wakeWord.Announce()
 	crashpoint.Hit("spinlock.lock.announced")
@@ -324,21 +323,21 @@ func (w *spinWaiter) sleep() park.Result {
 	return r
 }
 
-// blocks reports whether a waiter may sleep while the word is o: then the next change of the word wakes the
-// waiter.
+// blocks reports whether a waiter may sleep while the state word is o. It may if the next change of the word will
+// wake the waiter.
 func (c *spinCore) blocks(o spinWord) bool {
 	return o.valid(c.rw != nil) && o.held() && (c.a.Current(o.participant()) || c.stays(o))
 }
 
-// stays reports whether hold o must stay as it is for now. That is so if its participant is dead but not gone,
-// and the policy frees the hold only when the participant is gone.
+// stays reports whether the hold in the state word o must stay as it is for now. That is so if the holder is dead
+// but its process has not ended, and the policy frees the hold only when the process has ended.
 func (c *spinCore) stays(o spinWord) bool {
 	return o.kind() != spinDraining && o.ownerDied(policyOf(c.words.policy)).free() && !c.a.Gone(o.participant())
 }
 
-// leave ends a wait that did not get the lock. A wake may have been meant for this waiter, so leave makes sure
-// that another wake reaches the remaining waiters. If this waiter is a reader, no other wake is needed, because
-// a wake for readers reaches all readers.
+// leave ends a wait that did not get the lock. This waiter may have got a wake that it does not use, so leave makes
+// sure that another wake reaches the remaining waiters. If this waiter is a reader, no other wake is needed,
+// because a wake for readers reaches all readers.
 func (w *spinWaiter) leave() {
 	crashpoint.Hit("spinlock.lock.leaving")
 	if !w.slept || w.as == spinRead {
@@ -369,7 +368,7 @@ func (c *spinCore) release(verb string, from spinKind, to spinWord) {
 	}
 }
 
-// waited reports whether a release has to wake a waiter.
+// waited reports whether a release has to wake a waiter, because one is announced.
 func (c *spinCore) waited() bool {
 	return c.next.Announced() || c.rw != nil && c.rw.gate.Announced()
 }
@@ -384,7 +383,7 @@ func (c *spinCore) passOn() {
 	c.next.Release()
 }
 
-// notHeld reports the mistake of a caller that releases a hold which it does not have.
+// notHeld panics because the caller has released a hold which this process does not have.
 func (c *spinCore) notHeld(verb string) {
 	o := spinWord(c.state.Load())
 	if !o.valid(c.rw != nil) {

@@ -78,8 +78,8 @@ func inspectRWSpin(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 		readers = append(readers, i.hold(arenakernel.Hold{Owner: n.participant(), Mode: arenakernel.HoldShared, Count: uint64(n.holds())})...)
 	}
 	if s := spinWord(w.state.Load()); s.valid(true) && s.held() {
-		// While the word is not 0, no reader gets in, and only the owner that the word names waits for readers
-		// to leave.
+		// While the state word is not 0, no reader gets in. Only the owner that the state word names waits for
+		// readers to leave.
 		i.dateReaders(append(slices.Clip(readers), on...), waitsOn(spinDrainOff, spinDrainPollerOff), s.participant())
 	}
 	i.waits(waitsOn(spinGateOff, spinGatePollerOff), "read", on)

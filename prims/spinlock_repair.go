@@ -25,8 +25,8 @@ func init() {
 	})
 }
 
-// markOwnerDeadSpin changes state word o, whose participant was found dead. It reports false if the word stays
-// as it is: the next holder may use the data that the lock guards only when that participant is gone.
+// markOwnerDeadSpin changes the state word o, whose holder was found dead. It reports false if the word stays as it
+// is, because the holder's process has not ended and the next holder may use the data only after that.
 func markOwnerDeadSpin(a *arenakernel.Arena, obj arenakernel.Object, w *spinWords, o spinWord, readers bool) (changed bool) {
 	next := o.ownerDied(policyOf(w.policy))
 	if next == o || next.free() && o.kind() != spinDraining && !a.Gone(o.participant()) {
@@ -53,8 +53,8 @@ func markOwnerDeadSpin(a *arenakernel.Arena, obj arenakernel.Object, w *spinWord
 	return true
 }
 
-// wakeSpinWaiters wakes the waiters for the state word, even if none is announced: all readers, if the lock has
-// readers, and one or all of the others.
+// wakeSpinWaiters wakes waiters for the state word, even if none is announced: all readers, if the lock has
+// readers, and one or all of the waiters for other holds.
 func wakeSpinWaiters(a *arenakernel.Arena, w *spinWords, owed arenakernel.Owed, readers bool) {
 	if readers {
 		gate := rwSpinGate(a, w)
@@ -72,7 +72,7 @@ func repairSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.P
 	repairSpinWord(a, obj, dead, false)
 }
 
-// repairSpinWord takes the hold of dead out of the state word, if the word names dead.
+// repairSpinWord ends the hold of the participant named dead, if the state word names that participant.
 func repairSpinWord(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID, readers bool) {
 	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {
@@ -136,14 +136,15 @@ func (c *spinCore) check() {
 	case c.a.Dead(o.participant()):
 		markOwnerDeadSpin(c.a, c.object, c.words, o, readers)
 	default:
-		// The waiter that was woken last may have been stopped before it announced the other waiters again.
+		// The waiter that was woken last may have been stopped before it announced the other waiters again. So
+		// announce them here.
 		c.meetAgain(c.next.Announce())
 	}
 }
 
-// meetAgain records the present time for the present hold once more. This is needed because a waiter that
-// claimed the lock, and then waited for readers, has changed the word that identifies its hold. v is the
-// announced wake word.
+// meetAgain records the present time for the present hold once more. This is needed if the holder had first claimed
+// the lock and then waited for readers, because the end of that wait changed the word that identifies the hold. v
+// is the announced wake word.
 func (c *spinCore) meetAgain(v park.Word) {
 	gate := c.words.gate.Load()
 	o := spinWord(c.state.Load())
@@ -156,7 +157,7 @@ func (c *spinCore) meetAgain(v park.Word) {
 	}
 }
 
-// recover is Recover of a SpinLock and of an RWSpinLock.
+// recover does what Recover of a SpinLock and of an RWSpinLock does.
 func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 	if err := c.opening.error(c.op + ".recover"); err != nil {
 		return err
@@ -190,8 +191,8 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 		crashpoint.Hit("spinlock.recover.taken")
 		if c.rw != nil {
 			if n := o.participant(); n != 0 {
-				// The process that marked the word owner-dead may have died before it stored died. died is only
-				// for reports.
+				// The process that marked the word owner-dead may have died before it stored the word died, which
+				// is only for reports.
 				c.words.died.Store(uint32(n))
 			}
 			if err := c.rw.drain(ctx, drainForRecover(c.name, o)); err != nil {

@@ -51,7 +51,7 @@ const (
 	spinNotRecoverable
 	spinUpgrading
 
-	// spinRead is the kind for a caller that wants to read. No state word contains it.
+	// spinRead is the kind that a caller asks for if it wants to read. No state word contains this kind.
 	spinRead
 )
 
@@ -61,9 +61,9 @@ const (
 	spinFree spinWord = 0
 	spinLost          = spinWord(spinNotRecoverable << spinKindShift)
 
-	// spinOwnerGone is the word that a Recover restores when it gives up. While that Recover waited for
-	// readers, the word had the ID of the recovering process instead of the ID of the participant that died. So
-	// another participant may have the latter ID by now.
+	// spinOwnerGone is the state word that a Recover stores when it gives up. It says that a holder died, but not
+	// which one. While that Recover waited for readers, the word named the recovering process and not the dead
+	// holder. So another participant may have got the ID of the dead holder by now.
 	spinOwnerGone = spinWord(spinOwnerDead << spinKindShift)
 )
 
@@ -86,8 +86,7 @@ func (w spinWord) held() bool {
 	return false
 }
 
-// valid reports whether a correct process may have written w. readers means that w is the word of an
-// RWSpinLock.
+// valid reports whether a correct process may have written w. readers is true if w is the word of an RWSpinLock.
 func (w spinWord) valid(readers bool) bool {
 	switch w.kind() {
 	case spinHeld:
@@ -104,7 +103,7 @@ func (w spinWord) valid(readers bool) bool {
 	return false
 }
 
-// ownerDied returns the word after its participant was found dead.
+// ownerDied returns the word after the participant that it names was found dead.
 func (w spinWord) ownerDied(p Policy) spinWord {
 	switch {
 	case !w.held():

@@ -8,9 +8,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// spinWords is the body of a SpinLock and the head of the body of an RWSpinLock, 128 bytes. The
-// words that every operation reads are on one cache line; the words that only waiters and wakers
-// read are on another. A word that belongs to an RWSpinLock stays 0 in a SpinLock.
+// spinWords is the body of a SpinLock, that is, its memory in the arena, 128 bytes. It is also the first part of
+// the body of an RWSpinLock. The words that every operation reads are on one cache line; the words that only
+// waiters and wakers read are on another. A word that belongs to an RWSpinLock stays 0 in a SpinLock.
 type spinWords struct {
 	_     structs.HostLayout
 	state atomic.Uint32 // see spinWord
@@ -25,8 +25,8 @@ type spinWords struct {
 	//   crash:   a value that is too high costs a look
 	top atomic.Uint32
 	_   [4]byte
-	// met records when a waiter that sleeps on wake has found the present hold; gateMet does so for readers
-	// that sleep on gate.
+	// met records since when the present hold exists, as far as a waiter that sleeps on the word wake has seen it.
+	// The field gateMet does the same for readers that sleep on the word gate.
 	met     metWords
 	gateMet metWords
 	_       [16]byte
@@ -37,25 +37,25 @@ type spinWords struct {
 	gate        atomic.Uint32
 	policy      uint32        // the result of Policy.stored. Immutable after init.
 	died        atomic.Uint32 // ID of the participant whose death left the state inconsistent; for tools
-	spin        atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by users, any value is right
+	spin        atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by users, any value is valid
 	lastCPU     atomic.Uint32 // the CPUs that released last while a waiter was there, see park; a hint
 	pays        atomic.Uint32 // how well spinning has paid lately, see park; a hint
 	_           [4]byte
 	poller      atomic.Uint64 // head of the list of poller nodes of wake; see arenakernel.EachPollerNode
-	gatePoller  atomic.Uint64 // the same for gate
-	drainPoller atomic.Uint64 // the same for drain
+	gatePoller  atomic.Uint64 // head of the same kind of list for gate
+	drainPoller atomic.Uint64 // head of the same kind of list for drain
 	_           [8]byte
 }
 
-// rwSpinSlot has the counts of one participant's readers. It takes two cache lines, since a CPU prefetches the
-// neighbour of a line, too.
+// rwSpinSlot has the counts of one participant's readers. It takes two cache lines, because a CPU that loads a line
+// also prefetches its neighbour.
 type rwSpinSlot struct {
 	_     structs.HostLayout
 	count atomic.Uint64 // see rwSpinCount
 	_     [120]byte
 }
 
-// The layout is ABI: if a field moves, its line does not compile.
+// The layout is part of the binary interface: if the offset of a field changes, its line here does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.state)-0]
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.drain)-4]
@@ -87,19 +87,19 @@ const (
 	rwSpinSlotBytes = unsafe.Sizeof(rwSpinSlot{})
 )
 
-// spinBody returns the words of a spin lock that is being created in b, which is still private.
+// spinBody returns the words of a spin lock that is being created in b, and that no other process sees yet.
 func spinBody(b []byte) *spinWords {
 	_ = b[spinBytes-1]
 	return (*spinWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// rwSpinBytes is the size of the body of an RWSpinLock in an arena.
+// rwSpinBytes returns the size of the body of an RWSpinLock in an arena.
 func rwSpinBytes(a *arenakernel.Arena) uint64 {
 	return uint64(spinBytes) + uint64(a.MaxParticipants())*uint64(rwSpinSlotBytes)
 }
 
-// rwSpinSlots returns the readers' words of the RWSpinLock whose body is at off. The word of slot i is at index
-// i-1.
+// rwSpinSlots returns the words that count readers in the RWSpinLock whose body is at off. The word of slot i is at
+// index i-1.
 func rwSpinSlots(a *arenakernel.Arena, off arenakernel.Offset) ([]rwSpinSlot, error) {
 	first := off + arenakernel.Offset(spinBytes)
 	n := a.MaxParticipants()

@@ -23,8 +23,8 @@ import (
 // Load reads the value without the lock. It never waits for an Update, not even if the Update's
 // process is stopped or dead, and never sees a part of an Update.
 //
-// T has no pointers and at most SynchronizedMost bytes. An Update copies the value once, and so
-// does a Load. Larger or linked data needs a [Mutex], and a plan for deaths.
+// T has no pointers and at most SynchronizedMost bytes. An Update copies the value once, and so does a Load. Larger
+// or linked data needs a [Mutex], and code that repairs the data after a death.
 //
 // If a process dies in an Update or a View, other processes get the lock when no system call of the dead
 // process can write to the value any more.
@@ -43,12 +43,13 @@ type Synchronized[T any] struct {
 type synchronized struct {
 	lock  *Mutex
 	words *synchronizedWords
-	// inside is 1 while a goroutine that got the lock through this handle may be using the copies.
+	// inside is 1 while a goroutine that got the lock through this handle may be using the two copies of the value.
 	//   writers: the holder of the lock
 	//   readers: Close of this and of other handles of the process
 	inside atomic.Uint32
-	// heldSince is when left first found that this process has the lock although no handle uses the copies. It
-	// is CLOCK_MONOTONIC in ns; 0 means never. Only the goroutine that closes the handle uses it.
+	// heldSince is the time when the function left, called by a Close, first found that this process has the lock
+	// although no goroutine of this handle uses the copies. It is CLOCK_MONOTONIC in ns; 0 means never. Only the
+	// goroutine that closes the handle uses it.
 	heldSince int64
 }
 
@@ -61,18 +62,19 @@ type SynchronizedOptions struct {
 	Spin time.Duration
 }
 
-// SynchronizedMost is the most bytes that the value of a Synchronized may have.
+// SynchronizedMost is the maximum size in bytes of the value of a Synchronized.
 const SynchronizedMost = 64 << 10
 
 const (
-	// synchronizedTries is how often Load reads the value before it tries to lock. A try fails only if a commit
-	// was made meanwhile.
+	// synchronizedTries is how often Load tries to read the value without the lock before it locks. A try fails
+	// only if a commit was made meanwhile.
 	synchronizedTries = 100
-	// synchronizedWait bounds how long Load waits for the lock, in nanoseconds, before it reads again. If the
-	// holder of the lock has been stopped, reading succeeds. Otherwise Load is handed the lock much sooner.
+	// synchronizedWait bounds how long Load waits for the lock, in nanoseconds, before it tries to read without the
+	// lock again. If the holder of the lock is stopped, that read succeeds, because no commit is made. If the
+	// holder is not stopped, Load gets the lock much sooner.
 	synchronizedWait = 10e6
-	// synchronizedRounds is how often Load reads and waits before it waits for the lock without a bound. Only
-	// if a process overwrites the words does Load get that far.
+	// synchronizedRounds is how often Load alternates between reading and waiting before it waits for the lock
+	// without a bound. Load gets that far only if a process overwrites the words.
 	synchronizedRounds = 100
 )
 
@@ -142,8 +144,8 @@ func buildSynchronized[T any](a *arenakernel.Arena, o arenakernel.Object) (*Sync
 	for i, off := range copies {
 		s.copies[i] = arenakernel.At[T](a, o.Body+off)
 	}
-	// After a death there is nothing to repair. The Repair is needed only if a peer has overwritten the policy
-	// of the lock.
+	// After a death there is nothing to repair. The lock needs a Repair only because a peer may have overwritten
+	// its policy.
 	s.lock = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
 	s.lock.counted()
 	s.lock.inner = true
@@ -151,20 +153,20 @@ func buildSynchronized[T any](a *arenakernel.Arena, o arenakernel.Object) (*Sync
 	return s, nil
 }
 
-// Update locks the value, calls f with a copy of it, and makes the copy the value if f returns
-// nil. If f returns an error, Update returns it, and the value is unchanged. The value is also
-// unchanged if f panics or calls [runtime.Goexit], or if this process dies before Update has
-// committed. f must not keep v, nor start anything that writes to v after f has returned.
+// Update locks the value and calls f with a copy of it. If f returns nil, the copy becomes the value. If f returns
+// an error, Update returns it, and the value is unchanged. The value is also unchanged if f panics or calls
+// [runtime.Goexit], or if this process dies before Update has committed. f must not keep v, nor start anything that
+// writes to v after f has returned.
 //
-// An Update, View or Store of s within f waits for itself for ever, and so does a Close of s or of the arena.
-// If Update returns an error that f has not returned, f was not called. There is one exception: ErrCorrupt says
-// that a peer has overwritten the lock, and the value is unchanged.
+// An Update, View or Store of s within f waits for itself for ever, and so does a Close of s or of the arena. If
+// Update returns an error that f has not returned, f was not called. The only exception is an error that Is
+// ErrCorrupt: a peer has overwritten the lock, f may have been called, and the value is unchanged.
 func (s *Synchronized[T]) Update(f func(v *T) error) error {
 	return s.UpdateContext(context.Background(), f)
 }
 
-// UpdateContext is Update, but it ends with ctx.Err() if ctx ends before it has the lock. If the lock is free,
-// the call takes it even though ctx has ended.
+// UpdateContext does what Update does, but returns ctx.Err() if ctx ends before UpdateContext has the lock. If the
+// lock is free, UpdateContext takes it even though ctx has ended.
 func (s *Synchronized[T]) UpdateContext(ctx context.Context, f func(v *T) error) error {
 	if err := s.lock.LockContext(ctx); err != nil {
 		return s.failed("update", err)
@@ -183,15 +185,15 @@ func (s *Synchronized[T]) UpdateContext(ctx context.Context, f func(v *T) error)
 	return s.commit("update", c+1)
 }
 
-// Store makes v the value, as an Update does.
+// Store makes v the value, as an Update whose function sets the value to v would.
 func (s *Synchronized[T]) Store(v T) {
 	if err := s.StoreContext(context.Background(), v); err != nil {
 		panic(err)
 	}
 }
 
-// StoreContext is Store, but it ends with ctx.Err() if ctx ends before it has the lock. If the lock is free,
-// the call takes it even though ctx has ended.
+// StoreContext does what Store does, but returns ctx.Err() if ctx ends before StoreContext has the lock. If the
+// lock is free, StoreContext takes it even though ctx has ended.
 func (s *Synchronized[T]) StoreContext(ctx context.Context, v T) error {
 	if err := s.lock.LockContext(ctx); err != nil {
 		return s.failed("store", err)
@@ -206,14 +208,15 @@ func (s *Synchronized[T]) StoreContext(ctx context.Context, v T) error {
 	return s.commit("store", c+1)
 }
 
-// View locks the value and calls f with it, without a copy. The value does not change during the call. f must
-// not change it, and must not keep v. For calls within f, and for errors, the rules of Update apply.
+// View locks the value and calls f with a pointer to the value itself, not to a copy. The value does not change
+// during the call. f must not change it, and must not keep v. For calls within f, and for errors, the rules of
+// Update apply.
 func (s *Synchronized[T]) View(f func(v *T) error) error {
 	return s.ViewContext(context.Background(), f)
 }
 
-// ViewContext is View, but it ends with ctx.Err() if ctx ends before it has the lock. If the lock is free, the
-// call takes it even though ctx has ended.
+// ViewContext does what View does, but returns ctx.Err() if ctx ends before ViewContext has the lock. If the lock
+// is free, ViewContext takes it even though ctx has ended.
 func (s *Synchronized[T]) ViewContext(ctx context.Context, f func(v *T) error) error {
 	if err := s.lock.LockContext(ctx); err != nil {
 		return s.failed("view", err)
@@ -225,11 +228,11 @@ func (s *Synchronized[T]) ViewContext(ctx context.Context, f func(v *T) error) e
 	return f(s.copies[s.words.current.Load()&1])
 }
 
-// Load returns a copy of the value. It does not wait for an Update that is under way, even if the process of
-// the Update is stopped or dead. Instead it returns the value from before that Update. It panics with an *Error
-// that Is ErrClosed, or that Is ErrCorrupt if a peer has overwritten the object.
+// Load returns a copy of the value. If an Update is under way, Load does not wait, even if the process of the
+// Update is stopped or dead. Instead it returns the value from before that Update. Load panics with an *Error that
+// Is ErrClosed, or that Is ErrCorrupt if a peer has overwritten the object.
 //
-// If 100 reads fail because of commits, Load locks the value to read it. In a program built with -race it first
+// If 100 reads fail because of commits, Load locks the value to read it. In a program built with -race, Load first
 // tries to lock, for 10 ms, so that the race detector sees the edges with which Load synchronizes.
 func (s *Synchronized[T]) Load() T {
 	var v T
@@ -237,8 +240,8 @@ func (s *Synchronized[T]) Load() T {
 	return v
 }
 
-// LoadInto is Load for a value that is too large to be returned: it copies the value to *v. During the call *v
-// may have parts of several values. When LoadInto returns, *v is a single value.
+// LoadInto does what Load does, for a value that is too large to be returned: it copies the value to *v. During the
+// call *v may have parts of several values. When LoadInto returns, *v is a single value.
 func (s *Synchronized[T]) LoadInto(v *T) {
 	s.lock.opening.use()
 	if !race.Enabled {
@@ -253,8 +256,8 @@ func (s *Synchronized[T]) LoadInto(v *T) {
 	}
 }
 
-// read reads the value without the lock, and reports whether it got a whole value. An Update may write to the
-// same copy meanwhile. This is harmless, because read then reports false.
+// read reads the value without the lock, and reports whether it got a whole value. An Update may write to the same
+// copy meanwhile. This is harmless, because read then reports false and its caller does not use *v.
 //
 //go:norace
 func (s *Synchronized[T]) read(v *T) bool {
@@ -317,15 +320,15 @@ func (s *synchronized) lockFor(timeout int64) error {
 	return nil
 }
 
-// enter begins the use of the copies. The lock is held. enter fails if the handle is being closed: after the
-// close the object may be deleted, and its bytes may belong to another object.
+// enter begins the use of the copies of the value. The caller holds the lock. enter fails if the handle is being
+// closed, because after the close the object may be deleted, and its bytes may belong to another object.
 //
 //	enter                          left
 //	CAS of the owner word          closing = true, before
 //	look at closing                look at the owner word
 //
-// Both sides are sequentially consistent, so at least one of them sees the store of the other. If enter loaded
-// closing before the CAS, a Close could miss an Update that has just begun.
+// Both sides are sequentially consistent, so at least one of them sees the store of the other. If enter loaded the
+// word closing before the CAS, a Close could miss an Update that has just begun.
 func (s *synchronized) enter(verb string) error {
 	s.setInside(1)
 	if s.lock.opening.closing.Load() {
@@ -357,7 +360,7 @@ func (s *synchronized) holds() bool {
 	return o.held() && o.participant() == s.lock.name
 }
 
-// commit makes the copy that was written the value.
+// commit makes the copy that f or Store has written the value.
 func (s *synchronized) commit(verb string, n uint64) error {
 	crashpoint.Hit("synchronized.update.written")
 	if !s.holds() {
@@ -370,8 +373,9 @@ func (s *synchronized) commit(verb string, n uint64) error {
 	return nil
 }
 
-// failed returns the error of a call whose lock returned err. The lock repairs itself after a death. So any
-// other error means that a peer has overwritten the words.
+// failed returns the error of a call whose lock returned err. The lock repairs itself after a death. So if err says
+// that the lock is owner-dead or not recoverable, a peer has overwritten its words, and failed returns an error
+// that Is ErrCorrupt.
 func (s *synchronized) failed(verb string, err error) error {
 	var e *shmsync.Error
 	if !errors.As(err, &e) {
@@ -400,14 +404,14 @@ func (s *Synchronized[T]) Close() error { return s.lock.opening.close("synchroni
 // SynchronizedState is the result of State.
 type SynchronizedState struct {
 	Commits uint64            // how often an Update or a Store has changed the value
-	Held    bool              // a call is using the value, or its process has died in the call and is not gone
+	Held    bool              // a call uses the value, or its process died in the call and has not ended
 	Owner   *shmsync.Identity // the process that has the lock; nil if it is free or the process is not known
 	Waiting bool              // waiters for the lock may be asleep
 	Err     error             // ErrCorrupt if a peer has overwritten the lock, otherwise nil
 }
 
-// State reads the words of s without locking it. The answer may be out of date when State
-// returns, and its parts may be from different moments.
+// State reads the words of s without locking it. The result may be out of date when State returns, and its parts
+// may be from different moments.
 func (s *Synchronized[T]) State() SynchronizedState { return s.state() }
 
 func (s *synchronized) state() SynchronizedState {

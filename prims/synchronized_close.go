@@ -5,8 +5,8 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// left reports whether the waits of this handle have ended and its Updates and Views have returned. Until then
-// they use bytes that may belong to another object once this object is deleted.
+// left reports whether the waits of this handle have ended and its Updates and Views have returned. A Close waits
+// for that, because until then these calls use bytes that may belong to another object once this object is deleted.
 func (s *synchronized) left() bool {
 	switch {
 	case !park.Left(s.lock.queue):
@@ -21,16 +21,17 @@ func (s *synchronized) left() bool {
 	case s.heldSince == 0:
 		s.heldSince = shmsync.Monotonic()
 	}
-	// A goroutine may have the lock just before or after its use of the copies, and may not be running. But if
-	// the lock is still held after synchronizedForged, a peer has written the owner word.
+	// A goroutine of this process may have the lock just before or after it uses the copies, and may not be
+	// running. But if this process still has the lock after synchronizedForged, a peer has forged the owner word.
 	return shmsync.Monotonic()-s.heldSince >= synchronizedForged
 }
 
-// synchronizedForged is how long a Close waits if this process has the lock and no handle of it uses the
-// copies.
+// synchronizedForged is how long a Close waits while the owner word says that this process has the lock, but no
+// handle of this process uses the copies of the value.
 const synchronizedForged = 2e9 // ns
 
-// othersInside reports whether a goroutine that got the lock through another handle of this process uses the copies.
+// othersInside reports whether a goroutine that got the lock through another handle of this process uses the copies
+// of the value.
 func (s *synchronized) othersInside() bool {
 	handles.Lock()
 	defer handles.Unlock()

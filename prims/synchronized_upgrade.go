@@ -8,11 +8,11 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// UpgradeSynchronized turns the Synchronized of that name into one with a value of type T, if its value has
-// another type, as [arena.Upgrade] does with a Value. It also turns a Value into a Synchronized. migrate fills
-// in v from the value as the last Update left it. UpgradeSynchronized may be called only in
-// [arena.Options.OnFirst], and panics elsewhere. opts apply to the object that it makes, whose count of commits
-// begins at 0.
+// UpgradeSynchronized turns the Synchronized of that name into one with a value of type T, if its value has another
+// type, as [arena.Upgrade] does with a Value. It also turns a Value into a Synchronized. The function migrate
+// computes the new value *v from old, the value as the last Update left it. UpgradeSynchronized may be called only
+// in [arena.Options.OnFirst], and panics elsewhere. opts apply to the new object, whose count of commits begins at
+// 0.
 func UpgradeSynchronized[T any](a *arena.Arena, name string, migrate func(old arena.Stored, v *T) error, opts *SynchronizedOptions) error {
 	var opt SynchronizedOptions
 	if opts != nil {

@@ -24,8 +24,8 @@ import (
 // the seqcount latch of the Linux kernel.
 type synchronizedWords struct {
 	_    structs.HostLayout
-	lock mutexWords // with PolicyRelease
-	// current is the number of commits. Its bit 0 names the valid copy.
+	lock mutexWords // the lock of the value; its policy is PolicyRelease
+	// current is the number of commits. Its bit 0 says which of the two copies of the value is valid.
 	//   writers: the holder of the lock, one store for each commit
 	//   readers: the holder of the lock; Load, without it
 	//   order:   release on the store, acquire on the first load of Load; its second load
@@ -42,15 +42,16 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(synchronizedWords{})-256]
 )
 
-// synchronizedShape returns the size of a body, and where in the body the two copies of the value begin. The
-// value has the given number of bytes.
+// synchronizedShape returns the size of the body of a Synchronized, and where in the body the two copies of the
+// value begin. The parameter value is the size of the value in bytes.
 func synchronizedShape(value uintptr) (copies [2]arenakernel.Offset, size uint64) {
 	copies[0] = arenakernel.Offset(unsafe.Sizeof(synchronizedWords{}))
 	copies[1] = copies[0] + (arenakernel.Offset(value)+63)&^63
 	return copies, uint64(copies[1]) + uint64(value)
 }
 
-// initSynchronized initializes the body of a Synchronized that is being created; the body is still private.
+// initSynchronized initializes the body of a Synchronized that is being created, and that no other process sees
+// yet.
 func initSynchronized[T any](body []byte, initial *T, opt *SynchronizedOptions) {
 	copies, size := synchronizedShape(unsafe.Sizeof(*initial))
 	_ = body[:size]
@@ -60,5 +61,5 @@ func initSynchronized[T any](body []byte, initial *T, opt *SynchronizedOptions) 
 	*(*T)(unsafe.Add(unsafe.Pointer(w), copies[0])) = *initial
 }
 
-// storeFlag stores a flag of this process by a plain store that the compiler does not move.
+// storeFlag stores v in w, a word that only this process writes, by a plain store that the compiler does not move.
 func storeFlag(w *atomic.Uint32, v uint32) { *(*uint32)(unsafe.Pointer(w)) = v }

@@ -10,8 +10,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// SetSpinOf is SetSpin for an object of any kind: it bounds how long waiters of all processes spin for the
-// object before they sleep. It is for tools. If the object has no such bound, the error Is ErrNotSupported.
+// SetSpinOf does what the method SetSpin does, for an object of any kind: it bounds how long waiters of all
+// processes spin for the object before they sleep. It is for tools. If the object has no such bound, the error Is
+// ErrNotSupported.
 func SetSpinOf(a *arena.Arena, o arena.Object, d time.Duration) error {
 	k := (*arenakernel.Arena)(a)
 	for _, off := range spinWordsOf(k, arenakernel.Object(o)) {
@@ -28,7 +29,7 @@ func SetSpinOf(a *arena.Arena, o arena.Object, d time.Duration) error {
 	return nil
 }
 
-// spinWordsOf returns where in its body an object has its spin budgets.
+// spinWordsOf returns the offsets of the words in which the object o stores how long waiters spin.
 func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offset {
 	switch o.Kind {
 	case mutexKind, rwmutexKind, synchronizedKind:
@@ -83,15 +84,15 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 	return nil
 }
 
-// RecoverAt is Recover for a lock of any type: it makes a lock usable again whose holder died. The lock is a
-// Mutex, CohortMutex, RWMutex, FairMutex, SpinLock, RWSpinLock or, for a key, MultiLock. A WaitGroup, Latch,
-// Barrier or Future that a death has made unusable is reset after repair. RecoverAt is for tools. For an object
-// of another kind the error Is ErrNotSupported.
+// RecoverAt does what the method Recover does, for a lock of any type: it makes a lock whose holder died usable
+// again. The lock is a Mutex, CohortMutex, RWMutex, FairMutex, SpinLock, RWSpinLock, or the lock for the parameter
+// key in a MultiLock. A WaitGroup, Latch, Barrier or Future that a death has made unusable is reset after repair.
+// RecoverAt is for tools. For an object of another kind the error Is ErrNotSupported.
 func RecoverAt(a *arena.Arena, o arena.Object, key uint64, repair func() error) error {
 	return RecoverAtContext(context.Background(), a, o, key, repair)
 }
 
-// RecoverAtContext is RecoverAt, but it ends with ctx.Err() when ctx ends before repair is called.
+// RecoverAtContext does what RecoverAt does, but returns ctx.Err() when ctx ends before repair is called.
 func RecoverAtContext(ctx context.Context, a *arena.Arena, o arena.Object, key uint64, repair func() error) error {
 	var (
 		x interface {

@@ -8,13 +8,13 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// spinCell is the spin budget in an object.
+// spinCell is the word in an object that says how long waiters spin.
 type spinCell struct {
 	_     structs.HostLayout
 	field atomic.Uint32
 }
 
-// The offsets of the spin budgets in the bodies.
+// The offsets, in the bodies of the objects, of the words that say how long waiters spin.
 const (
 	mutexSpinOff   = arenakernel.Offset(unsafe.Offsetof(mutexWords{}.spin))
 	spinSpinOff    = arenakernel.Offset(unsafe.Offsetof(spinWords{}.spin))

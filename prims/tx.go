@@ -35,21 +35,21 @@ type Tx struct {
 	nSaved uint // number of saved ranges; range i is at index i%8 of saved
 	active uint64
 	open   bool
-	blocks bool // the log has records of blocks
+	blocks bool // the log has records of allocated or freed blocks
 	saved  [8]txRange
-	within txRange // encloses all saved ranges; if there is none, from is greater than to
+	within txRange // a range that encloses all saved ranges; if there is none, from is greater than to
 
 	log    *undoLog
 	object string
-	ended  bool  // the function has returned
+	ended  bool  // the function of the Update has returned
 	failed error // why the transaction can only be undone, or nil
-	noLock bool  // this process has no byte lock, so others cannot see when it is gone
+	noLock bool  // this process has no byte lock, so other processes cannot see when it has ended
 }
 
 // txRange is a range of the heap that was saved.
 type txRange struct{ from, to uintptr }
 
-// txEnd is the value of the panic that ends the function of an Update whose transaction has failed.
+// txEnd is the value of the panic by which a failed transaction ends the function of its Update.
 type txEnd struct{ tx *Tx }
 
 func newTx(l *undoLog, object string) *Tx {
@@ -67,7 +67,7 @@ func (tx *Tx) supported(op string) error {
 		Detail: "this process has no byte lock in the arena's file, so nobody could prove that it is gone"}
 }
 
-// begin starts a transaction. It fails if the log is not idle.
+// begin starts a transaction. It fails if the undo log of the lock still describes another transaction.
 //
 // Preconditions: this goroutine holds the lock.
 func (tx *Tx) begin(op string) error {
@@ -80,8 +80,8 @@ func (tx *Tx) begin(op string) error {
 	return nil
 }
 
-// finish ends the transaction: it commits or undoes it. If neither is possible, it returns errBadLog. It
-// returns no other error.
+// finish commits the transaction or undoes it. If neither is possible, finish returns errBadLog. It returns no
+// other error.
 func (tx *Tx) finish(commit bool) error {
 	tx.open = false
 	if tx.tail == 0 {
@@ -99,7 +99,7 @@ func (tx *Tx) finish(commit bool) error {
 		crashpoint.Hit("tx.commit.decided")
 		return l.end(self, tx.tail, true)
 	}
-	// The store is the commit.
+	// This store is the commit of the transaction.
 	storeLogState(tx.place.state, 0)
 	crashpoint.Hit("tx.commit.idle")
 	return nil
@@ -127,8 +127,8 @@ func (tx *Tx) mistake(call, what string) {
 }
 
 // Alloc returns size zeroed bytes of the arena, as [arena.Arena.Alloc] does. The block stays allocated if the
-// transaction commits, and is freed otherwise. If the arena or the log has no room, Alloc ends the function
-// that called it, as [Save] does.
+// transaction commits, and is freed otherwise. If the arena or the undo log has no room, Alloc panics as [Save]
+// does.
 //
 // Before the transaction has committed, other processes must not get the offset, except in data that the lock
 // guards.
@@ -159,8 +159,7 @@ func (tx *Tx) Alloc(size, align uint64) arena.Offset {
 }
 
 // Free frees the block at off when the transaction commits. The bytes of the block can be read until then. Free
-// panics if no block of Alloc begins at off. If the log has no room, Free ends the function that called it, as
-// [Save] does.
+// panics if no block of Alloc begins at off. If the undo log has no room, Free panics as [Save] does.
 func (tx *Tx) Free(off arena.Offset) {
 	if !tx.open {
 		tx.mistake("Free", "")
@@ -184,7 +183,7 @@ func (tx *Tx) Free(off arena.Offset) {
 	crashpoint.Hit("tx.free.logged")
 }
 
-// freeOwn is Free for a block that this transaction has allocated.
+// freeOwn does what Free does, for a block that this transaction has allocated.
 func (tx *Tx) freeOwn(off arena.Offset) {
 	why := "which another transaction of this process has"
 	err := tx.log.each(tx.tail, func(r logRecord, end uint32) {

@@ -20,8 +20,8 @@ var (
 	_ = crashpoint.Register("tx.log.lost")
 )
 
-// undoLog is the undo log of a lock, as this process has it mapped. Its records hold the bytes that the
-// unfinished transaction of the lock's holder has saved; see logState. It is at the end of the lock's body.
+// undoLog is the undo log of a lock, as this process has it mapped. The holder of the lock saves bytes in the
+// records of the log before a transaction changes them; see logState. The log is at the end of the lock's body.
 //
 //	record: the saved bytes | padding to a multiple of 8 | offset u64 | length u32 | kind u32
 //
@@ -35,12 +35,12 @@ type undoLog struct {
 	object  arenakernel.Object
 }
 
-// own reports whether a range overlaps the object of the lock. No transaction saves such a range.
+// own reports whether a range overlaps the lock object itself. No transaction saves such a range.
 func (l *undoLog) own(off arenakernel.Offset, n uint64) bool {
 	return off < l.object.Body+arenakernel.Offset(l.object.Size) && l.object.Offset < off+arenakernel.Offset(n)
 }
 
-// setKind overwrites the kind of the record whose footer ends at end.
+// setKind overwrites the kind of the record that ends at the parameter end. The kind is its last 4 bytes.
 func (l *undoLog) setKind(end, kind uint32) { storeKind(&l.records[end-4], kind) }
 
 const (
@@ -49,7 +49,7 @@ const (
 	logUnit    = 64
 )
 
-// logSize returns the size of the records of a new log, as the options ask for it.
+// logSize returns the size of the records of a new undo log. The parameter asked is the size in the options.
 func logSize(p Policy, asked int, what string) uint64 {
 	switch {
 	case asked != 0 && p != PolicyRollback:
@@ -64,8 +64,8 @@ func logSize(p Policy, asked int, what string) uint64 {
 	return (uint64(asked) + logUnit - 1) &^ (logUnit - 1)
 }
 
-// withLog returns the size of a body that has the given number of bytes of words and a log of that size. If log
-// is 0, the body has no log.
+// withLog returns the size of a body that consists of the given number of bytes of words and an undo log of the
+// given size. If log is 0, the body has no log.
 func withLog(words, log uint64) uint64 {
 	if log == 0 {
 		return words
@@ -73,7 +73,8 @@ func withLog(words, log uint64) uint64 {
 	return words + logHeadBytes + log
 }
 
-// logOf returns the log of an object. words is the number of bytes of words at the beginning of the body.
+// logOf returns the undo log of an object. The parameter words is the number of bytes before the log, at the
+// beginning of the body.
 func logOf(a *arenakernel.Arena, o arenakernel.Object, words uint64) (*undoLog, error) {
 	size := o.Size - words - logHeadBytes
 	if o.Size < words+logHeadBytes+logUnit || size > logMost || size%logUnit != 0 {
@@ -108,15 +109,15 @@ func (l *undoLog) differs(asked int) string {
 // errBadLog means that no correct process leaves the log in this state.
 var errBadLog = errors.New("the undo log is corrupt")
 
-// logRecord is a validated record.
+// logRecord is a record of the log that was read and validated.
 type logRecord struct {
 	kind  uint32
 	off   arenakernel.Offset
-	start uint32 // where its bytes begin
-	n     uint32 // how many bytes it has
+	start uint32 // where the saved bytes begin in the log
+	n     uint32 // how many bytes are saved
 }
 
-// before reads and validates the record that ends at end.
+// before reads and validates the record that ends at the position end of the log.
 func (l *undoLog) before(end uint32) (r logRecord, err error) {
 	if end < logFooter || end > l.size {
 		return r, errBadLog
@@ -136,8 +137,8 @@ func (l *undoLog) before(end uint32) (r logRecord, err error) {
 	return r, nil
 }
 
-// each calls f for the records below tail, from the last to the first. It returns after a bounded number of
-// records, because each record has at least a footer.
+// each calls f for the records that end at tail or before, from the last to the first. Each record has at least a
+// footer, so the number of calls is bounded by the size of the log.
 func (l *undoLog) each(tail uint32, f func(r logRecord, end uint32)) error {
 	for end := tail; end > 0; {
 		r, err := l.before(end)
@@ -152,7 +153,7 @@ func (l *undoLog) each(tail uint32, f func(r logRecord, end uint32)) error {
 	return nil
 }
 
-// undoBytes restores the bytes that the records below tail have saved. If any record is invalid, it restores
+// undoBytes restores the bytes that were saved in the records up to tail. If any record is invalid, it restores
 // nothing. It may be repeated.
 func (l *undoLog) undoBytes(tail uint32) error {
 	if err := l.each(tail, nil); err != nil {
@@ -166,26 +167,30 @@ func (l *undoLog) undoBytes(tail uint32) error {
 	})
 }
 
-// hasBlocks reports whether a record below tail is about a block.
+// hasBlocks reports whether a record up to tail is about a block that was allocated or freed.
 func (l *undoLog) hasBlocks(tail uint32) (has bool, err error) {
 	err = l.each(tail, func(r logRecord, _ uint32) { has = has || r.kind != logBytes })
 	return has, err
 }
 
-// endBlocks commits, or undoes, what the transaction of n did to blocks. It may be repeated, also by another
-// process: if a block is not logged in the name of n, an earlier call has dealt with it, or it was never
-// logged. A block that has to be freed first becomes a block of this process, and its record becomes logGiven.
-// The method release frees the block later, when the log is idle. If endBlocks freed it, a transaction with
-// another log could allocate the block in the name of n, and the next process at this log would free it again.
+// endBlocks commits or undoes what the transaction of participant n did to blocks. It may be repeated, also by
+// another process. If a block is not logged in the name of n, endBlocks skips it, because an earlier call has dealt
+// with it, or because it was never logged.
+//
+// A block that has to be freed first becomes a block of this process, and its record gets the kind logGiven. The
+// method release frees the block later, when the log is idle. If endBlocks itself freed the block, a transaction
+// with another log could allocate it in the name of n. Then the next process that finishes this log would free the
+// block again.
 func (l *undoLog) endBlocks(n arenakernel.ParticipantID, tail uint32, commit bool) error {
 	return l.each(tail, func(r logRecord, end uint32) {
 		switch {
 		case r.kind == logBytes:
 			return
 		case r.kind == logGiven:
-			// An earlier process made the record logGiven. That process, or its reaper, frees the block. From
-			// here on logGiven means that this process frees the block. So this record must change: the block
-			// may be in use again by then, and another goroutine of this process may be about to free it.
+			// An earlier process gave the record the kind logGiven. That process, or its reaper, frees the block.
+			// From here on logGiven means that this process frees the block. So this record must get another kind:
+			// the block may be in use again when release runs, and another goroutine of this process may be about
+			// to free it.
 			if commit {
 				l.setKind(end, logAlloc)
 			} else {
@@ -207,8 +212,8 @@ func (l *undoLog) endBlocks(n arenakernel.ParticipantID, tail uint32, commit boo
 	})
 }
 
-// release frees the blocks that endBlocks has taken. If this process dies meanwhile, its reaper frees the rest.
-// endBlocks has left no logGiven record of an earlier process.
+// release frees the blocks that endBlocks has turned into blocks of this process. If this process dies meanwhile,
+// its reaper frees the rest. After endBlocks, no record of an earlier process has the kind logGiven.
 //
 // Preconditions: the log is idle, and the caller still holds the lock.
 func (l *undoLog) release(tail uint32) {
@@ -219,8 +224,8 @@ func (l *undoLog) release(tail uint32) {
 	})
 }
 
-// undo undoes the transaction of n. The only error is errBadLog. After an error some of the bytes may have been
-// restored.
+// undo undoes the transaction of participant n. The only error is errBadLog. After an error some of the bytes may
+// have been restored.
 //
 // Preconditions: the caller holds the lock, and is n or got the lock after n.
 func (l *undoLog) undo(n arenakernel.ParticipantID, tail uint32) error {
@@ -241,7 +246,8 @@ func (l *undoLog) undo(n arenakernel.ParticipantID, tail uint32) error {
 	return nil
 }
 
-// end ends the transaction of n, whose bytes are undone or committed already.
+// end ends the transaction of participant n after its bytes were undone or committed. Only the blocks of the
+// transaction are left to deal with.
 func (l *undoLog) end(n arenakernel.ParticipantID, tail uint32, commit bool) error {
 	if err := l.endBlocks(n, tail, commit); err != nil {
 		return err
@@ -256,8 +262,8 @@ func (l *undoLog) end(n arenakernel.ParticipantID, tail uint32, commit bool) err
 	return nil
 }
 
-// recover ends the transaction that a dead holder left. The only error is errBadLog. After an error some of the
-// bytes may have been restored.
+// recover undoes or completes the transaction that a dead holder left. The only error is errBadLog. After an error
+// some of the bytes may have been restored.
 //
 // Preconditions: this process holds the lock, and every earlier holder is gone.
 func (l *undoLog) recover() error {
@@ -286,7 +292,8 @@ func (l *undoLog) recover() error {
 	return nil
 }
 
-// lose marks the log lost, because the lock is about to become not recoverable, or to be repaired.
+// lose marks the log lost: its records must not be used any more. The caller does so because the lock is about to
+// become not recoverable, or to be repaired.
 //
 // Preconditions: the caller holds the lock.
 func (l *undoLog) lose() {
@@ -296,15 +303,15 @@ func (l *undoLog) lose() {
 	}
 }
 
-// disown marks the log lost if its transaction is not that of the dead holder in owner word o, and the dead
-// holder was not rolling back a transaction either. Such a log is left if the function of an Update has
-// unlocked the lock, and others have locked it since then. disown must be called before the lock is taken from
-// the dead holder. Otherwise, if the caller died right after it took the lock, nobody would know any more who
-// held the lock.
+// disown marks the log lost if the log does not belong to the dead holder that the owner word o names. It belongs
+// to that holder if the transaction is the holder's own, or if the holder was rolling it back. The log belongs to
+// another process if the function of an Update has unlocked the lock, and others have locked the lock since then.
+// disown must be called before the lock is taken from the dead holder. Otherwise, if the caller died right after it
+// took the lock, no process would know any more who held the lock.
 //
-// The caller does not hold the lock, and may have been stopped for long since it read o. So it reads the state
-// first. Then, while the ID of the dead holder is in an act word, it reads the owner word again. The comment of
-// logState says why that suffices.
+// The caller does not hold the lock, and may have been stopped for long since it read o. So disown reads the state
+// of the log first. Then, while the ID of the dead holder is in an act word, disown reads the owner word again. The
+// comment of logState says why that suffices.
 func (l *undoLog) disown(owner *atomic.Uint32, o ownerWord) {
 	s, dead := l.state(), o.participant()
 	if s == 0 || s == logStateLost || s.participant() == dead {
@@ -313,14 +320,14 @@ func (l *undoLog) disown(owner *atomic.Uint32, o ownerWord) {
 	arenakernel.WhileGone(l.a, dead, owner, uint32(o), func() { l.loseForeign(s) })
 }
 
-// loseForeign marks the log lost if it still has state s. The caller does not hold the lock.
+// loseForeign marks the log lost if the state of the log is still s. The caller does not hold the lock.
 func (l *undoLog) loseForeign(s logState) {
 	if l.head.state.CompareAndSwap(uint64(s), uint64(logStateLost)) {
 		crashpoint.Hit("tx.log.lost")
 	}
 }
 
-// check returns an error if a correct process cannot have left the log as it is.
+// check returns an error if no correct process can have left the log in its present state.
 func (l *undoLog) check() error {
 	s := l.state()
 	if !s.valid(l.size) {

@@ -6,8 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// logState is the state word of an undo log. It says which records of the log are valid, and alone describes
-// the transaction of the lock's holder.
+// logState is the state word of an undo log, in which the holder of a lock saves data before it changes the data.
+// The word alone describes the transaction of the lock's holder, and says which records of the log are valid.
 //
 //	bits 0..31   tail   bytes of valid records, a multiple of 8
 //	bits 32..60  name   the process whose transaction it is, or was
@@ -90,7 +90,7 @@ const (
 	logPhaseShift = 61
 )
 
-// logStateLost is the state of a log whose lock needs a repair.
+// logStateLost is the state of a log that cannot be used because the data of its lock needs a repair.
 const logStateLost = logState(logLost) << logPhaseShift
 
 func makeLogState(p logPhase, n arenakernel.ParticipantID, tail uint32) logState {
@@ -103,7 +103,7 @@ func (s logState) participant() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(s>>logNameShift) & arenakernel.ParticipantIDMask
 }
 
-// valid reports whether s is idle, or is the state of a log of size bytes that can be undone.
+// valid reports whether s is idle, or is a state from which a log of the given size can be undone.
 func (s logState) valid(size uint32) bool {
 	if s == 0 {
 		return true
@@ -138,7 +138,7 @@ const (
 	logAlloc            // the transaction has allocated the block at the offset
 	logFree             // the transaction frees the block at the offset if it commits
 	logTemporary        // the transaction has allocated the block, and frees it in any case
-	logGiven            // the block is freed when the log is idle; see endBlocks
+	logGiven            // the block is freed as soon as the log is idle; see endBlocks
 	logKinds
 )
 

@@ -15,8 +15,8 @@ type logHead struct {
 	state     atomic.Uint64 // see logState
 	size      uint32        // bytes of records. Immutable after init.
 	_         [4]byte
-	rollbacks atomic.Uint64 // rollbacks after a death; for tools
-	highest   atomic.Uint64 // the highest tail so far; for tools
+	rollbacks atomic.Uint64 // how many transactions were undone after a death; for tools
+	highest   atomic.Uint64 // the largest number of bytes of records so far; for tools
 	_         [32]byte
 }
 
@@ -30,8 +30,8 @@ var (
 
 const logHeadBytes = 64
 
-// logBody returns the head of the log at the end of the body of a lock that is being created. The body is still
-// private.
+// logBody returns the head of the undo log at the end of a body of a lock that is being created. No other process
+// sees the body yet.
 func logBody(body []byte, words uint64) *logHead {
 	_ = body[words+logHeadBytes-1]
 	// SAFETY: the line above checks the length; the body is aligned to 64 bytes, and so are the words.
@@ -50,11 +50,11 @@ func storeLogState(p *uint64, s uint64) { *p = s }
 type txPlace struct {
 	heap     unsafe.Pointer // the first byte of the heap
 	heapSize uintptr
-	heapOff  uint64 // its offset
+	heapOff  uint64 // the offset of heap in the arena
 	records  unsafe.Pointer
 	room     uintptr // bytes of records
 	state    *uint64
-	// Where the object of the lock begins and ends, as distances from heap.
+	// Where the lock object begins and ends, as distances from the field heap.
 	lock, lockEnd uintptr
 }
 
@@ -67,16 +67,15 @@ func placeOf(l *undoLog) txPlace {
 	}
 }
 
-// Save records *p, which is in the arena of the lock, before the caller changes it. If the transaction does not
-// commit, *p gets its present value back. A range that lies within one of the last 8 saved ranges is not
-// recorded again.
+// Save copies *p, which is in the arena of the lock, to the undo log, before the caller changes *p. If the
+// transaction does not commit, *p gets its present value back. A range that lies within one of the last 8 saved
+// ranges is not saved again.
 //
-// If the log has no room, Save ends the function that called it by a panic, which Update turns into an error
-// that Is [shmsync.ErrNoSpace]. Save also panics if p is outside of the arena, or if the Update of tx has
-// ended.
+// If the log has no room, Save panics. Update recovers this panic and returns an error that Is
+// [shmsync.ErrNoSpace]. Save also panics if p is outside of the arena, or if the Update of tx has ended.
 func Save[T any](tx *Tx, p *T) { tx.save(unsafe.Pointer(p), unsafe.Sizeof(*p)) }
 
-// SaveSlice is [Save] for the elements of s.
+// SaveSlice does what [Save] does, for the elements of s.
 func SaveSlice[T any](tx *Tx, s []T) {
 	var t T
 	tx.save(unsafe.Pointer(unsafe.SliceData(s)), uintptr(len(s))*unsafe.Sizeof(t))
@@ -88,7 +87,7 @@ func Set[T any](tx *Tx, p *T, v T) {
 	*p = v
 }
 
-// save records n bytes at p.
+// save copies n bytes at p to the undo log.
 func (tx *Tx) save(p unsafe.Pointer, n uintptr) {
 	if n == 0 {
 		return
@@ -100,7 +99,7 @@ func (tx *Tx) save(p unsafe.Pointer, n uintptr) {
 		return
 	}
 	k := tx.nSaved
-	if end <= tx.within.to && tx.within.from <= at { // false if a program saves the fields of a struct in order
+	if end <= tx.within.to && tx.within.from <= at { // this is false if a program saves the fields of a struct in order
 		for i := range tx.saved[:min(k, uint(len(tx.saved)))] {
 			if r := &tx.saved[i]; r.from <= at && end <= r.to {
 				return
@@ -116,7 +115,7 @@ func (tx *Tx) save(p unsafe.Pointer, n uintptr) {
 	// SAFETY: the records have room bytes, which was checked just now, and p has n bytes in
 	// the heap of the arena, which is mapped while an Update goes on.
 	to := unsafe.Add(tx.place.records, tail)
-	if n == 8 { // a word, the most frequent case: without a call
+	if n == 8 { // one word is the most frequent case; it needs no call
 		*(*uint64)(to) = *(*uint64)(p)
 	} else {
 		copy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(p), n))
@@ -132,7 +131,7 @@ func (tx *Tx) save(p unsafe.Pointer, n uintptr) {
 	crashpoint.Hit("tx.save.valid")
 }
 
-// record appends a record for a block; it has no saved bytes.
+// record appends a record about a block to the log. The record has no saved bytes.
 func (tx *Tx) record(off arenakernel.Offset, kind uint64) {
 	if logFooter > uint64(tx.log.size)-uint64(tx.tail) {
 		tx.full(0)
@@ -144,7 +143,7 @@ func (tx *Tx) record(off arenakernel.Offset, kind uint64) {
 	storeLogState(tx.place.state, uint64(tx.tail)|tx.active)
 }
 
-// unrecord removes the last record. record has made it.
+// unrecord removes the last record of the log, which the method record has added.
 func (tx *Tx) unrecord() {
 	tx.tail -= logFooter
 	if tx.tail == 0 {
@@ -154,7 +153,8 @@ func (tx *Tx) unrecord() {
 	storeLogState(tx.place.state, uint64(tx.tail)|tx.active)
 }
 
-// storeKind stores the kind of a record by one store, because the kind is at a multiple of 4.
+// storeKind stores the kind of a record. It does so by a single store, because the kind is at a multiple of 4
+// bytes.
 //
 //go:noinline
 func storeKind(p *byte, kind uint32) {

@@ -11,22 +11,22 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// Waitable is a toolkit for synchronization primitives between processes. A primitive consists of a shared
-// state S and of rules. The rules say when a wait may go on and how that changes the state. A value of E, at
+// Waitable is a toolkit for synchronization primitives between processes. A primitive consists of a shared state of
+// type S and of rules. The rules say when a wait may go on and how that changes the state. A value of type E, at
 // most eight bytes, says what one wait wants. S and E have no pointers.
 //
-// Waits are served in the order in which they came, or in the order of Rules.Before; no call overtakes a wait.
-// When a process dies, the claims that it holds are undone. The rules are called with the state locked. So they
-// must be quick, and must not call the Waitable. They must be the same in all processes.
+// Waits are served in the order in which they came, or in the order of Rules.Before; no call overtakes a wait. A
+// claim is what a successful wait has got, for example a permit. When a process dies, the claims that it holds are
+// undone. The rules are called with the state locked. So they must be quick, and must not call the Waitable. They
+// must be the same in all processes.
 //
-// If a rule panics or calls [runtime.Goexit], it changes nothing, and the Waitable becomes not recoverable.
-// Then waits end with an error that Is ErrNotRecoverable, Update and Release panic with such an error, and no
-// rule is called until Recover succeeds. A process also runs rules for the waits of other processes, and for
-// the claims of dead processes. A panic of a rule continues only in the goroutine whose own call needed the
-// rule.
+// If a rule panics or calls [runtime.Goexit], the state does not change, and the Waitable becomes not recoverable.
+// Then waits end with an error that Is ErrNotRecoverable, Update and Release panic with such an error, and no rule
+// is called until Recover succeeds. A process also runs rules for the waits of other processes, and for the claims
+// of dead processes. A panic of a rule continues only in the goroutine whose own call needed the rule.
 //
-// In the terminology of the Go memory model, and across processes: each Update, Release and claim
-// synchronizes before every later one, and before a State that sees it. An Update or Release also
+// In the terminology of the Go memory model, and across processes: each Update, Release and claim synchronizes
+// before every later Update, Release and claim, and before a State that sees its change. An Update or Release also
 // synchronizes before the return of a Wait that it ended.
 //
 // The design is that of Raymond Chen's library for awaitable synchronization objects.
@@ -40,34 +40,35 @@ type Waitable[S, E any] struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	name   arenakernel.ParticipantID
-	noRule bool // the function that is running is that of an Update. Guarded by: the queue lock
+	noRule bool // the code that is running is the function of an Update, not a rule. Guarded by: the queue lock
 }
 
 // Rules say how a Waitable behaves.
 type Rules[S, E any] struct {
-	// Claim reports whether a wait for e may go on in state s, and if so changes s
-	// for it. It sees the same state and gives the same answer in every process.
+	// Claim reports whether a wait for e may go on in state s. If so, Claim changes s accordingly. For the same
+	// state and e, it must give the same answer in every process.
 	Claim func(s *S, e E) bool
-	// Release undoes a claim. If it is nil, claims are not held: they cannot be released, and the death of
-	// their process does not undo them.
+	// Release undoes a claim for e, that is, the effect of a successful call of Claim. If Release is nil, processes
+	// do not hold claims: nobody can release a claim, and the death of a process does not undo its claims.
 	Release func(s *S, e E)
-	// OnDeath is called instead of Release for a claim of a process that died. If it is nil, Release is called.
+	// OnDeath is called instead of Release for a claim of a process that died. If OnDeath is nil, Release is
+	// called.
 	OnDeath func(s *S, e E)
-	// Undo is called for a claim that was granted to a wait whose process died before Wait returned, so that
-	// the process never used the claim. If Undo is nil, Release is called or, if that is nil too, OnDeath. If
-	// all three are nil, such a claim is never undone.
+	// Undo is called for a claim that was granted to a wait if the process died before Wait returned, so that it
+	// never used the claim. If Undo is nil, Release is called or, if that is nil too, OnDeath. If all three are
+	// nil, such a claim is never undone.
 	Undo func(s *S, e E)
-	// Before reports whether a wait for x is served before an earlier wait for y. Nil means that
-	// no wait overtakes another.
+	// Before reports whether a wait for x is served before a wait for y that came earlier. If Before is nil, no
+	// wait overtakes another.
 	Before func(x, y E) bool
 }
 
 // WaitableOptions says how a Waitable is created. A nil *WaitableOptions means the
 // zero value.
 type WaitableOptions struct {
-	// Holds bounds, for a new object, how many different claims can exist at a time, counting those that are
-	// held and those that are granted and not accepted yet. Claims are different if they differ in the process
-	// or in the value of E. 0 means 256.
+	// Holds bounds how many different claims can exist at a time in a new object. This counts claims that processes
+	// hold, and claims that were granted to waits which have not returned yet. Claims are different if they differ
+	// in the process or in the value of E. 0 means 256.
 	Holds int
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
@@ -83,16 +84,15 @@ const (
 	waitableCount    = 1 << 20 // the maximum number of claims of one participant for one value of E
 )
 
-// How a wait of a Waitable ended.
+// The results of a wait of a Waitable.
 const (
 	waitableGranted = iota
 	waitableStopped
 	waitableLost // the Waitable is not recoverable
 )
 
-// OpenWaitable finds the Waitable of that name in the arena or creates it with the state
-// initial. An empty name makes a fresh anonymous one. An existing one must have the same S
-// and E.
+// OpenWaitable finds the Waitable of that name in the arena or creates it with the state initial. An empty name
+// makes a fresh anonymous one. An existing Waitable must have the same S and E.
 func OpenWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[S, E], opts *WaitableOptions) (*Waitable[S, E], error) {
 	return openWaitable((*arenakernel.Arena)(a), name, initial, rules, opts, false)
 }
@@ -179,18 +179,18 @@ func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules R
 	x.mon = buildMonitor(a, o, o.Body, x, false)
 	x.fifo = fifo{x.mon, &x.words.queue}
 	x.asideFromRules()
-	// Only a process that has the rules can undo the claims of dead processes. So its poller has to be notified
-	// of deaths.
+	// Only a process that has the rules can undo the claims of dead processes. So start the poller of this process,
+	// which is notified of deaths.
 	x.mon.queueLock.queue.StartPoller()
 	return x
 }
 
-// Wait waits until the rules let a wait for e go on. If it returns an error, they did not. The error Is
-// ErrCanceled after Stop, ErrNotRecoverable, ErrNoSpace, ErrCorrupt or ErrClosed.
+// Wait waits until the rules let a wait for e go on, and makes the claim. An error means that no claim was made.
+// The error Is ErrCanceled after Stop, ErrNotRecoverable, ErrNoSpace, ErrCorrupt or ErrClosed.
 func (x *Waitable[S, E]) Wait(e E) error { return x.WaitContext(context.Background(), e) }
 
-// WaitContext is Wait, but it ends with ctx.Err() when ctx ends first. A wait that may go on at once does so
-// even if ctx has ended.
+// WaitContext does what Wait does, but returns ctx.Err() when ctx ends first. A wait that may go on at once
+// succeeds even if ctx has ended.
 func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 	m := x.mon
 	if err := m.begin(); err != nil {
@@ -219,22 +219,22 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 	return nil
 }
 
-// changeTries is how often awaitChange checks before it takes the queue lock.
+// changeTries is how often awaitChange reads the words before it takes the queue lock.
 const changeTries = 20
 
-// awaitChange waits until the state contains the claim that waitNode was granted. The granter first ends the
-// wait and then changes the state, since the wait may give up until it is ended. Because of awaitChange, a
-// State that is called after Wait has returned contains the claim. If the granter is stopped in between, it
-// holds the queue lock, and without that lock nobody could release the claim either. If the granter is dead,
-// the next holder of the lock makes the change.
+// awaitChange waits until the state contains the claim that the wait of waitNode was granted. The process that
+// grants the wait first ends the wait and then changes the state, because the wait may give up until it is ended.
+// Because of awaitChange, a State that is called after Wait has returned contains the claim. If the granting
+// process is stopped in between, it holds the queue lock, and without that lock nobody could release the claim
+// either. If it is dead, the next holder of the lock makes the change.
 func (x *Waitable[S, E]) awaitChange(waitNode *park.WaitNode) {
 	n := waitNode.Node
 	if outcome(n.Extra().Load()).result() != waitableGranted {
 		return
 	}
 	for range changeTries {
-		// The node keeps its stamp until the change is made. This process does not reuse the node before it has
-		// collected it.
+		// The node keeps its stamp until the change of the state is made, and this process does not use the node
+		// for another wait before it has called collect.
 		if stamp := n.Stamp().Load(); stamp == 0 || stamp == x.mon.words.accounted.Load() {
 			return
 		}
@@ -286,14 +286,14 @@ func (x *Waitable[S, E]) enqueue(ctx context.Context, extra uint64) (waitNode *p
 	}
 	m.join(waitNode, 0, extra)
 	queued = true
-	x.resolve(b) // the rule Before may put this wait first
+	x.resolve(b) // the rule Before may have put this wait first
 	done = true
 	m.leave(b)
 	return waitNode, nil
 }
 
-// TryWait makes the claim of Wait if that is possible without waiting, and reports whether it did. Err shows
-// whether a wait can succeed later.
+// TryWait makes the claim that Wait would make, if that is possible without waiting, and reports whether it did.
+// The method Err shows whether a wait can succeed later.
 func (x *Waitable[S, E]) TryWait(e E) (ok bool) {
 	x.mon.opening.use()
 	if !x.mon.tryEnter() {
@@ -302,12 +302,12 @@ func (x *Waitable[S, E]) TryWait(e E) (ok bool) {
 	x.locked(func() (changed bool) {
 		ended, err := x.tryClaim(packExtra(e))
 		ok = ended && err == nil
-		return false // a claim does not let any other wait go on
+		return false // a new claim does not let any other wait go on
 	})
 	return ok
 }
 
-// tryClaim makes a claim for this process if nobody waits and the rules allow it.
+// tryClaim makes a claim for this process if no wait is queued and the rules allow the claim.
 func (x *Waitable[S, E]) tryClaim(extra uint64) (ended bool, err error) {
 	switch {
 	case x.lost():
@@ -336,9 +336,9 @@ func (x *Waitable[S, E]) stopped() error {
 	return x.mon.fail("waitable.wait", shmsync.ErrCanceled, nil, "it was stopped")
 }
 
-// Release undoes a claim for e that this process has made. It panics if there is no such claim, if the rules
-// have no Release, or with an error that Is ErrNotRecoverable if x is not recoverable. In the last case the
-// claim stays.
+// Release undoes a claim for e that this process has made. It panics if there is no such claim, if the rules have
+// no Release, or if x is not recoverable. In the last case it panics with an error that Is ErrNotRecoverable, and
+// the claim stays.
 func (x *Waitable[S, E]) Release(e E) {
 	if x.rules.Release == nil {
 		panic("shmsync: Release of waitable " + objectName(x.object) + ", whose claims are not held")
@@ -363,9 +363,9 @@ func (x *Waitable[S, E]) Release(e E) {
 	}
 }
 
-// Update changes the state by f, which is called with the state locked, and ends the waits that
-// can go on now. If f panics, the state is unchanged and x can still be used. Update panics with
-// an error that Is ErrNotRecoverable if x is not recoverable.
+// Update changes the state by a call of f with the state locked, and ends the waits that can go on now. If f
+// panics, the state is unchanged and x can still be used. If x is not recoverable, Update panics with an error that
+// Is ErrNotRecoverable.
 func (x *Waitable[S, E]) Update(f func(s *S)) {
 	x.mustEnter("waitable.update")
 	x.locked(func() (changed bool) {
@@ -380,8 +380,8 @@ func (x *Waitable[S, E]) Update(f func(s *S)) {
 	})
 }
 
-// Stop ends all waits, and all later waits, with an error that Is ErrCanceled. It cannot be undone. Claims
-// stay, and can be released.
+// Stop ends all waits, and all later waits, with an error that Is ErrCanceled. Stop cannot be undone. Claims stay,
+// and can be released.
 func (x *Waitable[S, E]) Stop() {
 	if err := x.mon.enter(nil); err != nil {
 		panic(err)
@@ -392,7 +392,7 @@ func (x *Waitable[S, E]) Stop() {
 	})
 }
 
-// mustEnter takes the queue lock, and panics if x cannot be used.
+// mustEnter takes the queue lock, and panics if the object or the handle cannot be used.
 func (x *Waitable[S, E]) mustEnter(op string) {
 	err := x.mon.enter(nil)
 	if err == nil && x.lost() {
@@ -404,8 +404,8 @@ func (x *Waitable[S, E]) mustEnter(op string) {
 	}
 }
 
-// locked calls f with the queue lock held, serves the waiters if f has changed the state, and
-// releases the lock. If a rule that f runs does not return, x becomes not recoverable.
+// locked calls f with the queue lock held, serves the waiters if f has changed the state, and releases the lock. If
+// a rule that f runs panics or ends its goroutine, x becomes not recoverable.
 func (x *Waitable[S, E]) locked(f func() (changed bool)) {
 	b, done := takeWakes(), false
 	defer func() {

@@ -7,8 +7,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// inspectWaitable has no rules. So it cannot find out which holds keep a wait from going on; besides, an Update
-// may end the wait, too.
+// inspectWaitable describes a Waitable for tools. It has no rules, so it cannot find out which holds keep a wait
+// from going on. Besides, a wait may end by an Update, too.
 func inspectWaitable(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	w, err := arenakernel.TryAt[waitableWords](a, o.Body)
 	if err != nil || o.Size < waitableShapeOf(0, 0).size {
@@ -45,7 +45,7 @@ func inspectWaitable(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Ins
 	return i.Inspection
 }
 
-// waitableHoldsAt returns where in the body the array of waitableHold begins. If the array is empty, that is
+// waitableHoldsAt returns where the array of waitableHold begins. If the array is empty, waitableHoldsAt returns
 // the end of the body.
 func waitableHoldsAt(o arenakernel.Object, w *waitableWords) arenakernel.Offset {
 	n, most := w.holds.Load(), (o.Size-uint64(waitableShapeOf(0, 0).size))/waitableHoldSize

@@ -24,7 +24,8 @@ var _ = crashpoint.Register("waitable.lose.marked")
 //   - nothing stops runtime.Goexit, so goroutines of this library, and a call that cleans up
 //     after a death, run rules in a separate goroutine (aside).
 
-// guarded calls f, which runs rules for others. If x is not recoverable, guarded does nothing.
+// guarded calls f, which runs rules for other processes or other waits. So a panic of a rule does not continue in
+// the caller. If x is not recoverable, guarded does nothing.
 func (x *Waitable[S, E]) guarded(f func()) {
 	if x.lost() {
 		return
@@ -39,7 +40,8 @@ func (x *Waitable[S, E]) guarded(f func()) {
 	done = true
 }
 
-// aside runs f in a separate goroutine, and reports whether f returned.
+// aside runs f in a separate goroutine, and reports whether f returned instead of panicking or ending its
+// goroutine.
 func aside(f func()) (returned bool) {
 	ended := make(chan struct{})
 	go func() {
@@ -51,8 +53,8 @@ func aside(f func()) (returned bool) {
 	return returned
 }
 
-// reapIfDue calls sweep, in a separate goroutine, if a participant has died since the last reap. The queue lock
-// is held.
+// reapIfDue undoes the claims of dead participants if a participant has died since the last reap. It does so in a
+// separate goroutine, because that runs rules. The caller holds the queue lock.
 func (x *Waitable[S, E]) reapIfDue(b *wakes) {
 	if m := x.mon; m.reapDue() && !aside(func() { m.sweep(b) }) {
 		x.resolve(b)
@@ -72,8 +74,8 @@ func (x *Waitable[S, E]) asideFromRules() {
 	}
 }
 
-// fail ends a call in which a rule did not return. It ends all waits, releases the queue lock, and calls after.
-// Then it continues a panic with v.
+// fail ends a call in which a rule panicked with v or ended its goroutine. It ends all waits, releases the queue
+// lock, and calls the function after. Then it continues the panic, if v is not nil.
 func (x *Waitable[S, E]) fail(v any, b *wakes, after func()) {
 	x.markLost(v)
 	x.resolve(b)
@@ -86,7 +88,7 @@ func (x *Waitable[S, E]) fail(v any, b *wakes, after func()) {
 	}
 }
 
-// lost reports whether x is not recoverable.
+// lost reports whether x is not recoverable, because a rule has panicked or ended its goroutine.
 func (x *Waitable[S, E]) lost() bool { return x.words.lostBy.Load() != 0 }
 
 // markLost makes x not recoverable. It records that a rule panicked with v in this process or, if v is nil,
@@ -120,8 +122,8 @@ func lostText(w *waitableWords) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// Err returns nil if x can be used, an error that Is ErrNotRecoverable, or an error that Is ErrCanceled after
-// Stop. Like State it does not wait.
+// Err returns nil if x can be used. Otherwise it returns an error that Is ErrNotRecoverable or, after Stop, an
+// error that Is ErrCanceled. Like State it does not wait.
 func (x *Waitable[S, E]) Err() error {
 	if err := x.mon.opening.error("waitable.err"); err != nil {
 		return err
@@ -135,11 +137,10 @@ func (x *Waitable[S, E]) Err() error {
 	return nil
 }
 
-// Recover makes a Waitable usable again that is not recoverable because a rule did not return. It calls repair
-// with a copy of the state from before the rule, and makes the copy the state. Claims that processes hold stay,
-// and the state that repair leaves has to be consistent with them. Right after that, the rules undo the claims
-// of processes that have died meanwhile. If repair returns an error, or panics, x remains as it is, and Recover
-// returns the error.
+// Recover makes x usable again after a rule has panicked or ended its goroutine. It calls repair with a copy of the
+// state from before the rule, and makes the copy the state. Claims that processes hold stay, and the state that
+// repair leaves has to be consistent with them. Right after that, the rules undo the claims of processes that have
+// died meanwhile. If repair returns an error, or panics, x remains as it is, and Recover returns the error.
 //
 // If the Waitable can be used, Recover does not call repair. Apart from an error of repair, Recover returns the
 // errors of Wait. It panics if repair is nil.
@@ -147,7 +148,7 @@ func (x *Waitable[S, E]) Recover(repair func(s *S) error) error {
 	return x.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is Recover, but it ends with ctx.Err() when ctx ends before repair is called.
+// RecoverContext does what Recover does, but returns ctx.Err() when ctx ends before repair is called.
 func (x *Waitable[S, E]) RecoverContext(ctx context.Context, repair func(s *S) error) error {
 	mustHaveRepair(repair != nil, "waitable "+objectName(x.object))
 	if err := x.mon.enter(ctx); err != nil {

@@ -14,8 +14,9 @@ func init() {
 	})
 }
 
-// repairWaitable undoes the claims of the participant dead, if this process has the rules. Otherwise a
-// process that has the rules undoes them when its poller is notified of the death, or in its next call.
+// repairWaitable undoes the claims of the participant named dead, if this process has opened the object and so has
+// its rules. Otherwise a process that has the rules undoes the claims when its poller is notified of the death, or
+// in its next call.
 func repairWaitable(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if w, err := arenakernel.TryAt[waitableWords](a, o.Body); err == nil {
 		repairMutexWords(a, o, &w.mon.queueLock, dead, true)
@@ -30,7 +31,7 @@ func repairWaitable(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel
 	}
 }
 
-// monitored is a handle with a monitor.
+// monitored is implemented by handles that contain a monitor, that is, a state with a lock and a queue of waits.
 type monitored interface{ monitorOf() *monitor }
 
 func (x *Waitable[S, E]) monitorOf() *monitor { return x.mon }

@@ -13,7 +13,8 @@ func (x *Waitable[S, E]) claim(s *S, extra uint64) bool {
 	return x.rules.Claim(s, unpackExtra[E](extra))
 }
 
-// find returns the entry for the claims of participant n for one value of E, or nil if there is none.
+// find returns the entry for the claims of participant n for one value of E, which extra contains, or nil if there
+// is none.
 func (x *Waitable[S, E]) find(n arenakernel.ParticipantID, extra uint64) *waitableHold {
 	for _, h := range x.holds {
 		if h.count.Load() != 0 && h.name.Load() == uint64(n) && h.extra.Load() == extra {
@@ -23,18 +24,19 @@ func (x *Waitable[S, E]) find(n arenakernel.ParticipantID, extra uint64) *waitab
 	return nil
 }
 
-// held reports whether claims are held: whether a claim lasts until it is released or its process dies.
+// held reports whether processes hold claims, that is, whether a claim lasts until it is released or its process
+// dies.
 func (x *Waitable[S, E]) held() bool { return x.rules.Release != nil || x.rules.OnDeath != nil }
 
-// noted reports whether a claim needs an entry. That is so if the claim is held, or if it is granted to a wait
-// that has not accepted it.
+// noted reports whether a claim needs an entry in the array of waitableHold. It does if processes hold claims. It
+// also does if the claim is granted to a wait, which may die before it accepts the claim.
 func (x *Waitable[S, E]) noted(granted bool) bool {
 	return x.held() || granted && x.rules.Undo != nil
 }
 
-// place finds the entry for one more claim of participant n: its entry for the same claim, or a free one. It
-// returns the number of the entry, counted from 1, or 0 if the claim needs no entry. If there is no room, ok is
-// false.
+// place finds an entry of the array of waitableHold for one more claim of participant n: the entry for equal claims
+// of n, or a free one. It returns the number of the entry, counted from 1, or 0 if the claim needs no entry. ok is
+// false if there is no room.
 func (x *Waitable[S, E]) place(n arenakernel.ParticipantID, extra uint64, granted bool) (place uint32, ok bool) {
 	if !x.noted(granted) {
 		return 0, true
@@ -50,10 +52,10 @@ func (x *Waitable[S, E]) place(n arenakernel.ParticipantID, extra uint64, grante
 			return uint32(i + 1), h.count.Load() < waitableCount
 		}
 	}
-	return free, free != 0 || !x.held() // a claim that is not held can do without an entry if all entries are in use
+	return free, free != 0 || !x.held() // a claim that is not held can do without an entry
 }
 
-// note adds to the change c that n has one more claim, in the entry that place returned.
+// note adds to the change c that participant n has one more claim, in the entry whose number is place.
 func (x *Waitable[S, E]) note(c *change, place uint32, n arenakernel.ParticipantID, extra uint64, granted bool) {
 	if place < 1 || int(place) > len(x.holds) {
 		return
@@ -74,7 +76,8 @@ func (x *Waitable[S, E]) note(c *change, place uint32, n arenakernel.Participant
 	}
 }
 
-// accept records that a wait of this process has accepted the claim that it was granted.
+// accept records that a wait of this process has accepted the claim that it was granted. The claim is in the entry
+// whose number is place.
 func (x *Waitable[S, E]) accept(place uint32) {
 	if place >= 1 && int(place) <= len(x.holds) {
 		x.holds[place-1].accepted.Add(1)
@@ -82,8 +85,8 @@ func (x *Waitable[S, E]) accept(place uint32) {
 	}
 }
 
-// unaccepted returns how many claims of an entry were granted to waits that have not accepted them. It never
-// returns a negative number: a wait may accept its claim before the grant is recorded.
+// unaccepted returns how many claims of an entry were granted to waits that have not accepted them. A wait may
+// accept its claim before the grant is recorded; then the result is 0, not negative.
 func (h *waitableHold) unaccepted() uint64 {
 	if n := int64(h.granted.Load() - h.accepted.Load()); n > 0 {
 		return min(uint64(n), waitableCount) // bounded, because a peer may have written the counts
@@ -91,12 +94,12 @@ func (h *waitableHold) unaccepted() uint64 {
 	return 0
 }
 
-// free reports whether an entry is unused.
+// free reports whether an entry has no claims and can be used for others.
 func (h *waitableHold) free() bool {
 	return h.count.Load() == 0 && h.granted.Load() == h.accepted.Load()
 }
 
-// next returns the wait that is served next.
+// next returns the wait that is served next, by the order of the rules.
 func (x *Waitable[S, E]) next() (first wait, ok bool) {
 	first, ok = x.fifo.head()
 	if x.rules.Before == nil || !ok {
@@ -131,7 +134,7 @@ func (x *Waitable[S, E]) inOrder() (all []wait) {
 	return all
 }
 
-// resolve serves the waits. If x is not recoverable, it ends them.
+// resolve ends the waits that can go on, in order. If x is not recoverable, it ends all waits.
 func (x *Waitable[S, E]) resolve(b *wakes) {
 	x.guarded(func() { x.serveAll(b) })
 	if x.lost() {
@@ -150,7 +153,7 @@ func (x *Waitable[S, E]) serveAll(b *wakes) {
 	if !ok || !x.serve(b, w) {
 		return
 	}
-	// inOrder is called once, because a search for the first wait in each iteration would take quadratic time.
+	// Call inOrder only once, because a search for the first wait in each iteration would take quadratic time.
 	for _, w := range x.inOrder() {
 		if !x.serve(b, w) {
 			return
@@ -158,7 +161,7 @@ func (x *Waitable[S, E]) serveAll(b *wakes) {
 	}
 }
 
-// serve ends the next wait, and reports false if that wait cannot end yet.
+// serve ends the wait w, which is the next in order. It reports false if w cannot end yet.
 func (x *Waitable[S, E]) serve(b *wakes, w wait) bool {
 	switch {
 	case !x.mon.waiting(w):
@@ -188,7 +191,7 @@ func (x *Waitable[S, E]) serve(b *wakes, w wait) bool {
 	return true
 }
 
-// account makes the change of the state for a grant whose granter died before it had made the change.
+// account changes the state for a grant, if the process that granted the wait died before it had changed the state.
 func (x *Waitable[S, E]) account(w wait) {
 	var c change
 	if f := outcome(w.Extra().Load()); f.result() == waitableGranted {
@@ -208,8 +211,8 @@ func (x *Waitable[S, E]) requeue(w wait)         { x.fifo.requeue(w) }
 func (x *Waitable[S, E]) each(f func(wait) bool) { x.fifo.each(f) }
 func (x *Waitable[S, E]) clear()                 { x.fifo.clear() }
 
-// reap undoes the claims of dead participants. It undoes at once the claims that a participant had not
-// accepted. It undoes the other claims when the participant is gone.
+// reap undoes the claims of dead participants. Claims that a participant had not accepted are undone at once. The
+// other claims are undone when the process of the participant has ended.
 func (x *Waitable[S, E]) reap(dead func(arenakernel.ParticipantID) bool) {
 	lost, unknown := x.rules.OnDeath, x.rules.Undo
 	if lost == nil {
@@ -252,8 +255,8 @@ func (x *Waitable[S, E]) reap(dead func(arenakernel.ParticipantID) bool) {
 	})
 }
 
-// undo undoes one claim of an entry by a rule. Afterwards the entry has the given numbers of held and of
-// unaccepted claims.
+// undo undoes one claim of an entry by a call of the given rule. Afterwards the entry has count held claims, and
+// the given number of claims that were granted and not accepted.
 func (x *Waitable[S, E]) undo(h *waitableHold, rule func(s *S, e E), count, unaccepted uint64) {
 	s := x.state()
 	rule(&s, unpackExtra[E](h.extra.Load()))

@@ -11,23 +11,23 @@ import (
 
 var _ = crashpoint.Register("waitable.update.copied")
 
-// The state has two copies, and the lowest bit of the field current says which copy is valid. A change first
-// stores its number in the field copying, then writes the other copy, and then increments current:
+// The state has two copies, and the lowest bit of the field current says which copy is valid. A process that
+// changes the state first stores the number of the change in the field copying, then writes the other copy, and
+// then increments current:
 //
 //	changes                       State
 //	copying = current+1           c = current
 //	write copy current+1          read copy c
 //	current = current+1           copying is c or c+1: it was valid all the time
 //
-// So a read fails only if other processes made a whole change during the read and then began to write the next
-// copy. That is, they have to write two copies while State reads one.
+// So a read fails only if other processes made a whole change during the read and then began the next one, which
+// overwrites the copy that is read.
 
-// stateTries is how often State reads before it takes the queue lock. That many reads fail only if a peer
-// overwrites the words.
+// stateTries is how often State tries to read before it takes the queue lock. Only if a peer overwrites the words
+// do that many tries fail.
 const stateTries = 10_000
 
-// State returns a copy of the state. It waits for no other process, and all parts of the copy are
-// from one moment.
+// State returns a copy of the state. State waits for no other process. All parts of the copy are from one moment.
 func (x *Waitable[S, E]) State() S {
 	x.mon.opening.use()
 	// Enter keeps the arena mapped during the call.
@@ -65,7 +65,7 @@ func (x *Waitable[S, E]) read() (s S, ok bool) {
 // state returns the valid copy of the state. The caller holds the queue lock.
 func (x *Waitable[S, E]) state() S { return *x.copies[x.words.current.Load()&1] }
 
-// change adds to the change c that the state becomes s.
+// change adds to the change c that the state becomes *s.
 func (x *Waitable[S, E]) change(c *change, s *S) {
 	next := x.words.current.Load() + 1
 	putBetween(&x.words.copying, next)

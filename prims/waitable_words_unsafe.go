@@ -38,8 +38,8 @@ type waitableWords struct {
 	//   futex:   none
 	//   crash:   current or one more; the next change stores it again
 	copying atomic.Uint64
-	// lostBy is the ID of the participant in which a rule did not return, and 0 if none did.
-	// While it is set no process calls a rule.
+	// lostBy is the ID of the participant in which a rule panicked or ended its goroutine, and 0 if none did. While
+	// it is not 0, no process calls a rule.
 	//   writers: the holder of the queue lock; Recover as part of a change
 	//   readers: the holder of the queue lock, Err, periodic checks
 	//   order:   release, for lostText
@@ -62,7 +62,7 @@ type waitableWords struct {
 //	crash:   the reaper takes the claims of a participant that is not current back
 type waitableHold struct {
 	name  atomic.Uint64
-	extra atomic.Uint64 // what was claimed
+	extra atomic.Uint64 // the value of E for which the claims were made
 	count atomic.Uint64 // number of claims that are held
 	// The field granted counts the claims that waits of the participant were granted. The holder of the queue
 	// lock writes it. The field accepted counts the claims that these waits have accepted. The waits write it
@@ -86,11 +86,11 @@ var (
 
 const waitableLostTextOff = arenakernel.Offset(unsafe.Offsetof(waitableWords{}.lostText))
 
-// waitableShape says where the parts of a Waitable are, for a state of a given size.
+// waitableShape says where the parts of a Waitable are in its body.
 type waitableShape struct {
 	copies [2]arenakernel.Offset // offsets in the body
 	holds  arenakernel.Offset
-	count  int // number of holds
+	count  int // length of the array of waitableHold
 	size   uint64
 }
 
@@ -104,7 +104,7 @@ func waitableShapeOf(state uintptr, holds int) (s waitableShape) {
 	return s
 }
 
-// packExtra packs a value of at most eight bytes without pointers into a word.
+// packExtra packs a value of E, which has at most eight bytes and no pointers, into a word.
 func packExtra[E any](e E) (v uint64) {
 	*(*E)(unsafe.Pointer(&v)) = e
 	return v
@@ -122,7 +122,7 @@ func waitableBody(b []byte) *waitableWords {
 	return (*waitableWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// initialState writes the state of an object that is being created.
+// initialState writes the first value of the state into the body of an object that is being created.
 func initialState[S any](body []byte, shape waitableShape, s *S) {
 	_ = body[shape.copies[0]+arenakernel.Offset(unsafe.Sizeof(*s))-1 : shape.size]
 	*(*S)(unsafe.Pointer(&body[shape.copies[0]])) = *s

@@ -11,16 +11,16 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// WaitGroup is a counter of unfinished work, in any number of processes. Goroutines wait until it is 0. Its
-// methods are those of sync.WaitGroup, and Claim. It can be used again when the counter is 0. Add may be called
-// at any time, even while others wait. A wait notices the death of a process only if that process has work of
-// its own: work that it added, or took over by Claim. If a parent calls Add(1), starts a child to do the work,
+// WaitGroup is a counter of unfinished work, in any number of processes. Goroutines wait until the counter is 0. It
+// has the methods of sync.WaitGroup, and the method Claim. It can be used again when the counter is 0. Add may be
+// called at any time, even while others wait. A wait notices the death of a process only if that process has work
+// of its own: work that it added, or took over by Claim. If a parent calls Add(1), starts a child to do the work,
 // and the child is killed, then a wait lasts for ever, unless the child called Claim(1) first.
 //
 // When a process dies that has work of its own left, waits end with an error that Is ErrOwnerDead and names the
-// process. This ends when others have done the work so that the counter is 0, when another process claims the
-// work, or when Reset forgets it. Done first counts for the work of the calling process, as long as it has
-// some, and then for the work of others.
+// process. Waits no longer fail after other processes have done the work so that the counter is 0, after another
+// process has claimed the work, or after Reset. Done first counts for the work of the calling process, as long as
+// it has some, and then for the work of others.
 //
 // In the terminology of the Go memory model, and across processes: a call of Done synchronizes
 // before the return of any Wait that it ends.
@@ -36,7 +36,7 @@ type WaitGroupOptions struct {
 
 var waitGroupKind = arenakernel.KindOf("WGRP")
 
-// counterVersion is the version of WaitGroup and Latch.
+// counterVersion is the layout version of WaitGroup and Latch.
 const counterVersion = 3
 
 func init() {
@@ -73,9 +73,9 @@ func newWaitGroup(a *arenakernel.Arena, o arenakernel.Object) (*WaitGroup, error
 	return &WaitGroup{buildCounter(a, o, "waitgroup.wait", false)}, nil
 }
 
-// Add adds delta to the counter. When the counter becomes 0, all waits end. Add panics and
-// changes nothing if the counter would become negative, and it panics with an error that Is
-// ErrCorrupt or ErrClosed.
+// Add adds delta to the counter. When the counter becomes 0, all waits end. If the counter would become negative,
+// Add panics and changes nothing. If the object is corrupt or the handle is closed, Add panics with an error that
+// Is ErrCorrupt or ErrClosed.
 func (g *WaitGroup) Add(delta int) {
 	if delta > 0 {
 		t := g.counter
@@ -87,20 +87,23 @@ func (g *WaitGroup) Add(delta int) {
 	g.done(-int64(delta))
 }
 
-// Claim makes this process responsible for n of the work that other processes added. If this process dies
-// before the work is done, waits fail. The death of the process that added the work no longer has an effect.
-// Claim first takes work that dead processes left, and then work of the process that has the most unclaimed
-// work. It takes no work that another process claimed. The counter does not change. Claim panics if n is
-// negative, or if there is less than n to claim. If a process is just dying, Claim first waits until the work
-// of that process can be claimed. If other processes do some of the work during a call that panics, this
-// process may have claimed a part of n, and stays responsible for that part.
+// Claim makes this process responsible for n of the units of work that other processes added. If this process dies
+// before that work is done, waits fail; the death of the process that added it no longer has an effect. The counter
+// does not change.
+//
+// Claim first takes work that dead processes left, and then work of the process that has the most unclaimed work.
+// It takes no work that another process claimed. If a process is just dying, Claim first waits until the work of
+// that process can be claimed.
+//
+// Claim panics if n is negative, or if there are fewer than n units to claim. If other processes do some of the
+// work during a call that panics, this process may have claimed a part of n, and stays responsible for that part.
 func (g *WaitGroup) Claim(n int) {
 	if n < 0 || !g.counter.claim(uint64(n), true) {
 		panic(fmt.Sprintf("shmsync: Claim of %d of waitgroup %s: more than there is to claim", n, objectName(g.counter.object)))
 	}
 }
 
-// Done subtracts one from the counter: it is Add(-1).
+// Done subtracts one from the counter, as Add(-1) does.
 func (g *WaitGroup) Done() { g.done(1) }
 
 func (g *WaitGroup) done(n int64) {
@@ -124,15 +127,14 @@ func (g *WaitGroup) Go(f func()) {
 	}()
 }
 
-// Wait waits until the counter is 0. It panics with an *[shmsync.Error] where
-// WaitContext returns one.
+// Wait waits until the counter is 0. If WaitContext would return an error, Wait panics with that *[shmsync.Error].
 func (g *WaitGroup) Wait() {
 	if g.counter.left.Load()>>32 != 0 || race.Enabled {
 		g.counter.waitOrPanic()
 	}
 }
 
-// WaitContext is Wait, but it ends with ctx.Err() when ctx ends first, or with an error that Is ErrOwnerDead,
+// WaitContext does what Wait does, but returns ctx.Err() when ctx ends first, or an error that Is ErrOwnerDead,
 // ErrCorrupt or ErrClosed. If the counter is 0, WaitContext returns nil in all these cases.
 func (g *WaitGroup) WaitContext(ctx context.Context) error {
 	if g.counter.left.Load()>>32 == 0 && !race.Enabled {
@@ -142,7 +144,7 @@ func (g *WaitGroup) WaitContext(ctx context.Context) error {
 }
 
 // Reset forgets the work that dead processes left, and reports whether there was any. From then on the counter
-// has only the work of living processes. If a dead process had added work for others, a Done for that work is
+// counts only the work of living processes. If a dead process had added work for others, a Done for that work is
 // then one Done too many.
 func (g *WaitGroup) Reset() bool { return g.counter.reset() }
 
@@ -166,7 +168,7 @@ type WaitGroupState struct {
 	Who     *shmsync.Identity // the process that died; nil if the library no longer knows it
 }
 
-// State reads g without locking it. The answer may be out of date when it returns.
+// State reads g without locking it. The result may be out of date when State returns.
 func (g *WaitGroup) State() WaitGroupState {
 	t := g.counter
 	t.opening.use()

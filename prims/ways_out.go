@@ -25,7 +25,8 @@ func waysOut(err error) error {
 	return &told
 }
 
-// waysOutOf is waysOut if ctx is nil, because then the caller panics with the error.
+// waysOutOf does what waysOut does if ctx is nil, because then the caller panics with the error. Otherwise it
+// returns err unchanged.
 func waysOutOf(ctx context.Context, err error) error {
 	if err == nil || ctx != nil {
 		return err

@@ -17,14 +17,16 @@ type mutexWords struct {
 
 	// wake is the futex word of the waiters; see park.Word.
 	wake atomic.Uint32
-	// starving names the participant of a waiter that asks for the next release; 0: there is none.
+	// starving is the ID of a participant that has waited too long and asks to get the lock at the next release. It
+	// is 0 if there is none.
 	//   writers: a waiter that has lost for long (CAS 0 to its name); a process that reserves, and reapers (CAS to 0)
 	//   readers: Unlock's slow path
 	//   order:   seq-cst, against the owner word
 	//   futex:   none
 	//   crash:   may name the dead; a process that would reserve for the dead clears it
 	starving atomic.Uint32
-	// handoff is a sequence that starving waiters sleep on.
+	// handoff is the word that starving waiters sleep on. It is increased each time the lock is reserved for one of
+	// them.
 	//   writers: a process that reserves the lock
 	//   readers: starving waiters
 	//   order:   seq-cst, against the owner word
@@ -33,12 +35,12 @@ type mutexWords struct {
 	handoff atomic.Uint32
 	policy  uint32        // the result of Policy.stored. Immutable after init.
 	died    atomic.Uint32 // ID of the participant whose death left the state inconsistent; for tools
-	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by users, any value is right
+	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by users, any value is valid
 	lastCPU atomic.Uint32 // the CPUs that released last while a waiter was there, see park; a hint
 	pays    atomic.Uint32 // how well spinning has paid lately, see park; a hint
 	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	handed  atomic.Uint64 // when the lock was last handed to a waiter, CLOCK_MONOTONIC ns; a hint
-	met     metWords      // when a waiter has found the present hold
+	met     metWords      // since when a waiter has seen the present hold
 	counts  countWords    // the counters of the object whose first words these are
 }
 
@@ -46,7 +48,7 @@ type mutexWords struct {
 type futexWords struct {
 	_     structs.HostLayout
 	state atomic.Uint64 // see futexState
-	// lastCPU, spin and pays are as in mutexWords.
+	// lastCPU, spin and pays control how long waiters spin, as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
@@ -56,7 +58,7 @@ type futexWords struct {
 	_       [64]byte
 }
 
-// The layout is ABI: if a field moves, its line does not compile.
+// The layout is part of the binary interface: if the offset of a field changes, its line here does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.owner)-0]
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.wake)-64]
@@ -90,20 +92,20 @@ const (
 	futexStateOff = arenakernel.Offset(unsafe.Offsetof(futexWords{}.state))
 )
 
-// wordPtr returns the address that the futex calls take.
+// wordPtr returns w as the plain pointer that futex calls take.
 func wordPtr(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }
 
 // low returns the half of w on which futex calls can sleep. That half has the low bits, because all machines
 // that the library supports are little-endian.
 func low(w *atomic.Uint64) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(w)) }
 
-// mutexBody returns the words of a Mutex that is being created in b, which is still private.
+// mutexBody returns the words of a Mutex that is being created in b, and that no other process sees yet.
 func mutexBody(b []byte) *mutexWords {
 	_ = b[mutexBytes-1]
 	return (*mutexWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// futexBody returns the words of a Futex that is being created in b, which is still private.
+// futexBody returns the words of a Futex that is being created in b, and that no other process sees yet.
 func futexBody(b []byte) *futexWords {
 	_ = b[futexBytes-1]
 	return (*futexWords)(unsafe.Pointer(unsafe.SliceData(b)))
@@ -124,16 +126,17 @@ var (
 
 func init() { closedCount.Store(uint64(counterLogged)) }
 
-// takeWords makes a fast path fail: it points the owner word and the wake word to the words of a closed handle.
+// takeWords makes the fast paths of a handle that is being closed fail. It points the handle's owner word and wake
+// word to words that no object uses.
 func takeWords(own, wake **uint32) {
 	redirect(own, &closedOwner)
 	redirect(wake, &closedWake)
 }
 
-// redirect changes a pointer of a fast path. The fast path reads the pointer by a plain load. It gets the old
-// or the new value, because a pointer is stored in one piece. The race detector must not see this store. The
-// last call of a goroutine reads the pointer after its release. So if the program closes the handle after that
-// call, the race detector would report a race that is none.
+// redirect changes a pointer of a fast path. The fast path reads the pointer by a plain load. It gets the old or
+// the new value, because a pointer is stored in one piece. The race detector must not see this store. The last call
+// of a goroutine reads the pointer after its release. So if the program closed the handle after that call, the race
+// detector would report a race although there is none.
 //
 //go:norace
 //go:noinline

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// Before the link, a segment has no name, so a death leaves nothing behind. After the link, the segment
-// is complete.
+// A segment is created in an unnamed file, and then gets its name by one call of link. Before that call a death leaves
+// nothing behind, and after it the segment is complete.
 var (
 	_ = crashpoint.Register("shm.create.after_open")
 	_ = crashpoint.Register("shm.create.after_size")
@@ -59,8 +59,8 @@ func createAt(path string, size int64, init func(*Segment) error, opts *Options)
 	}
 	defer unix.Close(c.dirfd)
 
-	// This check only saves a call of the function init that would be in vain. The call of link
-	// decides whether the name is taken.
+	// This check only avoids a useless call of the function init. Whether the name is taken is decided by the call of
+	// link.
 	var st unix.Stat_t
 	if unix.Fstatat(c.dirfd, c.base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		return nil, fail("create", path, "", unix.EEXIST)
@@ -91,7 +91,7 @@ func (c *creation) unnamed() (*Segment, error) {
 		return nil, fail("create", c.path, "", err)
 	}
 	if !sameFile(fd, fdPath(fd)) {
-		unix.Close(fd) // /proc is missing, so the file could not be linked
+		unix.Close(fd) // /proc is missing, but linking the file to a name would need it
 		return nil, errNoUnnamed
 	}
 	crashpoint.Hit("shm.create.after_open")
@@ -114,9 +114,9 @@ func (c *creation) unnamed() (*Segment, error) {
 	return nil, fail("create", c.path, "link", err)
 }
 
-// build turns f, an empty file of mode 0600, into a segment. It sets the size and the seals, maps the
-// file, and calls init. It sets the mode last, because other processes may find a temporary file before
-// it is complete. build takes ownership of f: if it fails or init panics, it closes f.
+// build turns f, an empty file of mode 0600, into a segment. It sets the size and the seals, maps the file, and calls
+// init. It sets the mode last, because other processes may find a temporary file before the segment is complete. build
+// takes ownership of f. So if build fails or init panics, it closes f.
 func build(f *os.File, name string, size int64, set settings, seal func() error, init func(*Segment) error) (*Segment, error) {
 	fd := int(f.Fd())
 	var st unix.Stat_t

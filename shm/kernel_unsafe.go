@@ -12,7 +12,8 @@ import (
 
 // mbind sets the NUMA policy of mem. mem begins at a page.
 func mbind(mem []byte, mode uintptr, mask []uint64, flags uintptr) error {
-	// The kernel reads one bit less than maxNode says.
+	// The kernel reads one bit less than maxNode says, so maxNode is the number of bits plus 1, or 0 if there is no
+	// mask.
 	maxNode := uintptr(0)
 	if len(mask) > 0 {
 		maxNode = uintptr(len(mask))*64 + 1

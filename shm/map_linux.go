@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fail makes the error of a failed system call. It adds the sentinel error that the errno stands for.
+// fail returns the error of a failed system call, together with the sentinel error that the errno stands for.
 func fail(op, name, why string, err error) error {
 	e := &opError{op: op, name: name, why: why, err: err}
 	switch err {
@@ -41,9 +41,9 @@ func disabled(feature string) bool {
 	return false
 }
 
-// mapFile maps all of f, with the properties in the parameter set. st is the result of fstat for f, and
-// has been checked. fresh means that the segment is being created. mapFile takes ownership of f: if it
-// fails, it closes f.
+// mapFile maps all of f, with the properties in the parameter set. st is the result of fstat for f, and has been
+// checked. fresh reports that the segment is being created. mapFile takes ownership of f. So if mapFile fails, it
+// closes f.
 func mapFile(op string, f *os.File, name string, st *unix.Stat_t, set settings, fresh bool) (_ *Segment, err error) {
 	s := &Segment{name: name, file: f, dev: uint64(st.Dev), ino: st.Ino}
 	s.pageSize, s.canPlace = backing(int(f.Fd()))

@@ -12,9 +12,9 @@ import (
 // movePagesBatch is how many pages one system call examines or moves.
 const movePagesBatch = 1024
 
-// placeNew applies the policies of a new segment. The pages of the segment do not exist yet. They will
-// follow the policies, no matter which process touches them first. placeNew fails only if a part is not
-// within the segment, or if pages that have to be faulted in cannot be.
+// placeNew applies the policies of a new segment. The pages of the segment do not exist yet, and will follow the
+// policies when they are created, no matter which process touches them first. placeNew fails in two cases: if a part is
+// not within the segment, or if pages have to be faulted in and that is impossible.
 func (s *Segment) placeNew(set settings) error {
 	pls := make([]Placement, 0, 1+len(set.Parts))
 	if set.NUMA.Mode != PolicyDefault {
@@ -30,7 +30,8 @@ func (s *Segment) placeNew(set settings) error {
 		}
 		pls = append(pls, Placement{Off: part.Off, Len: part.Len, Asked: part.Policy, Err: s.bind(part.Off, part.Len, part.Policy, 0)})
 	}
-	// The policy of huge pages belongs to this mapping alone, so they are allocated now.
+	// The policy of huge pages belongs to this mapping alone. Another process that touched the pages first would not
+	// follow it, so allocate them now.
 	own := s.pageSize > int64(os.Getpagesize())
 	if set.Populate || set.Lock || own {
 		if err := s.populate(0, s.Size()); err != nil {
@@ -66,14 +67,14 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 	}
 	bound := s.bind(lo, pl.Len, p, 0)
 	if err := s.populate(lo, pl.Len); err != nil {
-		pl.Err = err // more serious than an error of the function bind
+		pl.Err = err // this error matters more than one of the function bind
 		s.verify(&pl)
 		return pl
 	}
 	s.verify(&pl)
 	if pl.Err != nil && (bound == nil || errors.Is(bound, errOthers)) {
-		// mbind moves only pages that are mapped. Some pages existed before, but only populate has
-		// mapped them, so call bind again.
+		// mbind moves only pages that are mapped in this process. Some pages existed before, but only the call of
+		// populate has mapped them. So call bind again to move these pages.
 		if errors.Is(s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE_ALL), unix.EPERM) { // MPOL_MF_MOVE_ALL needs CAP_SYS_NICE
 			s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE)
 		}
@@ -89,8 +90,8 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 	return pl
 }
 
-// spread distributes the pages of a range over the nodes in turn. mbind with an interleaving policy
-// does not do that: it does not move a page that is on any of the nodes.
+// spread distributes the pages of a range over the nodes in turn. A call of mbind with an interleaving policy is not
+// enough, because mbind does not move a page that is on any of the nodes.
 func (s *Segment) spread(off, n int64, nodes []int) {
 	memory, known := nodesOf("has_memory")
 	nodes = slices.DeleteFunc(nodes, func(node int) bool { return known && !slices.Contains(memory, node) })
@@ -132,7 +133,7 @@ func (s *Segment) bind(off, n int64, p Policy, flags uintptr) error {
 	}
 	switch {
 	case (err == unix.EPERM || err == unix.ENOSYS) && p.Mode.nodeless():
-		return nil // no policy can be set, so pages go where they are first touched, as this policy wants
+		return nil // no policy can be set, so pages are placed by first touch, which is what p wants
 	case err == unix.EPERM:
 		return refused("a sandbox (seccomp) forbids mbind; containers allow it with CAP_SYS_NICE; pages go where they are first touched", ErrNotSupported, err)
 	case err == unix.ENOSYS:
@@ -150,7 +151,7 @@ func (s *Segment) bind(off, n int64, p Policy, flags uintptr) error {
 	return nil
 }
 
-// errOthers is in the chain of an error about some nodes of a policy.
+// errOthers says that some nodes of a policy are unusable, and that the kernel uses its other nodes.
 var errOthers = errors.New("its other nodes are used")
 
 // invalid says why the kernel may have rejected p with EINVAL.
@@ -176,7 +177,7 @@ func (p Policy) nodeMask() []uint64 {
 	return mask
 }
 
-// verify finds out on which nodes the pages of pl are, and compares that with the policy.
+// verify finds out on which nodes the pages of the placement pl are, and compares that with the policy.
 func (s *Segment) verify(pl *Placement) {
 	if disabled("mbind") {
 		return
@@ -185,7 +186,7 @@ func (s *Segment) verify(pl *Placement) {
 	pages := len(mem) / int(s.pageSize)
 	nodes, known, err := s.count(mem)
 	if err != nil {
-		return // forbidden or missing: Verified stays false
+		return // move_pages is forbidden or missing, so Verified stays false
 	}
 	pl.Nodes, pl.Absent, pl.Verified = nodes, pages-known, known == pages
 	if why := pl.Asked.mismatch(nodes); why != "" && pl.Err == nil {

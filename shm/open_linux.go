@@ -63,7 +63,7 @@ func fromFile(f *os.File, opts *Options) (*Segment, error) {
 	return adopt(fd, f.Name(), set)
 }
 
-// adopt checks the file behind fd and maps it. It takes ownership of fd: if it fails, it closes fd.
+// adopt checks the file behind fd and maps it. It takes ownership of fd. So if adopt fails, it closes fd.
 func adopt(fd int, name string, set settings) (*Segment, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -82,7 +82,7 @@ func adopt(fd int, name string, set settings) (*Segment, error) {
 	return mapFile("open", os.NewFile(uintptr(fd), name), name, &st, set, false)
 }
 
-// checkFile checks the result of fstat. It returns an error if the file must not be mapped.
+// checkFile returns an error if the file that st describes must not be mapped as a segment. st is the result of fstat.
 func checkFile(name string, st *unix.Stat_t, pageSize int64, trust []uint32) error {
 	incompatible := func(format string, args ...any) error {
 		return &opError{op: "open", name: name, why: fmt.Sprintf(format, args...), kind: ErrIncompatible}

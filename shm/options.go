@@ -70,7 +70,7 @@ func (h HugePages) String() string {
 	return fmt.Sprintf("HugePages(%d)", int(h))
 }
 
-// settings is a checked copy of an Options with the defaults filled in.
+// settings is a copy of an Options that has been checked, with the defaults filled in.
 type settings struct {
 	Options
 	pageSize int64 // page size of the pool that HugePages names; 0 for base pages

@@ -9,13 +9,12 @@ import (
 )
 
 const (
-	// reserveTries is how often a reservation is tried in one piece. On older kernels, a signal makes
-	// tmpfs give back all that the call has allocated so far. As the Go runtime sends signals for
-	// preemption, a long reservation might never end.
+	// reserveTries is how often a reservation is tried in one piece. On older kernels, a signal makes tmpfs give back
+	// all that the call has allocated so far. The Go runtime sends signals for preemption, so a long reservation might
+	// never succeed in one piece.
 	reserveTries = 4
-	// reserveChunk is the size in bytes of the pieces that are reserved after these tries. A piece
-	// takes a few milliseconds. If signals still interrupt a piece, its size is halved, but not below
-	// reserveLeast.
+	// reserveChunk is the size in bytes of the pieces that are reserved after reserveTries has been reached. A piece
+	// takes a few milliseconds. If signals still interrupt a piece, its size is halved, but not below reserveLeast.
 	reserveChunk = 8 << 20
 	reserveLeast = 64 << 10
 )
@@ -23,8 +22,8 @@ const (
 func (s *Segment) reserve(off, n int64) error {
 	fd := int(s.file.Fd())
 	if s.pageSize > int64(os.Getpagesize()) {
-		// For huge pages from the pool, the NUMA policy belongs to the mapping and not to the file. A
-		// page fault follows the policy, but fallocate does not.
+		// For huge pages from the pool, the NUMA policy belongs to the mapping and not to the file. A page fault
+		// follows the policy, but fallocate does not. So reserve such pages by page faults.
 		lo, hi := s.wholePages(off, n)
 		if unix.Madvise(s.mem[lo:hi], unix.MADV_POPULATE_WRITE) == nil {
 			return nil
@@ -33,8 +32,8 @@ func (s *Segment) reserve(off, n int64) error {
 	err := allocate(off, n, max(reserveChunk, s.pageSize), max(reserveLeast, s.pageSize), func(off, n int64) error {
 		err := unix.Fallocate(fd, fallocKeepSize, off, n)
 		if err == unix.EOPNOTSUPP {
-			// gVisor supports no flags. Without the flag, the size does not change either, because the
-			// range is within the file.
+			// gVisor supports no flags of fallocate. The flag is not necessary here: the range is within the file, so
+			// the size does not change without the flag either.
 			err = unix.Fallocate(fd, 0, off, n)
 		}
 		return err
@@ -76,7 +75,7 @@ func allocate(off, n, chunk, least int64, fallocate func(off, n int64) error) er
 	return nil
 }
 
-// free says how much room the filesystem of fd has left.
+// free says in words how much room the filesystem of fd has left.
 func free(fd int) string {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Blocks == 0 {
@@ -90,8 +89,8 @@ func free(fd int) string {
 // no byte.
 func (s *Segment) populate(off, n int64) error {
 	if s.advised {
-		// Only a page fault allocates a huge page. The reservation below would allocate small pages, so
-		// it comes second. If there is no room, it returns the error.
+		// Only a page fault allocates a huge page, and the reservation below would allocate small pages. So fault in
+		// the pages first, and ignore an error: if there is no room, the reservation returns an error.
 		unix.Madvise(s.mem[off:off+n], unix.MADV_POPULATE_WRITE)
 	}
 	reserved := s.reserve(off, n)
@@ -104,8 +103,8 @@ func (s *Segment) populate(off, n int64) error {
 	case nil:
 		return nil
 	case unix.EINVAL, unix.ENOSYS:
-		// Linux before 5.14 does not know MADV_POPULATE_WRITE. Touching the pages is safe only if they
-		// have been reserved.
+		// Linux before 5.14 does not have MADV_POPULATE_WRITE. Then touch the pages, but only if they have been
+		// reserved: otherwise a touch would raise SIGBUS if there is no room.
 		if reserved == nil {
 			touch(mem, s.pageSize)
 		}

@@ -24,9 +24,9 @@ type Segment struct {
 	advised  bool  // madvise has asked for transparent huge pages
 
 	closed atomic.Bool
-	keep   atomic.Int64 // how many nanoseconds the addresses stay mapped after Close; see Retire
-	// refs is the number of operations in progress, plus 1 until Close. The goroutine that decrements
-	// it to 0 unmaps the segment.
+	keep   atomic.Int64 // how long the addresses stay mapped after Close, in nanoseconds; see Retire
+	// refs is the number of operations in progress, plus 1 until Close. The goroutine that decrements refs to 0 unmaps
+	// the segment.
 	refs atomic.Int64
 
 	mu         sync.Mutex

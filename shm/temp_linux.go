@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// If a file must have a name from the start, its creator gives it a temporary name. The creator holds a
-// flock on the file while it has this name. If the creator dies, the kernel releases the lock, and the
-// next creator in the directory removes the file; it is called a sweeper here.
+// If a file must have a name from the start, its creator gives it a temporary name. While the file has
+// this name, the creator holds a flock on it. If the creator dies, the kernel releases the lock. The next
+// process that creates a file in the directory then removes the old file; that process is the sweeper here.
 //
 //	state of the temporary file    remover of its name
 //	named, not locked yet          a sweeper; the creator notices and begins again
@@ -31,12 +31,13 @@ var (
 )
 
 const (
-	// tempSuffix ends with a byte that is not allowed in the name of a named segment.
+	// tempSuffix ends the temporary names. Its last byte is not allowed in the name of a segment, so no segment has
+	// such a name.
 	tempSuffix = ".tmp~"
-	// tempTries limits the search for a temporary name. A try fails if the name is taken, or if a
-	// sweeper removes the file before the creator has locked it. Each creation sweeps only once, so
-	// both are rare. If another process does nothing but sweep, in a loop on another CPU, about every
-	// second try fails.
+	// tempTries limits the search for a temporary name. A try fails if the name is taken, or if another creator sweeps
+	// the directory, that is, removes unlocked temporary files, before this creator has locked its file. Each creation
+	// sweeps only once, so both are rare. If another process does nothing but sweep, in a loop on another CPU, about
+	// every second try fails.
 	tempTries = 256
 )
 
@@ -61,8 +62,8 @@ func isTempName(name string) bool {
 		pid != "" && strings.Trim(pid, "0123456789") == ""
 }
 
-// tempBase returns the base from which tempName made a temporary name. If tempName has shortened the
-// base, tempBase returns the shortened base.
+// tempBase returns the base from which tempName made a temporary name. If the base was too long, tempName shortened it,
+// and tempBase returns the shortened base.
 func tempBase(name string) string {
 	parts := strings.Split(strings.TrimSuffix(name, tempSuffix), ".")
 	return strings.Join(parts[1:len(parts)-2], ".")
@@ -113,7 +114,8 @@ func openTemp(dirfd int, base string) (fd int, temp string, err error) {
 		if err == nil && sameEntry(fd, dirfd, temp) {
 			return fd, temp, nil
 		}
-		// A sweeper has found the file before this creator has locked it.
+		// Another creator was sweeping the directory, and has locked or removed the file before this creator could lock
+		// it.
 		unix.Unlinkat(dirfd, temp, 0)
 		unix.Close(fd)
 		if err != nil && err != unix.EWOULDBLOCK && err != unix.EINTR {
@@ -144,8 +146,8 @@ func publishByLink(dirfd int, temp, base string) error {
 	return nil
 }
 
-// sweep removes from a directory the temporary files of dead creators. It ignores errors, because no
-// other code depends on the result.
+// sweep removes from a directory the temporary files of dead creators. It ignores errors, because nothing depends on
+// its success.
 func sweep(dirfd int) {
 	fd, err := unix.Openat(dirfd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -177,8 +179,9 @@ func sweepFile(dirfd int, name string) {
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
 		return
 	}
-	// If the file also has the name for which it was made, it is published, and removing the temporary
-	// name completes the work of its creator. This needs no lock. Any other second name proves nothing.
+	// If the file also has the name for which it was made, the segment is published. Then removing the temporary name
+	// completes the work of its creator, and needs no lock. A second name other than that does not show that the
+	// segment is published.
 	published := st.Nlink > 1 && sameEntry(fd, dirfd, tempBase(name))
 	if !published && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return // its creator is alive, or another sweeper has locked it

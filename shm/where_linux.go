@@ -60,7 +60,7 @@ func (s *Segment) where(off, n int64) ([]Placement, error) {
 // policyAt returns the policy that the kernel applies to the page at off.
 func (s *Segment) policyAt(off int64) (Policy, error) {
 	if !s.canPlace {
-		return Policy{}, nil // the kernel ignores policies here
+		return Policy{}, nil // the kernel ignores policies of this file, so the default applies
 	}
 	mode, mask, err := policyAt(&s.mem[off])
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *Segment) policyAt(off int64) (Policy, error) {
 	return Policy{}, fmt.Errorf("policy of mode %d is of a later kernel", mode)
 }
 
-// mapExisting faults in those pages of a range that exist. The kernel says only about mapped pages
-// where they are.
+// mapExisting maps those pages of a range that exist, by faulting them in for reading. The kernel reports the NUMA node
+// of a page only if the page is mapped.
 func (s *Segment) mapExisting(lo, hi int64) error {
 	base := int64(os.Getpagesize())
 	whole := s.allThere()
@@ -117,7 +117,7 @@ func (s *Segment) allThere() bool {
 	return unix.Fstat(int(s.file.Fd()), &st) == nil && st.Blocks*512 >= s.Size()
 }
 
-// populateRead faults in pages for reading. The pages exist already.
+// populateRead faults in pages for reading. The pages must exist already.
 func (s *Segment) populateRead(off, n int64) error {
 	mem := s.mem[off : off+n]
 	err := retry(func() error { return unix.Madvise(mem, unix.MADV_POPULATE_READ) })

@@ -14,8 +14,9 @@ type barsCmd struct {
 	Only string `placeholder:"REGEXP" help:"Only the bars whose name, subject or peer matches."`
 }
 
-// barsDefaults returns the defaults of the command: count repetitions, or ten if count is 0, and so many kills in
-// each that all repetitions together have the total that the table needs.
+// barsDefaults returns the default options of the command bars. Each measurement has count repetitions, or ten if count
+// is 0. In each repetition so many processes are killed that all repetitions together have the number of kills that the
+// package bars needs.
 func barsDefaults(count int) plan.Defaults {
 	if count <= 0 {
 		count = 10
@@ -23,7 +24,7 @@ func barsDefaults(count int) plan.Defaults {
 	return plan.Defaults{Time: 250 * time.Millisecond, Warmup: 40 * time.Millisecond, Count: count, Kills: (bars.BarKills + count - 1) / count}
 }
 
-// Run measures the cells of the bars and judges them.
+// Run measures every bar, that is, every promise of this project about speed, and reports whether it holds.
 func (c *barsCmd) Run(s *session) error {
 	o, err := s.common.options(barsDefaults(s.common.Count))
 	if err != nil {

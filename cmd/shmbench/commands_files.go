@@ -32,7 +32,7 @@ With -- between several old and several new files, each file counts once, by the
 its repetitions: two runs may differ although no repetition of either does.`
 }
 
-// read reads a result file, and says so if its run did not end.
+// read reads a result file. It warns the user if the run that wrote the file did not end.
 func (s *session) read(name string) (*report.Document, error) {
 	d, err := report.ReadDocument(name)
 	if err == nil {
@@ -94,7 +94,7 @@ type exportCmd struct {
 	File string `arg:"" type:"existingfile" help:"Result file of --out."`
 }
 
-// Help describes the formats.
+// Help describes the output formats.
 func (exportCmd) Help() string {
 	return `--format bench: Go benchmark format, for benchstat. csv, also by default: a line for each
 metric of each repetition. hgrm: percentiles of each cell, as the plotters of HdrHistogram
@@ -118,7 +118,7 @@ type recommendCmd struct {
 	File string `arg:"" type:"existingfile" help:"Result file of --out."`
 }
 
-// Run reads a result file and advises.
+// Run reads a result file and prints the advice that follows from its figures.
 func (c *recommendCmd) Run(s *session) error {
 	d, err := s.read(c.File)
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *recommendCmd) Run(s *session) error {
 	return fmt.Errorf("advice has no form %q: ask for table or json", s.common.Format)
 }
 
-// Help describes the rules.
+// Help describes the rules by which the command derives advice from figures.
 func (*recommendCmd) Help() string {
 	return `Each rule says what to do, that nothing is to be preferred, or that nobody measured it.
 An advice rests on the cells of the file alone; it names them, and gives the effect with its
@@ -150,7 +150,7 @@ type reportCmd struct {
 	Files []string `arg:"" help:"Result files of --out, and where to, which is named so that it ends in .html. Default: --out, or standard output."`
 }
 
-// Run renders result files as one page.
+// Run renders result files as one HTML page.
 func (c *reportCmd) Run(s *session) error {
 	files, to := c.Files, s.common.Out
 	if last := files[len(files)-1]; len(files) > 1 && strings.HasSuffix(last, ".html") {

@@ -4,7 +4,8 @@ package main
 
 import "github.com/shmsync/shmsync/internal/bench/peers"
 
-// helperCmd builds the helper for hosts that have no compiler.
+// helperCmd is the command that builds the helper, a C program that measures the primitives of the C library. It is for
+// hosts that have no compiler.
 type helperCmd struct {
 	File string `arg:"" help:"Where to put it."`
 }

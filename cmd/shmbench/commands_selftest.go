@@ -39,11 +39,11 @@ func (c *selftestCmd) Run(s *session) error {
 	return err
 }
 
-// selftestWorkerCmd runs one process of a test.
+// selftestWorkerCmd is the hidden command that runs one process of a test.
 type selftestWorkerCmd struct {
 	Role string   `arg:"" help:"What it does."`
 	Args []string `arg:"" optional:"" help:"With what."`
 }
 
-// Run runs the process.
+// Run runs one process of a test.
 func (c *selftestWorkerCmd) Run(*session) error { return selftest.RunWorker(c.Role, c.Args) }

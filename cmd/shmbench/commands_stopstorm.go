@@ -10,7 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/stopstorm"
 )
 
-// stopStormCmd runs stop storms.
+// stopStormCmd is the command for stop storms. A stop storm stops processes at random moments and checks that the other
+// processes make progress.
 type stopStormCmd struct {
 	Stops int           `default:"1000" help:"Stops of each primitive; with --quota, periods of the quota."`
 	Watch time.Duration `default:"20ms" help:"How long a stop lasts at least."`
@@ -42,7 +43,7 @@ every host lets a program use cpu.max. The bound is two periods then.
 Exit status 3: a primitive froze that has to be free of freezes.`
 }
 
-// Run runs it.
+// Run runs a stop storm.
 func (c *stopStormCmd) Run(s *session) error {
 	if s.common.DryRun {
 		return errors.New("--dry-run: a storm has no plan to print; it stops each primitive of --prim --stops times")
@@ -73,10 +74,10 @@ func (c *stopStormCmd) Run(s *session) error {
 	return err
 }
 
-// stopStormWorkerCmd runs one process of a stop storm.
+// stopStormWorkerCmd is the hidden command that runs one process of a stop storm.
 type stopStormWorkerCmd struct {
 	Number int `arg:""`
 }
 
-// Run runs the process.
+// Run runs one process of a stop storm.
 func (c *stopStormWorkerCmd) Run(*session) error { return stopstorm.RunWorker(c.Number) }

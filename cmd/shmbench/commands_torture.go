@@ -10,7 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/torture"
 )
 
-// tortureCmd runs a torture.
+// tortureCmd is the command for a torture test, which kills processes that use the library's primitives and checks what
+// survives.
 type tortureCmd struct {
 	Duration  time.Duration `default:"60s" help:"How long it goes on."`
 	Processes int           `default:"4" help:"Victims at a time."`
@@ -42,7 +43,7 @@ when nobody is stopped, beyond what a thread beside it was kept waiting for a CP
 somebody waits for good, the words of all objects and the stacks are printed.`
 }
 
-// Run runs it.
+// Run runs a torture test.
 func (c *tortureCmd) Run(s *session) error {
 	o := &torture.Options{
 		Duration: c.Duration, Processes: c.Processes, Residents: c.Residents, Deaths: c.Deaths, Only: c.Only, Bound: c.Bound,
@@ -63,14 +64,14 @@ func (c *tortureCmd) Run(s *session) error {
 	return err
 }
 
-// tortureWorkerCmd runs one process of a torture.
+// tortureWorkerCmd is the hidden command that runs one process of a torture test.
 type tortureWorkerCmd struct {
 	Role   string `arg:"" enum:"resident,victim,dump,nothing"`
 	Number int    `arg:"" optional:""`
 	Lane   int    `arg:"" optional:""`
 }
 
-// Run runs the process.
+// Run runs one process of a torture test.
 func (c *tortureWorkerCmd) Run(s *session) error {
 	return torture.RunWorker(c.Role, c.Number, c.Lane, s.stderr)
 }

@@ -8,16 +8,17 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// Exit codes.
+// These are the exit codes of the program.
 const (
 	exitOK        = 0
 	exitUsage     = 1
 	exitSkipped   = 2 // only with --strict
 	exitViolation = 3
-	exitCrashed   = 4 // a worker crashed, or a cell hung
+	exitCrashed   = 4 // a worker crashed or hung
 )
 
-// exitCode returns the highest exit code that a cell requires. A violation outranks all others.
+// exitCode returns the highest exit code that any of the results requires. A violation, that is, a promise that a
+// measured primitive broke, outranks all other codes.
 func exitCode(results []*bench.Result, strict bool) int {
 	code := exitOK
 	for _, r := range results {

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
-// ints is a list of numbers: 1,2,4, 0-3,8, 1:8, 1:9:2 or 1:64:*2.
+// ints is a list of numbers that a flag gives as text, such as "1,2,4", "0-3,8", "1:8", "1:9:2" or "1:64:*2".
 type ints []int
 
 // UnmarshalText parses the list.
@@ -21,7 +21,7 @@ func (l *ints) UnmarshalText(text []byte) error {
 	return err
 }
 
-// common are the flags of every measuring command.
+// common has the flags that every measuring command accepts.
 type common struct {
 	CPUs     ints            `name:"cpus" placeholder:"LIST" help:"CPUs to use, as in 0-3,8. Default: all that this process may use."`
 	Nodes    ints            `placeholder:"LIST" help:"Use only the CPUs of these NUMA nodes, as a mem cell does in turn."`
@@ -82,7 +82,7 @@ type common struct {
 	Verbose bool   `short:"v" help:"Report each repetition on standard error."`
 }
 
-// options checks the flags and completes them.
+// options checks the values of the flags, fills in the defaults d, and returns the options of the plan.
 func (f *common) options(d plan.Defaults) (*plan.Options, error) {
 	o := &plan.Options{
 		CPUs: f.CPUs, Recording: f.Topology, Places: f.Place, Procs: f.Procs, Threads: f.Threads, CS: f.CS, Think: f.Think,

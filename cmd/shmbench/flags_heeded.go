@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
-// commandScenarios are the scenarios that a command measures.
+// commandScenarios lists, for each command, the scenarios (kinds of measurement) that the command runs.
 var commandScenarios = map[string][]string{
 	"uncontended": {"uncontended"},
 	"handoff":     {"handoff", "wake"},
@@ -39,19 +39,20 @@ var commandScenarios = map[string][]string{
 	"matrix":      {"matrix"},
 }
 
-// scenarioFlags are flags that concern a scenario, but are not among its Keys.
+// scenarioFlags lists, for each scenario, the flags that affect the scenario although its field Keys does not name
+// them.
 var scenarioFlags = map[string][]string{
 	"seq": {"gap", "slow"}, "mem": {"mib", "nodes"}, "stream": {"mib", "nodes"}, "crash": {"kills", "role"}, "lock": {"lines", "spin"}, "matrix": {"nodes"},
 }
 
-// settled are the Keys of scenarios whose values no flag changes.
+// settled lists, for each scenario, the parameters in its field Keys whose values no flag changes.
 var settled = map[string][]string{"idle": {"place"}}
 
-// runFlags concern how cells are run and shown. They apply to every scenario.
+// runFlags are the flags that say how measurements are run and shown. They apply to every scenario.
 var runFlags = []string{"cpus", "nodes", "topology", "prim", "variant", "time", "warmup", "count", "seed", "shuffle", "timeout", "max-cells",
 	"strict", "format", "out", "html", "cc", "helper", "dry-run", "verbose"}
 
-// otherFlags are the flags of the commands that measure no scenario, or that choose their cells themselves.
+// otherFlags lists the flags of the commands that measure no scenario, or that choose their measurements themselves.
 var otherFlags = map[string][]string{
 	"bars":      {"cpus", "nodes", "topology", "time", "warmup", "count", "kills", "seed", "shuffle", "timeout", "strict", "format", "out", "html", "cc", "helper", "dry-run", "verbose"},
 	"helper":    {"cc"},
@@ -65,21 +66,21 @@ var otherFlags = map[string][]string{
 	"selftest":  {"timeout", "strict", "dry-run"},
 }
 
-// heeds reports whether a command uses a flag. All commands accept all common flags.
+// heeds reports whether the command uses the flag. A command accepts every common flag, even if it ignores the flag.
 func heeds(command, flag string) bool {
 	if list, ok := otherFlags[command]; ok {
 		return slices.Contains(list, flag)
 	}
 	names, ok := commandScenarios[command]
 	if !ok || slices.Contains(runFlags, flag) {
-		return true // return true // a suite, or a command that is not in these tables
+		return true // a suite, or a command that is not in these tables
 	}
 	return slices.ContainsFunc(names, func(name string) bool {
 		return flag == "arena" && plan.Movable(name) || slices.Contains(bench.ScenarioByName(name).Keys, flag) && !slices.Contains(settled[name], flag) || slices.Contains(scenarioFlags[name], flag)
 	})
 }
 
-// helpOf prints the help of a command without the flags that it does not heed.
+// helpOf prints the help of a command. It omits the flags that the command ignores.
 func helpOf(options kong.HelpOptions, ctx *kong.Context) error {
 	if node := ctx.Selected(); node != nil {
 		node.Detail += examplesText(node.Name)
@@ -104,7 +105,7 @@ func refuseZeros(ctx *kong.Context) error {
 	return nil
 }
 
-// warnUnheeded warns about flags that the user gave and the command ignores.
+// warnUnheeded warns about each flag that the user gave although the command ignores it.
 func warnUnheeded(w io.Writer, ctx *kong.Context) {
 	node := ctx.Selected()
 	if node == nil || node.Hidden {

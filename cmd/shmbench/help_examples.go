@@ -4,8 +4,8 @@ package main
 
 import "strings"
 
-// examples has two or more example command lines for each command, each with a text that says what the line is for.
-// Tests parse all of them, and plan those that measure.
+// examples has two or more example command lines for each command, each with a text that says what the command line is
+// for. Tests parse all of these command lines, and plan the measurements of those that measure.
 var examples = map[string][][2]string{
 	"suite":       {{"--out before.json", "measure in a minute or three, and keep the figures"}, {"--std --html report.html", "measure for ten minutes, and draw a page"}, {"--budget 10m", "more rounds, for what is undecided"}},
 	"uncontended": {{"--prim 'shmsync:*,c:robust'", "the library beside a robust pthread mutex"}, {"--count 10 --format bench", "for benchstat"}},

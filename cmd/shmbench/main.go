@@ -97,13 +97,14 @@ const envPrefix = "SHMBENCH"
 
 func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// realMain does what the function main does, with its environment as arguments.
+// realMain does the work of the function main. The arguments and the output streams are parameters, so that tests can
+// replace them.
 func realMain(args []string, stdout, stderr io.Writer) int {
 	var p program
 	parser, err := kong.New(&p, kong.Name("shmbench"), kong.Description(description),
 		kong.Writers(stdout, stderr), kong.Vars{"torturejobs": torture.JobNames()}, kong.DefaultEnvars(envPrefix),
 		kong.Help(helpOf), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
-		kong.ValueFormatter(func(v *kong.Value) string { return v.Help })) // without the variable of each flag
+		kong.ValueFormatter(func(v *kong.Value) string { return v.Help })) // without the environment variable of each flag
 	if err != nil {
 		fmt.Fprintln(stderr, "shmbench:", err)
 		return exitUsage
@@ -131,15 +132,15 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	return exitUsage
 }
 
-// Run runs the scenario.
+// Run measures lock and unlock of a lock that no other thread wants.
 func (uncontendedCmd) Run(s *session) error {
 	return s.measure(plan.Usual, commandScenarios["uncontended"]...)
 }
 
-// Run runs the scenarios.
+// Run measures how long two processes take to pass a token to each other, and how long they take to wake each other.
 func (handoffCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["handoff"]...) }
 
-// Help describes the cells.
+// Help says what each measurement does, which figures it gives, and what it checks.
 func (handoffCmd) Help() string {
 	return `Two processes pass a token to and fro, each as soon as it has it: p50-ns is a round trip.
 slept is the part of those, of a sample, in which the first process gave up its CPU until
@@ -148,8 +149,7 @@ the token was there before it looked. ctxsw/op counts both processes. Peers in C
 tell how often they slept. Then, what one wake costs: see wake. Checked: the tokens.`
 }
 
-// Run measures the scenario, or, if a rate is given, locks that are taken at
-// that rate.
+// Run measures a contended lock. If the user gives a rate, it measures a lock that threads take at that rate instead.
 func (lockCmd) Run(s *session) error {
 	if len(s.common.Rate) > 0 {
 		if len(s.common.Lines) > 0 {
@@ -160,7 +160,7 @@ func (lockCmd) Run(s *session) error {
 	return s.measure(plan.Usual, "lock")
 }
 
-// Help describes the cells.
+// Help says what each measurement does, which figures it gives, and what it checks.
 func (lockCmd) Help() string {
 	return `All threads work for --think, lock, work for --cs, unlock. p99-ns is what one waits for the
 lock, jain how evenly it goes round, from-… where it came from.
@@ -174,7 +174,7 @@ Checked: the counter under the lock equals the acquisitions; with --lines, a wor
 line equals it, too, whoever looks at it under the lock.`
 }
 
-// Help describes the cells.
+// Help says what the measurement does, which figures it gives, and what it checks.
 func (crashCmd) Help() string {
 	return `A process is killed, again and again; p50-ns is from the kill until another one owns the
 lock, and told-p50-ns until that one is told of the death. The table below has both, of all
@@ -185,13 +185,13 @@ arena of the library all the dead are reaped in the end, and the arena is sound,
 more in it than after the first death.`
 }
 
-// Run runs the scenario.
+// Run measures how long it takes until a lock whose owner was killed has a new owner.
 func (crashCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["crash"]...) }
 
-// Run runs the scenarios.
+// Run measures the threads, the memory and the CPU time of goroutines that wait.
 func (waitersCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["waiters"]...) }
 
-// Run runs a worker.
+// Run runs one worker process of a measurement.
 func (c *workerCmd) Run(s *session) error {
 	if c.Busy != nil {
 		return load.RunHog(*c.Busy, c.Idle)

@@ -21,17 +21,17 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
-// session is one invocation of a measuring command.
+// session is one invocation of a command that measures.
 type session struct {
 	ctx            context.Context
 	common         *common
 	stdout, stderr io.Writer
 	args           []string
-	gaps           []time.Duration // gaps of wake cells, if the user gives none
-	until          time.Time       // a suite begins no more repetitions after this, once each cell had one; zero: no limit
-	last           time.Time       // after this, no repetition begins, even if a cell has had none; zero: no limit
-	all            bool            // a matrix measures all pairs of CPUs
-	sample         string          // how a matrix chooses its pairs; empty if it is one of many scenarios
+	gaps           []time.Duration // for how long the sleeper of a wake cell sleeps before it is woken, if the user does not say
+	until          time.Time       // after this, a suite begins no repetition, except the first one of a cell; zero: no limit
+	last           time.Time       // after this, no repetition begins, not even the first one of a cell; zero: no limit
+	all            bool            // a matrix measures all pairs of CPUs, however many there are
+	sample         string          // how a matrix chooses its pairs of CPUs; empty if the matrix is one of several scenarios
 	most           time.Duration   // a plan that takes longer gets fewer rounds than usual; 0: no limit
 }
 
@@ -58,7 +58,8 @@ func (s *session) measure(d plan.Defaults, names ...string) error {
 	return s.execute(o, cells, nil)
 }
 
-// execute runs the cells and reports them; judge adds the conclusions of a command.
+// execute runs the cells, that is, the measurements of the plan, and reports the results. The function judge adds the
+// conclusions that only one command draws.
 func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*report.Run)) error {
 	f := s.common
 	e := &engine.Engine{Until: s.until, Last: s.last, CPUs: o.CPUs, Timeout: o.Timeout, Seed: o.Seed}
@@ -114,7 +115,7 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 		fmt.Fprintln(s.stderr, "shmbench:", line)
 	}
 	before, begun := host.ReadDisturbance(o.CPUs), time.Now()
-	if !s.until.IsZero() { // a suite: each of its rounds is long enough to be judged alone
+	if !s.until.IsZero() { // a suite, whose rounds are long enough to judge each of them alone
 		e.Probe = func() host.Disturbance { return host.ReadDisturbance(o.CPUs) }
 	}
 	if regular(f.Out) {
@@ -152,7 +153,8 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 	return nil
 }
 
-// writable checks that a file can be written. Without the check, a run of hours could end without a result file.
+// writable returns an error if a file cannot be written. Without this check, a run of hours could end without a result
+// file.
 func writable(name string) error {
 	if name == "" {
 		return nil
@@ -164,7 +166,7 @@ func writable(name string) error {
 	return f.Close()
 }
 
-// skipC marks the cells that need the helper as skipped, for the given reason.
+// skipC marks as skipped, for the given reason, the measurements that need the helper, a program in C.
 func skipC(cells []*bench.Cell, reason error) {
 	for _, c := range cells {
 		if c.Subject.C && c.Skip == "" {
@@ -193,7 +195,7 @@ func (s *session) printPlan(cells, sequence []*bench.Cell, o *plan.Options) erro
 	return nil
 }
 
-// output returns the destination of the results.
+// output returns the writer for the results, and a function that closes it.
 func (s *session) output() (w io.Writer, closeIt func() error, err error) {
 	if s.common.Out == "" {
 		return s.stdout, func() error { return nil }, nil
@@ -205,7 +207,7 @@ func (s *session) output() (w io.Writer, closeIt func() error, err error) {
 	return f, f.Close, nil
 }
 
-// write renders the report on standard output. It also writes the files for which the user asked.
+// write renders the report on standard output. It also writes each file for which the user gave a flag.
 func (s *session) write(r *report.Run) error {
 	if s.common.Format != "table" { // a table has the notes at its top
 		for _, w := range r.Warnings {
@@ -233,11 +235,11 @@ func (s *session) write(r *report.Run) error {
 	return d.Write(s.stdout, s.common.Format)
 }
 
-// saveEvery is the time after which a round saves the results. A kill loses at most the results of this time and of
-// one round.
+// saveEvery is the least time between two saves of the results, which happen between rounds. If the program is killed,
+// it loses at most the results of this time and of one round.
 const saveEvery = 5 * time.Second
 
-// regular reports whether a name is that of a file that can be written more than once.
+// regular reports whether the name is that of a regular file. Other files, such as a pipe, can be written only once.
 func regular(name string) bool {
 	st, err := os.Stat(name)
 	return err == nil && st.Mode().IsRegular()
@@ -279,7 +281,7 @@ func create(name string, d *report.Document) (err error) {
 	return report.WriteJSON(f, d)
 }
 
-// complain reports every cell that did not end well. It saves the stacks of those that hung.
+// complain reports every measurement that failed. It saves the stacks of the workers that hung.
 func (s *session) complain(r *report.Run) {
 	for _, res := range r.Results {
 		status, reason := res.Status()

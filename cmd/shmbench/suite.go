@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
-// suiteCmd measures everything.
+// suiteCmd is the default command, which measures every scenario.
 type suiteCmd struct {
 	Quick bool `xor:"preset" help:"In 20 seconds on two CPUs and a minute elsewhere: classes of CPUs, locks and wakes only."`
 	Std   bool `xor:"preset" help:"In less than ten minutes: more shapes, longer."`
@@ -22,7 +22,7 @@ type suiteCmd struct {
 	Budget time.Duration `placeholder:"D" help:"Take this long: further rounds of the cells on which advice rests, as decisions that are undecided need them. At least twelve rounds are planned, and shorter ones if they do not fit."`
 }
 
-// Run runs the suite.
+// Run plans and measures the suite, that is, all scenarios or a selection that fits the time.
 func (c *suiteCmd) Run(s *session) error {
 	p := plan.DefaultSuite
 	switch {
@@ -53,7 +53,7 @@ func (c *suiteCmd) Run(s *session) error {
 	return s.execute(o, cells, nil)
 }
 
-// suite plans the cells of a preset.
+// suite plans the measurements of a preset, such as the quick one or the full one.
 func (s *session) suite(p plan.Preset) (*plan.Options, []*bench.Cell, error) {
 	o, err := s.common.options(p.Defaults)
 	if err != nil {
@@ -63,7 +63,8 @@ func (s *session) suite(p plan.Preset) (*plan.Options, []*bench.Cell, error) {
 	return o, cells, err
 }
 
-// outline returns a short form of the plan: how many cells each scenario has, and how long they take.
+// outline returns a short form of the plan. It says how many measurements (cells) each scenario has, and how long they
+// take.
 func outline(cells []*bench.Cell, o *plan.Options) []string {
 	perScenario := map[string][]*bench.Cell{}
 	for _, c := range cells {
@@ -94,7 +95,8 @@ func outline(cells []*bench.Cell, o *plan.Options) []string {
 	return append(lines, line)
 }
 
-// peersCmd runs the cells in which the host's own primitives take part.
+// peersCmd is the command that runs the measurements in which primitives of the host take part, such as pthread
+// mutexes.
 type peersCmd struct{}
 
 // Help describes the command.
@@ -106,18 +108,19 @@ file descriptions; and, within a process, those of Go. What is not there is skip
 the reason.`
 }
 
-// Run runs these cells.
+// Run runs the measurements in which primitives of the host take part.
 func (peersCmd) Run(s *session) error {
 	return s.measure(plan.Usual, commandScenarios["peers"]...)
 }
 
-// wakeCmd measures only wakes.
+// wakeCmd is the command that measures only how long it takes to wake a thread.
 type wakeCmd struct{}
 
-// wakeGaps are the points of a curve: how long a wake takes after the other end has slept for each of these times.
+// wakeGaps are the times for which a thread sleeps before it is woken. They are the points of a curve that shows how
+// the time of a wake depends on the sleep before it.
 var wakeGaps = []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}
 
-// Help describes the cells.
+// Help says what each measurement does, which figures it gives, and what it checks.
 func (wakeCmd) Help() string {
 	return `wake: one process wakes another that has slept for each --gap, from nothing to 10 ms; slept
 is the share that did sleep: after no gap, most do not. waker-p50-ns is what a wake costs who
@@ -130,16 +133,16 @@ before, none twice. go:futex-requeue wakes one and moves the others to a second 
 (FUTEX_CMP_REQUEUE), where each wakes the next. Each waiter is a process: of --waiters, what is over 255 is left out.`
 }
 
-// Run runs the scenarios.
+// Run measures how long it takes to wake a thread.
 func (wakeCmd) Run(s *session) error {
 	s.gaps = wakeGaps
 	return s.measure(plan.Usual, commandScenarios["wake"]...)
 }
 
-// oversubCmd runs more workers than CPUs.
+// oversubCmd is the command that measures locks with more workers than CPUs.
 type oversubCmd struct{}
 
-// Help describes the cells.
+// Help says what the measurement does, which figures it gives, and what it checks.
 func (oversubCmd) Help() string {
 	return `--load workers for each CPU take a lock, unpinned, with each --spin budget of its waiters;
 beside them --noise busy loops of SCHED_IDLE on each CPU, and within a --quota of CPU time
@@ -147,5 +150,5 @@ where this process may make a cgroup. Spinning that pays while there is a CPU fo
 costs when there is not.`
 }
 
-// Run runs the scenario.
+// Run measures locks with more workers than CPUs.
 func (oversubCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["oversub"]...) }

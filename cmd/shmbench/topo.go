@@ -71,8 +71,9 @@ local. Notes say what the host does not tell, or contradicts, and what is assume
 matter. --topology reads such a tree, a .tree file, an archive of tar, or XML of lstopo.`
 }
 
-// recordTree copies the files that describe the topology to a directory that does not exist or is empty. They come
-// from this host, or from the recording in the directory from.
+// recordTree copies the files that describe the topology of a host to the directory dir, which must be empty or
+// missing. If the parameter named from is empty, these are the files of this host. Otherwise they come from the
+// recording with that name.
 func recordTree(from, dir string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("--record %s: there are files in it already", dir)

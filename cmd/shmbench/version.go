@@ -9,10 +9,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// versionFlag prints the version and ends the program.
+// versionFlag is the flag --version, which prints the version and ends the program.
 type versionFlag bool
 
-// BeforeReset is called when the flag was given.
+// BeforeReset is called by the parser of flags if the user gave the flag.
 func (versionFlag) BeforeReset(k *kong.Kong) error {
 	fmt.Fprintln(k.Stdout, versionText())
 	k.Exit(0)

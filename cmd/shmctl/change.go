@@ -118,7 +118,7 @@ func (c *reapCmd) reap(s *session, src *source, d *document) error {
 	}
 }
 
-// object finds an object of an arena that this process has joined.
+// objectOf finds an object by its name or offset, in an arena that this process has joined.
 func objectOf(a *arena.Arena, s *snapshot, name string) (arenakernel.Object, error) {
 	o, err := find(s, name)
 	if err != nil {

@@ -57,11 +57,12 @@ func (c *diffCmd) Run(s *session) error {
 	return t.flush()
 }
 
-// fact is something that is true of an arena. Two facts with the same what and name are about the same thing. Ages
-// and times are not facts, because they differ between any two snapshots.
+// fact is something that is true of an arena at the time of a snapshot. Two facts with the same what and name are about
+// the same thing, but their texts may differ. Ages and times are not facts, because they differ between any two
+// snapshots.
 type fact struct{ what, name, text string }
 
-// facts examines an arena or a dump.
+// facts opens an arena or a dump, and returns the facts about it.
 func facts(name string) (all []fact, err error) {
 	src, err := open(name)
 	if err != nil {
@@ -106,7 +107,8 @@ func facts(name string) (all []fact, err error) {
 	return all, nil
 }
 
-// changes compares two lists of facts. Facts with the same what and name are compared as one.
+// changes returns the differences between two lists of facts. It compares the texts of facts with the same what and
+// name.
 func changes(before, after []fact) (all []change) {
 	type key struct{ what, name string }
 	texts := map[key]*[2]string{}

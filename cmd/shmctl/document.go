@@ -14,8 +14,8 @@ import (
 // additional fields, but lacks none.
 const schema = "shmctl/1"
 
-// document is what --json prints; each command fills in its part. Times are RFC 3339, ages are
-// nanoseconds, and unknown values are null.
+// document is what a command prints with --json. Each command sets only some of the fields. Times have the form of RFC
+// 3339, ages are nanoseconds, and unknown values are null.
 type document struct {
 	Schema       string        `json:"schema"`
 	Command      string        `json:"command"`
@@ -36,7 +36,7 @@ type document struct {
 	Done         []string      `json:"done,omitempty"` // what a command that changes something has done
 }
 
-// These parts of a document have the types of a diagnosis.
+// These parts of a document are types of package diagnose, under shorter names.
 type (
 	arenaInfo   = diagnose.Arena
 	participant = diagnose.Participant

@@ -37,7 +37,8 @@ func (c *graphCmd) Run(s *session) error {
 	})
 }
 
-// graph is the wait-for graph, for drawing.
+// graph is the wait-for graph: its nodes are participants, and an edge leads from a participant to one for which it
+// waits.
 type graph struct {
 	arena    string
 	nodes    []string // participants
@@ -171,11 +172,12 @@ func (g *graph) svg(w io.Writer) error {
 		from, to := at[e.From], at[e.To]
 		dx, dy := to.x-from.x, to.y-from.y
 		far := math.Hypot(dx, dy)
-		// out is how far the edge of a box is from its centre along the line, as a share of the line.
+		// out is the part of the line that is inside the box at one of its ends, as a share of the whole line. The line
+		// is drawn from edge to edge, and not from centre to centre.
 		out := math.Min(boxW/2/math.Max(math.Abs(dx), 1e-9), boxH/2/math.Max(math.Abs(dy), 1e-9))
 		x1, y1, x2, y2 := from.x+dx*out, from.y+dy*out, to.x-dx*out, to.y-dy*out
-		// k is the number of lines already drawn from this participant to that one. A further line is drawn beside
-		// them.
+		// k is the number of lines that were already drawn from the same participant to the same other one. A further
+		// line is drawn beside them.
 		k := lines[[2]string{e.From, e.To}]
 		lines[[2]string{e.From, e.To}]++
 		shift := 8 + 16*float64(k)

@@ -39,7 +39,7 @@ type (
 	}
 )
 
-// begin returns a new document for the output of a command.
+// begin returns a new document for the output of the named command.
 func (s *session) begin(command string) *document {
 	return &document{Command: command, Time: s.now().UTC()}
 }
@@ -52,8 +52,8 @@ func sinceNs(now time.Time, t *time.Time) *int64 {
 	return &ns
 }
 
-// with takes a snapshot of an arena, and calls fill to complete a document. Then it writes the document as JSON, or
-// calls text to write it.
+// with opens an arena and takes a snapshot of it. It calls fill to complete a document. Then it writes the document as
+// JSON, or calls text to write it for people.
 func (s *session) with(command, name string, fill func(d *document, src *source, snap *snapshot) error, text func(d *document, snap *snapshot) error) error {
 	src, err := open(name)
 	if err != nil {
@@ -118,7 +118,8 @@ func (c *psCmd) Run(s *session) error {
 	})
 }
 
-// lifeText returns the life of a participant. If the state of its slot differs, it adds that.
+// lifeText returns whether a participant is alive, as text. If the state of its slot says something else, the text
+// contains that state, too.
 func lifeText(p participant) string {
 	if p.State != "live" && p.State != p.Life {
 		return p.Life + ", " + p.State
@@ -313,8 +314,8 @@ func (s *session) rows(waits []wait) (rows []wait) {
 	return rows
 }
 
-// stuckText returns the line after the table of waits if no wait gave a finding. The line begins with the number of
-// waits, because a young wait may be the one that the user is looking for.
+// stuckText returns the line after the table of waits if no wait is reported as a problem. The line begins with the
+// number of waits, because one of these waits may be the one that the user is looking for.
 func (s *session) stuckText(waits []wait) string {
 	n, longest := uint64(0), int64(-1)
 	for _, w := range waits {

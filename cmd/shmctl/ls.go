@@ -35,7 +35,7 @@ func (c *lsCmd) Run(s *session) error {
 		err = writeJSON(s.stdout, l.d)
 	case c.Names || s.format == formatName:
 		for _, a := range l.d.Arenas {
-			if a.Removed == "" || c.All { // without --all, only names in the directory
+			if a.Removed == "" || c.All { // without --all, only arenas that have a name in the directory
 				fmt.Fprintln(s.stdout, a.Name)
 			}
 		}
@@ -48,7 +48,7 @@ func (c *lsCmd) Run(s *session) error {
 	return err
 }
 
-// lister collects the rows of ls.
+// lister collects the rows of the command ls.
 type lister struct {
 	s    *session
 	d    *document
@@ -60,19 +60,19 @@ type lister struct {
 
 // entry is a file that may be an arena.
 type entry struct {
-	arg   string // the argument ARENA for it
+	arg   string // the argument ARENA that names this file
 	path  string
 	size  int64
-	place bool // the entry was found through a process
+	place bool // the arena was found through a process that has it open
 
 	info    arenaInfo
 	err     error
-	other   arenakernel.OtherLayout // set if the file has another layout
+	other   arenakernel.OtherLayout // set if the file is an arena of another layout
 	isOther bool
 }
 
-// addAll adds the arenas. If an arena is in trouble, its examination includes a pause between two snapshots.
-// Therefore the arenas are examined concurrently.
+// addAll adds the arenas of this host. If an arena is in trouble, its examination includes a pause between two
+// snapshots. So that the pauses do not add up, the arenas are examined concurrently.
 func (l *lister) addAll() {
 	var all []*entry
 	add := func(e entry) {
@@ -108,7 +108,7 @@ func (l *lister) addAll() {
 	}
 }
 
-// entry adds the row of an entry that has been examined.
+// entry adds a row for one file that may be an arena, after the file has been examined.
 func (l *lister) entry(e *entry) {
 	switch {
 	case e.err == nil && e.place:

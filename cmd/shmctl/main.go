@@ -85,7 +85,8 @@ type missing struct{ what string }
 
 func (m missing) Error() string { return m.what }
 
-// session is what every command gets.
+// session is the input and output of a run of shmctl, and the flags that all commands have. Each command gets it as an
+// argument.
 type session struct {
 	ctx            context.Context
 	json           bool

@@ -22,7 +22,7 @@ type recoverCmd struct {
 	Wait  time.Duration `default:"5s" help:"How long to wait for a lock."`
 }
 
-// Run makes one lock usable, or all of them.
+// Run makes one lock usable again after a death, or all such locks.
 func (c *recoverCmd) Run(s *session) error {
 	if (c.Name == "") != c.All || c.All && c.Key != nil {
 		return errors.New("recover: give either the name of a lock or --all")
@@ -64,8 +64,8 @@ func (c *recoverCmd) Run(s *session) error {
 	return s.did("recover", done)
 }
 
-// all recovers one lock after the other until none is left that needs it. It tries each lock only once, even if
-// another holder dies meanwhile.
+// all recovers one lock after the other until no lock needs it. It tries each lock only once, even if another holder of
+// the lock dies meanwhile.
 func (c *recoverCmd) all(s *session, src *source) error {
 	a, err := join(c.Arena)
 	if err != nil {
@@ -117,7 +117,7 @@ func lockName(o *object) string {
 	return o.Name
 }
 
-// one recovers one lock, or one key of it, and returns a text that says what it did.
+// one recovers a single lock, or a single key of a MultiLock. It returns a text that says what it did.
 func (c *recoverCmd) one(s *session, a *arena.Arena, snap *snapshot, o *object, key *uint64) (done string, err error) {
 	obj, err := objectOf(a, snap, arena.Offset(o.Offset).String())
 	if err != nil {

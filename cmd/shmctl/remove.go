@@ -89,7 +89,8 @@ func (c *rmCmd) Run(s *session) error {
 	if why := inUse(path); why != "" {
 		return refused{path + ": " + why + "; not removed without --force"}
 	}
-	// A process may have joined since the check above. Remove checks again, and no process can join meanwhile.
+	// A process may have joined since the check above. Remove checks this again, in a way that no process can join
+	// during its check.
 	switch err := arena.Remove(path); {
 	case errors.Is(err, syscall.EBUSY), errors.Is(err, shmsync.ErrIncompatible):
 		return refused{err.Error() + "; not removed without --force"}

@@ -5,7 +5,7 @@ package main
 import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/diagnose"
-	_ "github.com/shmsync/shmsync/prims" // registers the kinds of its objects
+	_ "github.com/shmsync/shmsync/prims" // registers the kinds of objects of that package
 )
 
 // source is an arena or a dump, of which snapshots can be taken.
@@ -14,7 +14,7 @@ type source struct {
 	opts diagnose.Options
 }
 
-// open opens the argument ARENA.
+// open opens the arena or the dump that the argument ARENA of a command names.
 func open(name string) (*source, error) {
 	if s, err := openDump(name); s != nil || err != nil {
 		return s, err
@@ -34,7 +34,7 @@ func (s *source) isDump() bool { return s.opts.Dump != nil }
 // look takes a snapshot of the bytes that were read last.
 func (s *source) look() *snapshot { return diagnose.Look(s.ins, s.opts) }
 
-// again reads the present state, and takes a snapshot of it.
+// again reads the present state of the arena, and takes a snapshot of it.
 func (s *source) again() (*snapshot, error) {
 	if err := s.ins.Refresh(); err != nil {
 		return nil, err
@@ -42,5 +42,5 @@ func (s *source) again() (*snapshot, error) {
 	return s.look(), nil
 }
 
-// sure takes a snapshot. It returns the findings that a later snapshot confirms.
+// sure takes a snapshot and then another one. It returns those findings of the first that the second one confirms.
 func (s *source) sure() ([]finding, *snapshot, error) { return diagnose.Confirm(s.look(), s.again) }

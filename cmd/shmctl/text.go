@@ -100,8 +100,9 @@ func (s *session) width() int {
 
 func (s *session) writeFindings(f []finding) { writeFindings(s.stdout, s.width(), f) }
 
-// writeFindings writes findings in lines of at most width columns. Each command stays on one line, so that the user
-// can paste it. The command to try if the first one fails has a line of its own.
+// writeFindings writes findings in lines of at most width columns. A command stays on one line, so that the user can
+// paste it. If a finding has a second command, for the case that the first one fails, that command has a line of its
+// own.
 func writeFindings(out io.Writer, width int, f []finding) {
 	for _, f := range f {
 		mark := "note"

@@ -91,8 +91,8 @@ func (c *topCmd) Run(s *session) error {
 	}
 }
 
-// fit returns lines that fit on the screen. It wraps the lines above the first empty line, because they are
-// sentences. It cuts the lines below, because they are a table.
+// fit returns the lines of text that fit on the screen. It wraps the lines above the first empty line, because they are
+// sentences. It cuts off the ends of the lines below, because they are a table.
 func fit(text string, width, height int) (lines []string) {
 	sentences := true
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {

@@ -17,7 +17,7 @@ type duCmd struct {
 // Run lists the memory that each type of object takes, the largest first.
 func (c *duCmd) Run(s *session) error {
 	return s.with("du", c.Arena, func(d *document, _ *source, snap *snapshot) error {
-		d.Usage, d.Findings = usageOf(snap), nil // this command does not report findings
+		d.Usage, d.Findings = usageOf(snap), nil // du shows no findings
 		return nil
 	}, func(d *document, snap *snapshot) error {
 		t := newTable(s.stdout, "TYPE", "OBJECTS", "BYTES", "MEAN", "LARGEST", "ITS BYTES")
@@ -36,8 +36,8 @@ func (c *duCmd) Run(s *session) error {
 	})
 }
 
-// usageOf adds up the blocks of the heap. Blocks of objects, with their headers and slot records, are added up by
-// type. The other blocks have rows of their own.
+// usageOf adds up the sizes of the blocks in the heap. The blocks of an object, with its header and its slot records,
+// are added up by the type of the object. The other blocks have rows of their own.
 func usageOf(s *snapshot) (all []usage) {
 	inObjects := uint64(0)
 	for _, o := range s.Objects {
@@ -58,7 +58,7 @@ func usageOf(s *snapshot) (all []usage) {
 	for _, n := range s.Usage.Objects {
 		other += n
 	}
-	other -= inObjects // what remains are objects with invalid headers
+	other -= inObjects // blocks of objects with invalid headers remain
 	for _, u := range []usage{{Type: "wait nodes", Bytes: s.Usage.Nodes}, {Type: "blocks of Alloc", Bytes: s.Usage.Blocks}, {Type: "other blocks", Bytes: other}} {
 		if u.Bytes > 0 {
 			all = append(all, u)

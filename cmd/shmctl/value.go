@@ -19,7 +19,7 @@ type valueCmd struct {
 	Name  string `arg:"" help:"Of the object, or its offset."`
 }
 
-// value is a value in an arena, by field.
+// value is the contents of an object that stores a value, field by field.
 type value struct {
 	Object  string  `json:"object"`
 	Commits *uint64 `json:"commits,omitempty"` // of a Synchronized
@@ -27,7 +27,7 @@ type value struct {
 	More    bool    `json:"more"` // something was left out
 }
 
-// field is a number or an array of numbers in a value.
+// field is one part of a value: a number, or an array of numbers.
 type field struct {
 	Field  string `json:"field"` // "" if the value is no struct
 	Type   string `json:"type"`
@@ -38,9 +38,9 @@ type field struct {
 }
 
 const (
-	valueBytes  = 1 << 20 // the most bytes that value reads
-	valueFields = 10_000  // the most fields that it shows
-	valueTries  = 100     // how often value tries to read a Synchronized that changes meanwhile
+	valueBytes  = 1 << 20 // the most bytes that the command reads
+	valueFields = 10_000  // the most fields that the command shows
+	valueTries  = 100     // how often the command tries to read a Synchronized that changes meanwhile
 
 	// Offsets in a Synchronized, from docs/abi.md.
 	synchronizedCurrent = 192
@@ -146,8 +146,9 @@ func readValue(src *source, o arenakernel.Object) (*value, error) {
 	return v, nil
 }
 
-// readSynchronized reads the valid copy of a Synchronized whose value has size bytes. Processes may change it
-// meanwhile, so it compares the number of commits before and after: if it is the same, the copy is consistent.
+// readSynchronized reads the valid copy of a Synchronized whose value has size bytes. Processes may change the
+// Synchronized meanwhile. So readSynchronized compares the number of commits before and after: if the number is the
+// same, the copy is consistent.
 func (v *value) readSynchronized(f *os.File, o arenakernel.Object, size uint64, b []byte) error {
 	second := synchronizedCopies + (size+63)&^63
 	if o.Size < second || o.Size-second < size {

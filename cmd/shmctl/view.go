@@ -23,7 +23,7 @@ const (
 )
 
 type (
-	// watching has the flags of a command that can show its output repeatedly.
+	// watching has the flags of a command that can repeat its output at an interval.
 	watching struct {
 		Watch time.Duration `short:"w" placeholder:"TIME" help:"Show it again after each such time, until interrupted."`
 	}
@@ -37,7 +37,7 @@ type (
 func (w *watching) interval() time.Duration { return w.Watch }
 func (v *view) formatOf() string            { return v.Output }
 
-// run runs the chosen command, once or until it is interrupted.
+// run executes the chosen command once or, if the user gave an interval, repeatedly until it is interrupted.
 func (s *session) run(k *kong.Context) error {
 	command := k.Selected().Target.Addr().Interface()
 	if f, ok := command.(interface{ formatOf() string }); ok {
@@ -91,7 +91,8 @@ func (s *session) show(text []byte, screen, first bool) error {
 	return err
 }
 
-// wide appends the cells of a row that only the format wide shows.
+// wide returns the cells of a row of a table. It appends those cells in the parameter more if the user chose the format
+// wide.
 func (s *session) wide(cells []string, more ...string) []string {
 	if s.format == formatWide {
 		return append(cells, more...)

@@ -29,8 +29,8 @@ func (h *header) text(guard string) string {
 	return b.String()
 }
 
-// hash returns a hash of the text of a description. The text contains the names of the fields, so descriptions that
-// differ only in names have different hashes.
+// hash returns a hash of the text of a type description. The text contains the names of the fields, so descriptions
+// that differ only in names have different hashes.
 func hash(text string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(text))
@@ -98,12 +98,12 @@ func (s *cStruct) Atomics() (all []atomicField) {
 
 // atomicField is an atomic field, or an array of atomic fields.
 type atomicField struct {
-	Prefix string // of its functions
+	Prefix string // the prefix of the names of its functions
 	Struct string
-	Params string // parameters for the indices of an array
-	Place  string // of the number
-	Type   string // of the value
-	Word   string // type of the number in memory, if it differs from Type
+	Params string // the parameters for the indices of an array
+	Place  string // the C expression for the place of the number
+	Type   string // the C type of the value
+	Word   string // the C type of the number in memory, if it differs from Type
 	Number bool   // the header has a function that adds to it
 	Bounds []string
 }

@@ -17,13 +17,13 @@ import (
 	"strings"
 )
 
-// goPackage is a package whose types have been checked.
+// goPackage is a Go package and the result of its type check.
 type goPackage struct {
 	fset  *token.FileSet
 	types *types.Package
 }
 
-// listed is what the go command says about a package.
+// listed is the part of the output of "go list" about one package.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles, CgoFiles       []string

@@ -26,7 +26,7 @@ type cStruct struct {
 	size   int64
 	fields []cField
 	text   string // the description
-	asked  bool   // the user asked for this type
+	asked  bool   // the user asked for this type by its name
 }
 
 // cField is a field of a struct, or padding.
@@ -40,7 +40,7 @@ type cField struct {
 	atomic string // the type of package sync/atomic, such as Uint64; "" for others
 }
 
-// shape is a Go type as C declares it.
+// shape is how C declares a value of a Go type.
 type shape struct {
 	cType  string
 	dims   []int64
@@ -89,7 +89,7 @@ func (h *header) qualify(p *types.Package) string {
 	return p.Name()
 }
 
-// at returns the place of an object in the source, for messages.
+// at returns the position in the source at which an object is declared, for messages.
 func (h *header) at(obj types.Object) string {
 	if p := h.pkg.fset.Position(obj.Pos()); p.IsValid() {
 		return p.String() + ": "
@@ -179,7 +179,8 @@ func isOffset(t types.Type) bool {
 	return ok && n.Obj().Name() == "Offset" && n.Obj().Pkg() != nil && strings.HasSuffix(n.Obj().Pkg().Path(), "shmsync/internal/arenakernel")
 }
 
-// atomicShape returns the shape of a type of package sync/atomic, which is the shape of its only field with a value.
+// atomicShape returns the shape of a type of package sync/atomic, that is, how C declares it. Such a type has only one
+// field with a value, and its shape is that of this field.
 func (h *header) atomicShape(u *types.Struct, name string) (shape, error) {
 	for i := range u.NumFields() {
 		f := u.Field(i)
@@ -197,7 +198,7 @@ func (h *header) atomicShape(u *types.Struct, name string) (shape, error) {
 	return shape{}, fmt.Errorf("an atomic.%s has no form in C", name)
 }
 
-// structShape declares a struct, and returns the shape of its values.
+// structShape adds the declaration of a struct to the header, and returns the shape of its values.
 func (h *header) structShape(t types.Type, u *types.Struct, path string) (shape, error) {
 	text := &typetext.Type{Class: '{', Size: uint64(sizes.Sizeof(t))}
 	s := &cStruct{size: sizes.Sizeof(t), origin: types.TypeString(t, h.qualify)}

@@ -47,7 +47,7 @@ func work(l sync.Locker, file string) {
 func onOneHost(name string) sync.Locker {
 	a, err := arena.Open(name, nil)
 	workergroup.Check(err)
-	// As with etcd, the lock of a dead process passes on without a notice.
+	// With etcd, the lock of a dead process is released without a notice. This policy makes the Mutex do the same.
 	m, err := prims.OpenMutex(a, "number", &prims.MutexOptions{Policy: prims.PolicyRelease})
 	workergroup.Check(err)
 	return m
@@ -108,7 +108,7 @@ func boss() {
 
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.LogLevel = filepath.Join(dir, "etcd"), "fatal"
-	cfg.TickMs, cfg.ElectionMs = 10, 100 // a short election time: a cluster of one member needs no longer one
+	cfg.TickMs, cfg.ElectionMs = 10, 100 // a short election time, because a cluster of one member needs no longer one
 	anyPort := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	cfg.ListenClientUrls, cfg.ListenPeerUrls = anyPort, anyPort
 	etcd, err := embed.StartEtcd(cfg)

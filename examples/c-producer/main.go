@@ -23,8 +23,8 @@ import (
 
 //go:generate go run github.com/shmsync/shmsync/cmd/shmgen -type sample -o producer/sample_shm.h
 
-// sample is struct sample of producer/sample_shm.h. When a program opens the queue, the library compares the two
-// types.
+// sample is the same type as struct sample of producer/sample_shm.h. When a program opens the queue, the library
+// compares the type of the program with that of the queue.
 type sample struct {
 	Seq   uint64
 	Value float64
@@ -78,7 +78,7 @@ func run(out io.Writer) error {
 	defer cancel()
 	var sum float64
 	for n := uint64(0); n < samples; n++ {
-		// The sample is on lease: if this process died now, the next one would get the sample.
+		// The sample is on lease. So if this process died now, the next consumer would get the sample.
 		l, err := queue.LeaseContext(ctx)
 		if err != nil {
 			return err

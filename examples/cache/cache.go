@@ -19,24 +19,24 @@ type cache struct {
 
 //go:generate go run github.com/shmsync/shmsync/cmd/shmgen -type head,entry -o reader/cache_shm.h
 
-// head is struct head of reader/cache_shm.h.
+// head is the same type as struct head of reader/cache_shm.h.
 type head struct {
-	Table arena.Offset // offset of an array of Slots offsets, each of an entry, unused, or dropped
+	Table arena.Offset // offset of the table of Slots offsets; an element is an entry, or is unused, or dropped
 	Slots uint64       // a power of two, or 0
-	Taken uint64       // slots that are not unused, those of dropped entries included
+	Taken uint64       // slots that are in use, or whose entry was dropped
 	Count uint64       // entries
 	Bytes uint64       // bytes of all keys and values
-	Hand  uint64       // the slot at which evict goes on
+	Hand  uint64       // the slot at which evict continues
 }
 
 const unused, dropped = arena.Offset(0), arena.Offset(1)
 
-// entry is struct entry of reader/cache_shm.h. The key and the value follow it.
+// entry is the same type as struct entry of reader/cache_shm.h. The bytes of the key and of the value follow it.
 type entry struct {
 	Hash  uint64
-	Key   uint32 // bytes
-	Value uint32 // bytes
-	Read  uint32 // set by get, cleared by evict when it passes; a hint that may be lost, so no transaction saves it
+	Key   uint32 // length in bytes
+	Value uint32 // length in bytes
+	Read  uint32 // set by get, cleared when evict passes; only a hint, so no transaction saves it
 	_     uint32
 }
 
@@ -150,7 +150,7 @@ func (c *cache) find(key string) *arena.Offset {
 	return nil
 }
 
-// place returns the first unused slot for a hash.
+// place returns the first unused slot for a key with the given hash.
 func (c *cache) place(hash uint64) *arena.Offset {
 	for ; *c.slot(hash) != unused; hash++ {
 	}

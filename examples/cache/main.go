@@ -50,7 +50,7 @@ func use(c *cache) {
 	}
 }
 
-// writer uses the cache until it is in the middle of the given step.
+// writer uses the cache until it is in the middle of the given step. Then the boss kills it.
 func writer() {
 	_, c := join(os.Args[1])
 	c.half = func(step string) {
@@ -116,7 +116,8 @@ func boss() {
 	beside.Stop()
 	a.Close()
 
-	// The first process of an epoch is alone, and all dead processes have been reaped.
+	// OnFirst checks the cache. It runs when the first process of an epoch joins: no other process is in the arena, and
+	// all dead processes have been reaped.
 	a, err := arena.Open(name, &arena.Options{OnFirst: func(a *arena.Arena, _ arena.Epoch) error {
 		c, err := openCache(a)
 		if err != nil {

@@ -27,7 +27,7 @@ type config struct {
 type board struct {
 	arena   *arena.Arena
 	copies  *[2]config
-	mu      *prims.RWMutex // so that no process overwrites a copy that another one reads
+	mu      *prims.RWMutex // so that no process overwrites a copy that another process reads
 	version *prims.Sequencer
 	quit    *prims.Event
 }
@@ -38,7 +38,7 @@ func join(name string) *board {
 	b := &board{arena: a}
 	b.copies, err = arena.Value[[2]config](a, "configuration")
 	workergroup.Check(err)
-	// The death of a reader or publisher leaves nothing that needs a repair.
+	// A reader or a publisher that dies leaves nothing that needs a repair.
 	b.mu, err = prims.OpenRWMutex(a, "lock", &prims.RWMutexOptions{Policy: prims.PolicyRelease})
 	workergroup.Check(err)
 	b.version, err = prims.OpenSequencer(a, "version", nil)
@@ -48,7 +48,8 @@ func join(name string) *board {
 	return b
 }
 
-// publish is the main function of a publisher, which writes the next version when it is told to.
+// publish is the main function of a publisher. It writes the next version of the configuration when the boss tells it
+// to.
 func publish() {
 	b := join(os.Args[1])
 	for {
@@ -84,7 +85,7 @@ func (b *board) read() config {
 	return c
 }
 
-// subscribe is the main function of a subscriber.
+// subscribe is the main function of a subscriber, which waits for new versions and reads them.
 func subscribe() {
 	b := join(os.Args[1])
 	for seen := uint64(0); ; {

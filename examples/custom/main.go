@@ -15,13 +15,13 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// budget is the state of the Waitable.
+// budget is the state of the Waitable: the memory that is free now.
 type budget struct {
 	Free   int64 // MiB
 	Reaped int64 // number of claims that were returned because a process died
 }
 
-// wish is the request of a wait.
+// wish is a request for memory, for which a process waits.
 type wish struct {
 	MiB    uint32
 	Urgent uint32 // more urgent waits are served first
@@ -101,7 +101,7 @@ func boss() {
 	for _, w := range group {
 		w.Stop()
 	}
-	// All memory is available again when the last dead process has been reaped.
+	// This wait ends when all memory is available again, that is, when the last dead process has been reaped.
 	workergroup.Check(x.Wait(wish{MiB: total}))
 	fmt.Printf("%d claims, %d of them of processes that were killed; %d MiB are back\n", claims, killed, total)
 	if b := x.State(); b.Free != 0 || b.Reaped < int64(killed) {

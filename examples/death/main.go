@@ -38,12 +38,12 @@ func move(books *prims.Synchronized[ledger], amount int64, half func()) error {
 // teller begins to move money, and never completes the move.
 func teller() {
 	a, books := join(os.Args[1])
-	for !a.Fenced() { // true 50 ms after a join; before that, a death takes longer to notice
+	for !a.Fenced() { // until 50 ms after a join, it takes longer to notice a death
 		time.Sleep(time.Millisecond)
 	}
 	move(books, 30, func() {
 		workergroup.Say("")
-		workergroup.Hear() // the boss sends no line, but kills this process
+		workergroup.Hear() // the boss sends nothing, but kills this process here
 	})
 }
 

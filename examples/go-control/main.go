@@ -30,7 +30,7 @@ const (
 
 //go:generate go run github.com/shmsync/shmsync/cmd/shmgen -type board -o worker/board_shm.h
 
-// board is struct board of worker/board_shm.h: the present order, and its result.
+// board is the same type as struct board of worker/board_shm.h. It has the present order and its result.
 type board struct {
 	Upto uint64 // the numbers below this one are to be added up
 	Sum  atomic.Uint64

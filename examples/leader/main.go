@@ -23,7 +23,7 @@ import (
 
 const candidates = 3
 
-// office is the data of the leader. The Mutex guards it.
+// office is the data that only the leader changes. The Mutex guards it.
 type office struct {
 	Term int64 // the number of leaders so far
 
@@ -46,7 +46,8 @@ func stand() {
 		err := mu.LockContext(workergroup.Context())
 		switch {
 		case errors.Is(err, shmsync.ErrOwnerDead):
-			// Each process that gets the error tries to repair. One of them does, and then all compete again.
+			// Each process that gets the error calls Recover, but only one of them repairs. Then all compete for the
+			// Mutex again.
 			workergroup.Check(mu.RecoverContext(workergroup.Context(), o.repair))
 		case err != nil:
 			return
@@ -90,7 +91,7 @@ func boss() {
 		return p
 	}
 	var procs [candidates]*workergroup.Proc
-	// The first candidate has no competitor.
+	// The first candidate starts alone, so it becomes the leader.
 	procs[0] = start(0)
 	leader, term := procs[0], 1
 	workergroup.Await(leader, "leads: 1")
@@ -107,7 +108,7 @@ func boss() {
 		fmt.Printf("term %d: %s leads, and wrote entry %d\n", term, leader.Name, entry)
 		i := workergroup.Random(candidates)
 		if kill == 0 {
-			i = 0 // the leader
+			i = 0 // kill the leader
 		}
 		victim := procs[i]
 		if victim == leader {
@@ -117,7 +118,7 @@ func boss() {
 		victim.Kill()
 		fmt.Printf("%s killed\n", victim.Name)
 
-		// All other candidates learn of the death, and there is a leader.
+		// Wait until all other candidates know of the death and there is a leader.
 		leads := victim != leader
 		for heard := 0; heard < candidates-1 || !leads; {
 			e := workergroup.Next()

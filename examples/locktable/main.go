@@ -59,7 +59,7 @@ func boss() {
 		n := workergroup.Random(len(engines))
 		fmt.Printf("%d locks held, ", len(t.Held()))
 		engines[n].Kill()
-		engines[n] = start(n) // this command has the lock
+		engines[n] = start(n) // this command now has the lock
 		holder := t.Held()[n]
 		if holder == nil || holder.PID != engines[n].Pid() {
 			log.Fatalf("lock %d is held by %v", n, holder)
@@ -90,7 +90,7 @@ func boss() {
 	workergroup.Check(t.Close())
 }
 
-// say prints the result of a step. It ends the program if the result is not the wanted one.
+// say prints the result of a step, which is err. It ends the program unless err is the error want.
 func say(what string, err, want error) {
 	if !errors.Is(err, want) {
 		log.Fatalf("%s: %v, want %v", what, err, want)

@@ -22,7 +22,7 @@ var (
 
 const most = 2048
 
-// words is the data that all processes share, in addition to the locks.
+// words is the part of the table that is not locks: a bitmap in memory that all processes share.
 type words struct {
 	Size      atomic.Uint32
 	Allocated [most / 64]atomic.Uint64 // one bit for each lock
@@ -106,7 +106,7 @@ func (t *Table) Held() map[int]*shmsync.Identity {
 	return held
 }
 
-// mark changes the bit of a lock, and reports whether the bit had the other value before.
+// mark sets or clears the bit that says whether lock n is allocated. It reports whether the call has changed the bit.
 func (t *Table) mark(n int, allocated bool) bool {
 	w, bit := &t.words.Allocated[n/64], uint64(1)<<(n%64)
 	if allocated {
@@ -124,7 +124,7 @@ type Lock struct {
 	freed bool
 }
 
-// Lock locks l, and waits until it can.
+// Lock locks l. It waits until no other process has the lock.
 func (l *Lock) Lock() { l.mu.Lock() }
 
 // Unlock unlocks l.

@@ -37,7 +37,7 @@ type line struct {
 	Blocks [stages][2]block // two blocks for each stage, used by turns
 }
 
-// do does the work of stage k in phase p. It changes nothing that it reads, so it can be repeated.
+// do does the work of stage k in phase p. It writes to no memory that it reads, so it can be repeated after a death.
 func (l *line) do(k int, p int64) {
 	out := &l.Blocks[k][(p+1)%2]
 	if k == 0 {
@@ -127,7 +127,8 @@ func boss() {
 		for _, p := range procs {
 			p.Tell("go")
 		}
-		// Each stage reaches the last phase, gets an error because of a death, or dies.
+		// The loop below ends when each stage has reached the last phase, has got an error because of a death, or has
+		// died.
 		over = true
 		for len(joined) > 0 {
 			e := workergroup.Next()
@@ -153,7 +154,7 @@ func boss() {
 	for _, p := range procs {
 		p.Stop()
 	}
-	alone := new(line) // the same work in one process
+	alone := new(line) // does the same work in one process, for comparison
 	for i := range int64(phases * stages) {
 		alone.do(int(i%stages), i/stages)
 	}

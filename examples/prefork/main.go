@@ -46,7 +46,7 @@ type cache struct {
 	origin string
 }
 
-// get returns a page, and fetches it if it is not in the cache.
+// get returns the page with the number key. It fetches the page from the origin if the cache does not have it.
 func (c *cache) get(r *http.Request, key uint64) ([]byte, error) {
 	p := &c.pages[key]
 	if n := p.Length.Load(); n > 0 {
@@ -102,10 +102,10 @@ func boss() {
 	workergroup.Check(err)
 	file, err := front.(*net.TCPListener).File()
 	workergroup.Check(err)
-	front.Close() // the servers have the file
+	front.Close() // the servers accept connections from the file, which they inherit
 
-	// The origin kills the first process that asks for one of the doomed pages. The same process may be the first
-	// for two of them.
+	// The origin kills the first process that asks for one of the doomed pages. One process may be the first for two of
+	// these pages.
 	var doomed [pages]atomic.Bool
 	for range min(workergroup.Kills(), pages) {
 		for !doomed[workergroup.Random(pages)].CompareAndSwap(false, true) {
@@ -148,7 +148,7 @@ func boss() {
 	for _, s := range group {
 		deaths += s.Stop()
 	}
-	// For each server that dies, at most atOnce fetches are repeated.
+	// At most atOnce fetches are in progress when a server dies, and only these are repeated.
 	if n := int(asked.Load()); n > pages+atOnce*deaths {
 		log.Fatalf("the origin was asked %d times", n)
 	}

@@ -32,7 +32,7 @@ func (l ledger) add(id uint32) {
 	l.done.Increment()
 }
 
-// await waits until the first n jobs are done.
+// await waits until each of the first n jobs has been done at least once.
 func (l ledger) await(n int) error {
 	for id := 0; id < n; {
 		seen := l.done.Value()

@@ -10,7 +10,7 @@ import (
 )
 
 type (
-	jobV1   struct{ ID uint32 } // as version 1 declares them
+	jobV1   struct{ ID uint32 } // the type of a job in version 1
 	statsV1 struct{ Done uint64 }
 
 	job   struct{ ID, Cost uint32 }

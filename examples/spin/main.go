@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-const turns = 1000 // turns of each worker
+const turns = 1000 // how often each worker takes the lock
 
 type shop struct {
 	arena *arena.Arena
@@ -28,7 +28,7 @@ type shop struct {
 }
 
 func join(name string) *shop {
-	// Pasted: for a new object.
+	// Pasted: for an object that is created.
 	opts := &prims.MutexOptions{Spin: 25 * time.Microsecond}
 
 	a, err := arena.Open(name, nil)
@@ -40,20 +40,21 @@ func join(name string) *shop {
 	return &shop{a, m, count}
 }
 
-// bound sets how long waiters may spin, which depends on the number of workers. It applies to all processes from
-// then on.
+// bound sets how long waiters may spin, which depends on the number of workers. The setting applies to all processes
+// from then on.
 func bound(m *prims.Mutex, workers int) {
 	if workers > runtime.NumCPU() {
-		// Pasted: for more waiters than CPUs, where the one that spins may keep the holder from its CPU.
+		// Pasted: for more waiters than CPUs. In that case a spinning waiter may keep the holder of the lock from
+		// getting a CPU.
 		m.SetSpin(-1)
 		return
 	}
-	// Pasted: for an object that exists.
+	// Pasted: for an object that already exists.
 	m.SetSpin(25 * time.Microsecond)
 }
 
-// turn increments the count under the lock. After a death there is nothing to repair, because a single store
-// changes the count.
+// turn increments the count under the lock. If a process dies in a turn, there is nothing to repair, because a single
+// store changes the count.
 func (s *shop) turn(hold func()) {
 	err := s.m.LockContext(workergroup.Context())
 	if errors.Is(err, shmsync.ErrOwnerDead) {
@@ -67,7 +68,8 @@ func (s *shop) turn(hold func()) {
 	s.m.Unlock()
 }
 
-// worker takes its turns. With one more argument it stays in its first turn, with the lock.
+// worker increments the count many times. If the command line has one more argument, it stops the first time with the
+// lock held.
 func worker() {
 	s := join(os.Args[1])
 	for range turns {
@@ -81,8 +83,8 @@ func worker() {
 	workergroup.Check(s.arena.Close())
 }
 
-// work starts some workers, kills others while they hold the lock, and returns the number of turns that were
-// counted.
+// work starts workers, and kills others while they hold the lock. It returns by how much the workers have increased the
+// count.
 func (s *shop) work(name string, workers, kills int) uint64 {
 	bound(s.m, workers)
 	before := *s.count

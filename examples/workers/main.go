@@ -27,7 +27,7 @@ const (
 
 type job struct{ ID uint32 }
 
-// ledger is what the jobs do: each job counts itself.
+// ledger is what the jobs change. Each job increments a counter of its own.
 type ledger struct {
 	Done  [jobs]atomic.Uint32
 	Again atomic.Uint32 // the number of jobs that were begun again
@@ -61,8 +61,8 @@ func join(name string) *pool {
 // work is the main function of a worker.
 func work() {
 	p := join(os.Args[1])
-	// A process that dies may have put a job into a queue without scheduling the queue. So schedule all queues:
-	// to look at an empty queue costs little.
+	// A process that dies may have put a job into a queue without scheduling the queue. So schedule all queues after a
+	// death. It costs little to look at a queue that is empty.
 	p.arena.OnDeath(func(arena.Participant) {
 		for t := range tenants {
 			p.waker.Gate(t).Schedule()
@@ -83,8 +83,8 @@ func work() {
 			l.Ack()
 		}
 		if q.State().Out > 0 || q.Len() > 0 {
-			// A job of a dead worker is not back yet, or a process is in the middle of a call. So look at the
-			// queue again later. No other worker takes jobs of this queue meanwhile.
+			// The queue is empty for the moment: a job of a dead worker is not back yet, or a process is in the middle
+			// of a call. So look at the queue again later. No other worker takes jobs of this queue meanwhile.
 			gate.FinishAndSchedule()
 		} else {
 			gate.Finish()

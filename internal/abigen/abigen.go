@@ -65,7 +65,7 @@ var handWritten = []Struct{
 	{"Futex", "futex_words"},
 }
 
-// parts has the fields that are structs themselves, by name and size.
+// parts has the fields of structs that are structs themselves. Its keys are the name and the size of a field.
 var parts = map[string]string{
 	"mon 384":       "shmi_monitor_words %s",
 	"items 24":      "shmi_queue_side_words %s",
@@ -87,10 +87,10 @@ var parts = map[string]string{
 	"cells 256":     "shmi_token_cell_words %s[16]",
 }
 
-// offsets are the sections that describe regions which C accesses by offsets.
+// offsets has the sections of the document for regions of memory that C accesses by offsets instead of structs.
 var offsets = []string{"Header", "Slot", "Death record", "Object header", "Slot record"}
 
-// bits are the prefixes of the names of bits, by the section that describes the bits.
+// bits gives the names of bits in C: for each section of the document that describes bits, the prefix of their names.
 var bits = []Struct{
 	{"RWMutex gate", "GATE"},
 	{"Reader word", "READER"},
@@ -106,10 +106,11 @@ var bits = []Struct{
 	{"Participant row", "SIGNAL_ROW"},
 }
 
-// values are the prefixes of the names of values, by the first column of the table that describes the values.
+// values gives the names of values in C: for each table of the document that describes values, by its first column, the
+// prefix of their names.
 var values = []struct {
 	column, prefix string
-	hand           bool // the part of the arena declares them by hand, as enumerators named prefixName
+	hand           bool // declared by hand in the C header, as enumerators named prefixName
 }{
 	{"kind of gate", "GATE", false},
 	{"kind of state word", "SPIN", false},
@@ -142,7 +143,7 @@ func upper(words ...string) string {
 	return b.String()
 }
 
-// camel returns the name of an enumerator: prefix chunk and name free give SHMI_chunkFree.
+// camel returns the name of an enumerator. For example, the prefix chunk and the name free give SHMI_chunkFree.
 func camel(prefix, name string) string {
 	if prefix == "" {
 		return "SHMI_" + name
@@ -156,7 +157,8 @@ type Field struct {
 	Offset, Size int
 }
 
-// Fields returns the fields in the table of a section, without the reserved fields, and the size of the struct.
+// Fields returns the fields in the table of a section of the document, and the size of the struct. It omits fields that
+// are reserved.
 func Fields(tables []mdtable.Table, section string) (fields []Field, size int, err error) {
 	t, err := table(tables, section, "offset", "size", "field")
 	if err != nil {

@@ -39,21 +39,23 @@ var (
 //	crash:   the ID counts as found until the slot is taken again
 const slotActs Offset = 1792
 
-const actWords = 8 // threads that act at the same time; further threads wait for a few instructions
+const actWords = 8 // threads of a process that use an act word at the same time; another thread waits until one is free
 
 func (c *core) actWord(slot, k int) *atomic.Uint32 {
 	return c.u32(c.slot(slot) + slotActs + Offset(k*4))
 }
 
-// act is the use of one act word by one thread. The act words that are in use are recorded in private
-// memory of this process, so no bytes that a peer writes can make a thread wait for an act word.
+// act is the use of one act word by one thread, which publishes in it the ID of the participant
+// that it acts on. The act words that are in use are recorded in private memory of this process, so
+// no bytes that a peer writes can make a thread wait for an act word.
 type act struct {
 	word  *atomic.Uint32
 	inUse *atomic.Bool
 }
 
-// beginAct publishes n in an act word, and end clears the act word. Between the two calls, the
-// caller reads the word that it is going to change once more. It must not block there.
+// beginAct publishes the ID n in an act word, so that no new participant gets the ID n. The method
+// end of the result clears the act word. Between the two calls, the caller reads the word that it
+// is going to change once more. The caller must not block between the two calls.
 func (c *core) beginAct(n ParticipantID) act {
 	crashpoint.Hit("arena.act.begun")
 	for {
@@ -75,8 +77,8 @@ func (a act) end() {
 	a.inUse.Store(false)
 }
 
-// forgetActs clears the act words that the previous participant of this joiner's slot left when it
-// died.
+// forgetActs clears the act words in the slot of this process. The participant that had the slot
+// before may have died while it used them.
 func (c *core) forgetActs() {
 	for k := range actWords {
 		c.actWord(c.self.Slot(), k).Store(0)
@@ -90,16 +92,17 @@ type sharedWord[T uint32 | uint64] interface {
 }
 
 // TakeFromDead changes the word w from the value old, which names the participant n, to the value
-// new, unless n is current. It reports whether it changed the word. Every change of a word that is
-// made because a participant has died must use TakeFromDead, unless the caller holds a lock that
-// protects the word. Without TakeFromDead, the caller could be stopped after it has read the word,
-// and continue when another participant has the ID n.
+// new, unless n is current, that is, has neither died nor left. TakeFromDead reports whether it
+// changed the word. Every change of a word that is made because a participant has died must use
+// TakeFromDead, unless the caller holds a lock that protects the word. Otherwise the caller could
+// be stopped after it has read the word, and continue when another participant has the ID n.
 func TakeFromDead[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old, new T) bool {
 	return takeFrom(&a.core, n, w, old, new, false)
 }
 
-// TakeFromGone is TakeFromDead for a word that guards data. It requires that n is gone: nothing
-// writes to the arena for n any more.
+// TakeFromGone is TakeFromDead for a word that guards data, such as the owner word of a lock. It
+// changes the word only if n is gone, that is, if no thread and no system call of n can write to
+// the arena any more.
 func TakeFromGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old, new T) bool {
 	return takeFrom(&a.core, n, w, old, new, true)
 }
@@ -116,9 +119,10 @@ func takeFrom[T uint32 | uint64](c *core, n ParticipantID, w sharedWord[T], old,
 	return w.CompareAndSwap(old, new)
 }
 
-// WhileGone calls f if w still contains the value old, which names n, and if n is gone or is this
-// participant. f changes another word, and may rely on w having named n all the time. No
-// participant gets the ID n before f returns. f must not block.
+// WhileGone calls f if w still contains the value old, which names the participant n. It does so
+// only if n is this participant, or if nothing writes to the arena for n any more. The function f
+// changes another word. While f runs, no other participant gets the ID n, so f may rely on w having
+// named the same participant all the time. f must not block.
 func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old T, f func()) {
 	c := &a.core
 	acts := n != 0 && n != c.self && c.self != 0
@@ -131,9 +135,10 @@ func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], ol
 	f()
 }
 
-// Reaps reports whether a reap of the participant dead recovers what belongs to the ID o. That is
-// so if the reap covers the ID o and no other participant has got this ID since. A process that
-// leaves recovers what it holds itself.
+// Reaps reports whether the cleanup after the death of one participant, which the parameter named
+// dead names, recovers what belongs to the ID o. That is so if o has the same slot and is not a
+// later ID, and if no living participant has the ID o. A process that leaves recovers what it holds
+// itself.
 func (a *Arena) Reaps(dead, o ParticipantID) bool {
 	return dead.Covers(o) && (o == a.self || !a.isCurrent(o))
 }

@@ -16,8 +16,9 @@ const (
 )
 
 // An announce record says that a thread of its owner sleeps on a word of the arena, or is about to
-// sleep. When another participant dies, its reaper wakes the waiters of that word's object once,
-// because the dead participant may have died just before it would have woken them.
+// sleep. When another participant dies, the reaper, that is, the process that cleans up after the
+// death, wakes the waiters of that word's object once, because the dead participant may have died
+// just before it would have woken them.
 //
 //	writers: the owner
 //	readers: reapers, the owner's periodic check, tools
@@ -25,9 +26,10 @@ const (
 //	futex:   none
 //	crash:   goes with the slot
 
-// Announce takes an announce record and stores the arguments in it. wanted is what the wait is for.
-// If as many records as the parameter most says are in use already, Announce returns false, and the
-// wait has to use a poller node instead. That number is at most 32.
+// Announce takes an announce record and stores the arguments in it. The argument wanted is what the
+// wait is for. If this process already uses as many records as the last argument allows, which is
+// at most 32, Announce returns false. The wait then has to use a poller node, that is, the record
+// by which a process that releases something finds the waiters of another process.
 func (a *Arena) Announce(object, word Offset, wanted uint64, most int) (record int, ok bool) {
 	for {
 		used := a.announceMap.Load()
@@ -39,8 +41,8 @@ func (a *Arena) Announce(object, word Offset, wanted uint64, most int) (record i
 			continue
 		}
 		r := a.announceRecord(a.mySlot, k)
-		// Often the record still contains the same values from the previous wait, and a load is
-		// cheaper than a store.
+		// Often the record still contains the same values from the previous wait. So store a value
+		// only if it differs, because a load is cheaper than a store.
 		setTo(a.u64(r+announceObject), uint64(object))
 		setTo(a.u64(r+announceSince), 0)
 		setTo(a.u64(r+announceWanted), wanted)
@@ -56,8 +58,9 @@ func setTo(w *atomic.Uint64, v uint64) {
 }
 
 // StampAnnounced stores the current time in each announce record of this process that has no time
-// yet. A waiter does not read the clock when it fills in its record, because that would slow down
-// short waits. So the first periodic check after the wait has begun stores the time.
+// yet. Such a record says that a thread sleeps on a word of the arena. A waiter does not read the
+// clock when it fills in its record, because that would slow down short waits. So the first
+// periodic check after the wait has begun stores the time.
 func (a *Arena) StampAnnounced() {
 	for k := range announceCount {
 		r := a.announceRecord(a.mySlot, k)
@@ -79,14 +82,14 @@ func (a *Arena) StampAnnounced() {
 // stampSlack is how many nanoseconds too early the recorded time of a wait may be.
 const stampSlack = 1e5
 
-// DateAnnounced stores the begin of the wait in an announce record. The waiter has already slept in
-// this wait, and has read the clock for another reason.
+// DateAnnounced stores the time when the wait began in its announce record. The waiter has already
+// slept in this wait, and has read the clock for another reason.
 func (a *Arena) DateAnnounced(record int, since int64) {
 	a.u64(a.announceRecord(a.mySlot, record) + announceSince).Store(uint64(since))
 }
 
-// Retract frees an announce record. It returns the recorded begin of the wait, or 0 if none was
-// recorded.
+// Retract frees the announce record of a wait that has ended. It returns the time when the wait
+// began, or 0 if no time was recorded.
 func (a *Arena) Retract(record int) (since int64) {
 	r := a.announceRecord(a.mySlot, record)
 	since = int64(a.u64(r + announceSince).Load())
@@ -99,8 +102,8 @@ func (a *Arena) announceRecord(slot, k int) Offset {
 	return a.slot(slot) + slotAnnounce + Offset(k*announceStride)
 }
 
-// owed returns which wakes may have been lost when the participant dead died, for each object that
-// an announce record names.
+// owed returns, for each object that an announce record names, which wakes of its waiters may have
+// been lost because a participant died. The parameter named dead is the ID of that participant.
 func (a *Arena) owed(dead ParticipantID) map[Offset]Owed {
 	owed := map[Offset]Owed{}
 	for i := 1; i <= a.geo.slots; i++ {

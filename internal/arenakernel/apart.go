@@ -8,9 +8,9 @@ import (
 )
 
 // JoinApart joins the arena in seg as an additional participant of this process. Package arenatest
-// uses it to run several participants in one process. bytes is a mapping of the file of seg that
-// only the new participant uses. The caller owns the mapping, and unmaps it after Close. seg
-// belongs to the arena, even if JoinApart returns an error.
+// uses it to run several participants in one process. The argument named bytes is a mapping of the
+// file of seg that only the new participant uses. The caller owns this mapping, and unmaps it after
+// Close. seg belongs to the arena, even if JoinApart returns an error.
 func JoinApart(seg *shm.Segment, bytes []byte, opts *Options) (*Arena, error) {
 	if err := checkPlatform("arena.open", seg.Name()); err != nil {
 		seg.Close()
@@ -32,11 +32,11 @@ func JoinApart(seg *shm.Segment, bytes []byte, opts *Options) (*Arena, error) {
 }
 
 // Kill makes a participant of JoinApart look dead to all other participants, and ends its death
-// watcher. It changes the words that the kernel changes when a process is killed. shared is a
-// second mapping of the arena. Before the call, the caller must have made the participant's own
-// mapping private, so that no store of the participant's goroutines reaches the arena any more.
-// These goroutines continue to run on the private mapping. Close of a killed participant changes
-// nothing in the arena.
+// watcher. It changes the words that the kernel changes when a process is killed. The argument
+// named shared is a second mapping of the arena. Before the call, the caller must have made the
+// participant's own mapping private, so that no store of the participant's goroutines reaches the
+// arena any more. These goroutines continue to run on the private mapping. Close of a killed
+// participant changes nothing in the arena.
 func (a *Arena) Kill(shared []byte) {
 	if !a.killed.CompareAndSwap(false, true) {
 		return
@@ -44,8 +44,8 @@ func (a *Arena) Kill(shared []byte) {
 	a.closingMu.Lock()
 	a.closing.Store(true)
 	a.closingMu.Unlock()
-	// The kernel does the same: it first marks the words of the robust list, and then closes the
-	// files.
+	// The order is that of the kernel, which first marks the words of the robust list and then
+	// closes the files.
 	file := newMemory(shared)
 	for k := range aliveWords {
 		w := file.u32(a.aliveWord(a.mySlot, k))
@@ -64,8 +64,8 @@ func (a *Arena) Kill(shared []byte) {
 	a.background.Wait()
 }
 
-// leaveKilled does what the method leave does, for a killed participant. It only ends the waits of
-// its goroutines in this process.
+// leaveKilled replaces the method leave for a participant that was killed by Kill. It changes
+// nothing in the arena, and only ends the waits of the participant's goroutines.
 func (a *Arena) leaveKilled() error {
 	a.onClose.Range(func(_, f any) bool {
 		f.(func())()

@@ -21,22 +21,22 @@ type Arena struct {
 	ending atomic.Bool
 	over   atomic.Bool
 	calls  sync.RWMutex      // see BeginCall
-	onEnd  sync.Map          // functions to call when this opening is closed, by key
+	onEnd  sync.Map          // functions to call when this opening is closed, by their key; see OnEnd
 	waits  map[Offset][]Wait // the waits that WaitsOf found in a copy of the arena
 
 	beforeWaits func() // called by an Inspector before it fills waits
 	now         int64  // in a copy from a dump: when the dump was made, CLOCK_MONOTONIC ns; otherwise 0
 }
 
-// membership is the state that all openings of one arena in this process share. It represents the
-// participant that this process is in the arena.
+// membership is the state that all openings of one arena in this process share. For other
+// processes, all these openings together are one participant.
 type membership struct {
 	core
 	seg   *shm.Segment
 	id    segmentID
 	opens int // guarded by: attached
-	// opening is true until the first opening has been admitted. Then the field becomes false, and
-	// the channel opened is closed.
+	// The field opening is true until the first opening of the arena by this process has been
+	// admitted. Then it becomes false, and the channel opened is closed.
 	opening   bool // guarded by: attached
 	opened    chan struct{}
 	hook      atomic.Uint64 // the goroutine that runs OnFirst, or 0
@@ -49,14 +49,14 @@ type membership struct {
 	robust  *shmsync.RobustList
 	closing atomic.Bool // set under closingMu
 	killed  atomic.Bool // set by Kill
-	fenced  atomic.Bool // fences of other processes reach this process
+	fenced  atomic.Bool // a call of shmsync.Fence in another process reaches the threads of this process
 
-	// The death watcher meets the goroutine that joins, and later the goroutine that leaves, at
-	// these points. live: this process is live, or notLive says why it is not. repaired: everything
-	// that this process held has been recovered. watcherEnded: the death watcher no longer accesses
-	// the arena.
+	// At these points, the death watcher and the goroutine that joins or leaves the arena wait for
+	// each other. The point live means that this process is live, or that notLive says why it is
+	// not. The point repaired means that everything that this process held has been recovered. The
+	// point watcherEnded means that the death watcher no longer accesses the arena.
 	live, repaired, watcherEnded meeting
-	notLive                      error // written before the field live
+	notLive                      error // written before the point live is reached
 
 	closingMu  sync.Mutex
 	background sync.WaitGroup // the other goroutines that must end before the arena is unmapped
@@ -66,19 +66,19 @@ type membership struct {
 	unfinished unfinished            // whether a reap has to be continued
 	endings    endings
 	leftover   sharedSlotSet  // the slots whose reaps are unfinished
-	crowded    int            // in a joiner: slots in which too few unused generations were found
-	postponed  string         // in a joiner: why it could not renew used-up slots
+	crowded    int            // while this process joins: the number of slots that have too few unused generations
+	postponed  string         // while this process joins: why it could not renew slots without unused generations
 	asked      []atomic.Int64 // when Dead last asked for the byte lock of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog
 	deadNodes  deadNodes
 	events     events
-	firstHook  *eventHook    // immutable after newMember; collects events for the opening that joins
+	firstHook  *eventHook    // collects events for the first opening while it joins; immutable after newMember
 	watched    atomic.Uint64 // how often the death watcher has returned from its sleep; tests limit it
-	slept      atomic.Uint64 // how often the death watcher slept, except while it was quiet
+	slept      atomic.Uint64 // how often the death watcher slept, without the sleeps in [quietWatch.watch]
 
 	copied bool // the Arena is an Inspector's private copy of the bytes
 
-	onClose     sync.Map      // functions to call before the arena is unmapped, by key
+	onClose     sync.Map      // functions to call before the arena is unmapped, by their key; see OnClose
 	announceMap atomic.Uint32 // announce records in use, one bit each
 }
 
@@ -93,9 +93,9 @@ func (a *Arena) Path() string { return a.label }
 
 // Current reports whether n is a participant that has neither died nor left. It costs one load.
 //
-// A call that returns false synchronizes with the reap of n: no thread of n executes another
-// instruction that stores to the arena. A system call that such a thread is in may still write to
-// the arena until [Arena.Gone] returns true, and a device may write for even longer.
+// A call that returns false synchronizes with the cleanup after the death of n. So no thread of n
+// executes another instruction that stores to the arena. A system call that such a thread is in may
+// still write to the arena until [Arena.Gone] returns true, and a device may write for even longer.
 func (a *Arena) Current(n ParticipantID) bool { return a.isCurrent(n) }
 
 // Live reports whether n is a participant that has neither died nor begun to leave.
@@ -108,8 +108,8 @@ func (a *Arena) Live(n ParticipantID) bool {
 	return participantIn(i, w) == n && w.present() && w.phase() != phaseLeaving && !a.Dead(n)
 }
 
-// Fenced reports whether [shmsync.Fence] reaches this process already. Only then may this process
-// release a hold by a plain store.
+// Fenced reports whether a call of [shmsync.Fence] by another process reaches the threads of this
+// process already. Only then may this process release a lock by a plain store.
 func (a *Arena) Fenced() bool { return a.fenced.Load() }
 
 // Size returns the size of the arena in bytes.

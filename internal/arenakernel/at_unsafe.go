@@ -65,10 +65,11 @@ func (c *core) room(off Offset, size, align uint64) string {
 	return ""
 }
 
-// WordOfBody returns the word at off, or nil if off is not an aligned word in the body of o. It
-// also works after the opening has ended, so that a call in progress can finish.
+// WordOfBody returns the word at off, or nil if off is not an aligned word in the body of o.
+// WordOfBody also works after this opening of the arena was closed, so that a call in progress can
+// finish.
 //
-// Preconditions: this participant has o open, or guards it.
+// Preconditions: this participant has o open, or guards o, so that the memory of o is not freed.
 func (a *Arena) WordOfBody(o Object, off Offset) *atomic.Uint64 {
 	const size = 8
 	if off < o.Body || off%size != 0 || o.Size < size || uint64(off-o.Body) > o.Size-size {
@@ -98,13 +99,14 @@ func copyValue[T any](to, from *T) {
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(to)), unsafe.Sizeof(*to)), unsafe.Slice((*byte)(unsafe.Pointer(from)), unsafe.Sizeof(*from)))
 }
 
-// putValue copies the bytes of a T to the body of an object that is being made.
+// putValue copies the bytes of *v to the body of an object that is being made.
 func putValue[T any](body []byte, v *T) {
 	// SAFETY: v has the size of a T, and no pointers that the collector would follow.
 	copy(body, unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)))
 }
 
-// SlotRecordAt returns a pointer to the T in a slot record. off is an offset that SlotRecord or
+// SlotRecordAt returns a pointer to the T in a slot record, that is, in the block that an object
+// has for the participant in one slot. The argument off is an offset that SlotRecord or
 // EachSlotRecord returned for records of the size of a T.
 func SlotRecordAt[T any](a *Arena, off Offset) *T {
 	// SAFETY: the block at off is as large as a T and aligned to a cache line. Slot records have no

@@ -8,9 +8,9 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Check examines the whole arena, and the objects of each kind that this program knows. It returns
-// every state that no correct participant writes, as joined errors; each error Is
-// [shmsync.ErrCorrupt]. Changes that other processes make at the same time can cause a false
+// Check examines the whole arena, and the objects of each kind that this program knows. For every
+// state that no correct participant writes, it returns an error that Is [shmsync.ErrCorrupt]. All
+// these errors are joined. Changes that other processes make at the same time can cause a false
 // report, so call Check again before you act on a report.
 func (a *Arena) Check() error {
 	if err := a.BeginCall("arena.check"); err != nil {
@@ -108,7 +108,7 @@ func (c *checker) checkBlocks(i uint64) {
 	}
 }
 
-// checkObjects checks the headers of all objects. The caller holds c.handles.
+// checkObjects checks the headers of all objects. The caller has locked c.handles.
 func (c *checker) checkObjects() {
 	c.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
 		if w.kind() != blockObject {
@@ -142,7 +142,7 @@ func (c *checker) checkObjects() {
 }
 
 // checkDirectory checks that each name leads to an object, and that each object can be found by its
-// name. The caller holds c.handles.
+// name. The caller has locked c.handles.
 func (c *checker) checkDirectory() {
 	for pos := range c.geo.dirCount {
 		e := c.loadEntry(pos)
@@ -169,21 +169,21 @@ func (c *checker) checkDirectory() {
 	}
 }
 
-// goes reports whether the object at off is being freed. The wait nodes of such an object are freed
-// last.
+// goes reports whether the object at off is being freed. If so, wait nodes of the object may still
+// be in use, because they are freed last.
 func (c *checker) goes(off Offset) bool {
 	w, _, ok := c.blockAt(off)
 	return ok && w.kind() == blockFreeing
 }
 
-// reaped reports whether n is dead and its slot no longer belongs to n.
+// reaped reports whether the participant n is dead and no longer has its slot.
 func (c *checker) reaped(n ParticipantID) bool {
 	i := n.Slot()
 	return i >= 1 && i <= c.geo.slots && !c.current(n) && participantIn(i, c.slotState(i)) != n
 }
 
-// checkNodes checks the words of the wait nodes in use. It also checks that each poller node is on
-// the list that it names.
+// checkNodes checks the words of the wait nodes in use. It also checks that each poller node, which
+// is a wait node on a wait list, is on the list that it names.
 func (c *checker) checkNodes() {
 	lists := c.newNodeLists()
 	c.eachNode(func(off Offset, n *Node) {
@@ -206,7 +206,8 @@ func (c *checker) checkNodes() {
 	}
 }
 
-// checkRecords checks that each slot record is on the list of its object.
+// checkRecords checks that each slot record, that is, each block that an object has for one slot,
+// is on the list of its object.
 func (c *checker) checkRecords() {
 	c.handles.Lock()
 	defer c.handles.Unlock()

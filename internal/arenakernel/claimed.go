@@ -15,7 +15,7 @@ func (a *Arena) ClaimBlock(size uint64) (Offset, error) {
 func (a *Arena) UnclaimBlock(off Offset) { a.unclaim(off) }
 
 // ClaimedBlock returns the first size bytes of a block that owner has claimed. It returns nil if
-// owner has no such block, so off may come from a peer.
+// there is no such block at off, so the offset may come from a peer.
 //
 // After the death of owner, the bytes may become part of another block. So a caller that reads the
 // block of a peer must call [Arena.Current] afterwards. If Current returns true, the bytes that

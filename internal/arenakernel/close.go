@@ -30,7 +30,8 @@ var (
 // opening end, and it can open no more objects. docs/design/0021-openings.md describes the steps of
 // Close, and what a death between two steps leaves.
 //
-// While OnFirst runs, Close changes nothing, and returns an error that Is [syscall.EDEADLK].
+// While the function Options.OnFirst runs, Close changes nothing, and returns an error that Is
+// [syscall.EDEADLK].
 func (a *Arena) Close() error {
 	if a.hook.Load() != 0 {
 		return a.fail("arena.close", errDeadlock, "its OnFirst closes it: let OnFirst return an error, and the Open of this process fails")
@@ -51,8 +52,9 @@ func (a *Arena) Close() error {
 		delete(attached.arenas, a.id)
 	}
 	attached.Unlock()
-	// The method leave is called without the lock, because it waits for functions that may open an
-	// arena. If such a function opens this arena, the process joins as another participant.
+	// The method leave is called without the lock attached, because leave waits for functions that
+	// may open an arena. If such a function opens this arena, the process joins as another
+	// participant.
 	if !last {
 		return nil
 	}
@@ -73,7 +75,8 @@ func (a *Arena) endHandles() {
 //
 // A call between BeginCall and EndCall must not wait for other participants. Operations of
 // primitives, which do wait, use OnEnd instead: the function that they register ends their waits,
-// and waits until the operations have returned. A call within another call goes through Within.
+// and waits until the operations have returned. A call within another such call uses the opening
+// that Within returns.
 func (a *Arena) BeginCall(op string) error {
 	// TryRLock fails only while Close waits for the lock, or after Close has got it.
 	if !a.calls.TryRLock() {
@@ -148,14 +151,15 @@ func (a *Arena) leave() error {
 	a.ring(a.slot(i) + slotWatchDoorbell) // wakes the death watcher while this goroutine goes on
 	concerned := a.repairAll(a.self, false)
 	crashpoint.Hit("arena.close.repaired")
-	if !concerned.undoing { // if the field undoing is true, the objects that a dead predecessor had open in this slot stay open
+	if !concerned.undoing { // otherwise the objects that a dead predecessor had open in this slot stay open
 		a.reclaimMemory(a.self)
 	}
 	crashpoint.Hit("arena.close.reclaimed")
-	// This process may have failed to wake a waiter, as a process that dies may have.
+	// Wake every waiter whose wake this process may have failed to send. This is the same as after
+	// a death.
 	a.wakeAll(a.self, concerned)
 	a.handles.Lock()
-	a.handles.left = true // set before the bits are cleared, because the bytes of a bit may then belong to another object
+	a.handles.left = true // before clearOpenBits: once a bit is cleared, its bytes may belong to another object
 	a.handles.Unlock()
 	if !concerned.undoing {
 		a.clearOpenBits(a.self)
@@ -174,8 +178,8 @@ func (a *Arena) leave() error {
 		a.writeBack(number, synced)
 	}
 	a.ringWatchersOf(i)
-	// A peer that was woken above may have checked before the slot was free. It then found this
-	// participant still current, so wake it again.
+	// A peer that wakeAll has woken may have checked its objects before the slot was free. Such a
+	// peer found this participant still current, so it is woken once more.
 	a.countDeath(concerned)
 	a.dropLock()
 	if a.ephemeral.Load() {
@@ -190,9 +194,9 @@ func (a *Arena) leave() error {
 // writes these addresses, so they must not belong to another mapping yet.
 const lateCalls = 5 * time.Second
 
-// OnClose registers f. The arena calls f before it is unmapped, while its bytes can still be used.
-// f ends waits of goroutines in this process. A second call with the same key replaces the function
-// of the first call.
+// OnClose registers f, which ends waits of goroutines in this process. When this process leaves the
+// arena, f is called while the bytes of the arena can still be used. A second call with the same
+// key replaces the function of the first call.
 func (a *Arena) OnClose(key any, f func()) { a.onClose.Store(key, f) }
 
 // OnEnd registers f. The arena calls f when this opening is closed, and f closes the handles that

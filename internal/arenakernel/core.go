@@ -20,15 +20,15 @@ type core struct {
 	// current reports whether an ID belongs to a participant that has not left and has not been
 	// marked dead.
 	current func(ParticipantID) bool
-	// gone reports whether nothing can write to the arena for a participant any more. The
-	// participant is not current.
+	// gone reports, for a participant that is not current, whether no thread and no system call of
+	// it can write to the arena any more.
 	gone func(ParticipantID) bool
 	// reserve allocates memory for n bytes at off. If there is too little memory, the error Is
 	// shmsync.ErrNoSpace.
 	reserve func(off, n uint64) error
 
 	// work counts the block words and directory entries that this process has read in walks and
-	// searches. Tests limit it.
+	// searches. Tests check that this number stays small.
 	work atomic.Uint64
 
 	acting  [actWords]atomic.Bool // the act words that are in use

@@ -15,10 +15,11 @@ var (
 )
 
 // Dead reports whether the participant n has died or left. The first call that finds the death
-// marks the slot as dead, which begins the reap. So when Dead returns true, Current(n) is false.
-// Dead checks the marks that the kernel leaves at a death. If the participant has no such marks,
-// Dead checks the byte lock. Before Dead returns true, no thread of the dead process may be able to
-// store into the arena any more. Until that is certain, Dead returns false.
+// marks the slot as dead, which begins the reap, the cleanup after the death. So when Dead returns
+// true, Current(n) is false. Dead checks the marks that the kernel leaves at a death. If the
+// participant has no such marks, Dead checks the byte lock, a file lock that the participant holds
+// until its process has ended. Before Dead returns true, no thread of the dead process may be able
+// to store into the arena any more. Until that is certain, Dead returns false.
 func (a *Arena) Dead(n ParticipantID) bool {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots {
@@ -65,8 +66,8 @@ func (a *Arena) AnyDying() bool {
 	return false
 }
 
-// reapSelfAfter is how long a participant that has found a death waits for the death watchers to
-// reap before it reaps itself.
+// reapSelfAfter is how long a participant that has found a death leaves the cleanup to the death
+// watchers before it cleans up itself.
 const reapSelfAfter = time.Millisecond
 
 // inBackground runs f in another goroutine, unless this process leaves the arena.
@@ -78,8 +79,9 @@ func (a *Arena) inBackground(f func()) {
 	}
 }
 
-// AliveWord returns the futex word that the kernel marks and wakes when n dies, and its value while
-// n lives. ok is false if the kernel marks no word for n.
+// AliveWord returns the futex word that the kernel marks when the participant n dies, and whose
+// sleepers the kernel then wakes. It also returns the value of this word while n lives. The result
+// named ok is false if the kernel marks no word for n.
 func (a *Arena) AliveWord(n ParticipantID) (word *uint32, alive uint32, ok bool) {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots || n == a.self {
@@ -104,8 +106,9 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 		return false
 	}
 	if w.phase() != phaseJoining {
-		// While a participant joins, the alive words of the slot are still those of the previous
-		// participant.
+		// Examine the alive words, which the kernel marks at a death. This is not possible while a
+		// participant joins, because the words are still those of the previous participant in the
+		// slot.
 		for k := range aliveWords {
 			if a.u32(a.aliveWord(i, k)).Load()&shmsync.RobustOwnerDied != 0 {
 				// The mark belongs to the participant of w only if the state is still w.
@@ -119,15 +122,16 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 	return a.byteFree(i, w) && a.slotState(i) == w
 }
 
-// surveyDead does what the method seenDead does, for a check of all slots. It checks the byte lock
-// even of participants that the kernel would mark, because in a copied file, or after a loss of
-// power, the kernel has marked no word.
+// surveyDead reports, as the method seenDead does, whether the participant in slot i is dead but
+// not marked dead. In addition, it checks the byte lock even of participants that the kernel would
+// mark, because in a copied file, or after a loss of power, the kernel has marked no word.
 func (a *Arena) surveyDead(i int, w slotWord) bool {
 	return w.present() && (a.seenDead(i, w) || (a.foundGone(i, w) || a.byteFree(i, w)) && a.slotState(i) == w)
 }
 
-// foundDead calls surveyDead at most once per askEvery, and otherwise returns false. It finds a
-// dead participant whose robust list the kernel could not read.
+// foundDead reports whether the participant in slot i is dead although the kernel may not have
+// marked the death, because it could not read the robust list. It calls surveyDead at most once per
+// askEvery, and otherwise returns false.
 func (a *Arena) foundDead(i int, w slotWord) bool {
 	now, last := shmsync.Monotonic(), a.asked[i].Load()
 	return now-last > askEvery && a.asked[i].CompareAndSwap(last, now) && a.surveyDead(i, w)
@@ -137,8 +141,9 @@ func (a *Arena) foundDead(i int, w slotWord) bool {
 // participant whose death the kernel marks.
 const askEvery = 1e9
 
-// byteFree reports whether the byte lock of slot i, in state w, is free. It returns false for a
-// participant that never had its byte lock.
+// byteFree reports whether the byte lock of slot i, in state w, is free. The participant holds this
+// file lock until its process has ended. byteFree returns false for a participant that never had
+// its byte lock.
 func (a *Arena) byteFree(i int, w slotWord) bool {
 	if a.lock == nil || i == a.mySlot || !w.hasByte() {
 		return false
@@ -164,9 +169,9 @@ func (a *Arena) ended(i int) bool {
 	if a.lock != nil && w.hasByte() {
 		return false
 	}
-	// The joiner had no byte lock and died before it was live. It has made no system call that
-	// writes to the arena, and its ID is in no alive word, so the kernel will never mark these
-	// words.
+	// If this condition holds, the participant had no byte lock and died before it was live. So it
+	// has made no system call that writes to the arena. Its thread ID is in no alive word, so the
+	// kernel will never mark these words.
 	if !w.hasByte() && a.slotCaps(i)&capRobust == 0 && w.phase() == phaseDead {
 		return true
 	}
@@ -178,16 +183,16 @@ func (a *Arena) ended(i int) bool {
 	return true
 }
 
-// mark changes the state of slot i from w to dead, after a fence. It reports whether this call made
-// the change.
+// mark changes the state of slot i from w to dead. Before that, it makes sure that no thread of the
+// dead process stores to the arena any more. mark reports whether this call made the change.
 func (a *Arena) mark(i int, w slotWord) bool {
 	crashpoint.Hit("arena.reap.seen")
 	if a.self == 0 {
 		return a.declareDead(i, w) // the caller is a joiner, which has the byte lock of the slot
 	}
 	defer a.beginAct(participantIn(i, w)).end()
-	// Check again, now that no participant can get the ID: between the first check and the mark,
-	// another participant may have got it.
+	// Check again, now that no participant can get the ID. Since the caller's check, another
+	// participant may have got it.
 	if blind := w.phase() == phaseJoining && !w.hasByte(); !blind && !a.surveyDead(i, w) {
 		return false
 	}

@@ -48,15 +48,15 @@ func (a *Arena) recordLeave() {
 	a.putDeathRecord(deathRecordsOfLeft, a.self, d.flags|deathRecordLeft, d.pid, d.died, d.label)
 }
 
-// mostHeirs limits how many deaths one call records. Several participants may have died one after
-// the other, each while it took over the slot. The bytes of a hostile peer could claim any number
-// of deaths.
+// mostHeirs limits how many deaths one call of recordDeaths records. Several participants may have
+// died one after the other, each while it took over the slot. The bytes of a hostile peer could
+// claim any number of deaths.
 const mostHeirs = 256
 
 // recordDeaths records the deaths of participants of slot i, in state w, unless they already have
-// records. The first of these participants is the one that the slot describes. The others, up to
-// the generation last, died before they described themselves in the slot. recordDeaths returns
-// false if the state has changed.
+// records. The first of these participants is the one that the slot describes. The others have
+// later generations, up to the generation in the parameter named last, and died before they
+// described themselves in the slot. recordDeaths returns false if the state has changed.
 //
 // If a reaper dies while it writes a record, the record has no number, and readers skip it. The
 // next reaper writes another record.
@@ -94,8 +94,8 @@ func (a *Arena) recordDeath(i int, w slotWord, n ParticipantID, d description) b
 	return true
 }
 
-// deathRecordFlags returns the flags for the death record of the participant that slot i describes:
-// deathRecordPending if the participant was never admitted and began no epoch.
+// deathRecordFlags returns the flags for the death record of the participant that slot i describes.
+// The flag deathRecordPending is set if the participant was never admitted and began no epoch.
 func (a *Arena) deathRecordFlags(i int) uint32 {
 	admission := a.u32(a.slot(i) + slotAdmission).Load()
 	if admission == admissionPending || admission == admissionRefused {
@@ -123,12 +123,13 @@ func (a *Arena) reaped() uint32 {
 	return uint32(a.u64(hdrDeathRecordsTotal).Load() + a.u64(hdrLeftTotal).Load())
 }
 
-// hasDeathRecord reports whether the death of n has been recorded.
+// hasDeathRecord reports whether the ring of death records contains a record of the death of n.
 func (a *Arena) hasDeathRecord(n ParticipantID) bool {
 	return a.findDeathRecord(deathRecordsOfDead, n) != nil
 }
 
-// hasRecord reports whether the death or the leave of n has been recorded.
+// hasRecord reports whether the rings of death records contain a record of the death of n, or of
+// its leave.
 func (a *Arena) hasRecord(n ParticipantID) bool {
 	return a.hasDeathRecord(n) || a.findDeathRecord(deathRecordsOfLeft, n) != nil
 }
@@ -147,16 +148,16 @@ func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Ide
 	return nil
 }
 
-// recordsPending reports whether death record n, which existed before the call, is about a
-// participant that was never admitted.
+// recordsPending reports whether death record number n is about a participant that was never
+// admitted. The caller has already found that the record is complete.
 func (a *Arena) recordsPending(n uint64) bool {
 	o := a.deathRecord(deathRecordsOfDead, n)
 	pending := a.u32(o+deathRecordFlags).Load()&deathRecordPending != 0
 	return pending && a.u64(o+deathRecordSeq).Load() == n+1
 }
 
-// readDeathRecord returns death record n of a ring. ok is false if the record is not written yet or
-// has been overwritten.
+// readDeathRecord returns death record n of a ring. The result named ok is false if the record is
+// not written yet or has been overwritten.
 func (a *Arena) readDeathRecord(r deathRecordRing, n uint64) (id shmsync.Identity, name ParticipantID, ok bool) {
 	o := a.deathRecord(r, n)
 	// sync(arena.deathrecord): acquire
@@ -199,9 +200,10 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 		if a.slotState(i) == w && (w.phase() != phaseDead && w.phase() != phaseLeaving || !a.hasRecord(n)) {
 			return &id
 		}
-		// A reaper writes the record, then clears the words of the slot, and then changes the state
-		// of the slot. While a joiner takes over the slot, the words describe its predecessor until
-		// the predecessor has a record.
+		// The slot does not describe n reliably now, so search the death records. A reaper writes
+		// the record, then clears the words of the slot, and then changes the state of the slot.
+		// While a joiner takes over the slot, the words describe its predecessor until the
+		// predecessor has a record.
 	}
 	if id := a.findDeathRecord(deathRecordsOfDead, n); id != nil {
 		return id
@@ -209,7 +211,8 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 	return a.findDeathRecord(deathRecordsOfLeft, n)
 }
 
-// A deathLog reports the deaths of other participants to the functions registered by OnDeath.
+// A deathLog passes the deaths of other participants to the functions that were registered by
+// OnDeath.
 type deathLog struct {
 	mu    sync.Mutex
 	funcs []deathFunc              // guarded by: mu
@@ -219,8 +222,8 @@ type deathLog struct {
 	lost  uint64                   // guarded by: mu; records that were overwritten unread and not reported yet
 }
 
-// A hole is the number of a death record that is still being written. If its writer has died,
-// another record of the same death will follow.
+// A hole is the number of a death record that is still being written. If the writer of the record
+// has died, another record of the same death will follow.
 type hole struct {
 	number uint64
 	since  time.Time
@@ -292,8 +295,8 @@ func (l *deathLog) deliver(a *Arena) (again bool) {
 	return again
 }
 
-// incomplete reports whether there are holes. The death watcher reads the records of the holes
-// again when its doorbell is rung.
+// incomplete reports whether there are holes, that is, death records that are not written yet. The
+// death watcher reads the records of the holes again when its doorbell is rung.
 func (l *deathLog) incomplete() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

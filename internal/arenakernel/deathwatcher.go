@@ -9,7 +9,7 @@ import (
 
 // A watcherThread is a goroutine, locked to its thread, that will become the death watcher of an
 // arena. The start of a thread takes as long as the rest of joining. So the watcherThread starts
-// before the process has a slot, and does the preparations that need no slot.
+// before the process has a slot in the arena, and does the preparations that need no slot.
 type watcherThread struct {
 	hired meeting
 	a     *Arena // the arena that the thread will watch, or nil; written before the field hired
@@ -33,13 +33,14 @@ func startFirstWatcherThread() *watcherThread {
 	return startWatcherThread()
 }
 
-// hire makes t the death watcher of a.
+// hire makes t the death watcher of the arena a.
 func (t *watcherThread) hire(a *Arena) {
 	t.a = a
 	t.hired.arrive()
 }
 
-// dismiss ends t unless t was hired. t may be nil.
+// dismiss ends the thread t, unless t has become the death watcher of an arena. The receiver may be
+// nil.
 func (t *watcherThread) dismiss() {
 	if t != nil && !t.hired.done.Load() {
 		t.hired.arrive()
@@ -47,8 +48,9 @@ func (t *watcherThread) dismiss() {
 }
 
 func (t *watcherThread) run() {
-	// Close returns only when this thread has its usual time slice again and the robust list can be
-	// reused.
+	// This function is deferred first, so it runs after the other deferred functions. Close waits
+	// for it, and so returns only when this thread has its usual time slice again and the robust
+	// list can be reused.
 	defer func() {
 		if t.a != nil {
 			t.a.watcherEnded.arrive()
@@ -80,7 +82,7 @@ func (a *Arena) deathWatcher(list *shmsync.RobustList) {
 		a.watch()
 		a.repaired.await(true)
 		// From here on the kernel does not mark the alive words of this participant. Peers have to
-		// check its byte lock instead.
+		// check its byte lock instead, so wake the death watcher of one of them.
 		a.ringBefore(a.mySlot, 1)
 	}
 	if a.robust != nil {
@@ -123,8 +125,8 @@ const (
 	// pollFirst and pollMost are the shortest and the longest sleep of a death watcher that cannot
 	// rely on being woken: a death may leave no mark, or a reap may wait for the kernel.
 	pollFirst, pollMost = 3e5, 50e6 // ns
-	// stagger is how much later each watcher acts than the watcher before it in the ring. A death
-	// wakes all of them, although one is enough.
+	// stagger is how much later each watcher of a participant acts than the watcher before it. A
+	// death wakes all watchers of the dead participant, although one of them is enough to clean up.
 	stagger = 2e6 // ns
 	// joinTimeout is how much time a joiner without a byte lock has to become live. Other
 	// participants cannot see whether such a joiner is alive. If it needs more time, its Open
@@ -136,17 +138,18 @@ const (
 	afterYou = 3e5 // ns
 )
 
-// watch sleeps on the alive words of the next few participants in the ring of slots, and reaps
-// those that die. A death wakes one sleeper on each alive word of the dead participant. Watchers at
-// different distances sleep on different words, so that a death wakes several watchers. The first
-// of them wakes the others.
+// watch sleeps on the alive words of the next few participants in the ring of slots, and cleans up
+// after those that die. A death wakes one sleeper on each alive word of the dead participant.
+// Watchers at different distances sleep on different words, so that a death wakes several watchers.
+// The first of them wakes the others.
 func (a *Arena) watch() {
 	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
 	wait := int64(pollFirst)
 	seen, asked := notices{}, map[int]slotWord{}
 	later, quiet := a.afterJoining(), a.newQuietWatch()
 	for {
-		// The doorbell must be read before the state that a ring announces.
+		// The doorbell must be read before the state of the arena. A peer changes that state first,
+		// and then rings the doorbell.
 		rung := doorbell.Load()
 		a.watched.Add(1)
 		if a.closing.Load() {
@@ -212,8 +215,8 @@ func (a *Arena) sleep(entries []shmsync.WaitVEntry, deadline int64, doorbell *at
 	shmsync.Wait(wordPtr(doorbell), rung, deadline)
 }
 
-// watchTargets returns the slots of the next participants in the ring, and the slots of dead
-// participants between those.
+// watchTargets returns the slots that this process watches. These are the slots of the next
+// participants in the ring of slots, and the slots of dead participants between those.
 func (a *Arena) watchTargets() []int {
 	targets := make([]int, 0, watchTargets)
 	present := 0
@@ -244,8 +247,8 @@ type notice struct {
 	free     int64 // when the slot may be freed, once the data has been handed over, CLOCK_MONOTONIC ns; 0 before
 }
 
-// left returns how many nanoseconds of the delay are left since this process first saw the death in
-// slot i, in state w of a window. It returns 0 when the delay is over.
+// left returns how many nanoseconds of the delay are left. The delay began when this process first
+// saw the death in slot i, in state w of a window. When the delay is over, left returns 0.
 func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 	if delay == 0 {
 		return 0
@@ -259,8 +262,8 @@ func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 
 // leftOfJoiner does what the method left does, for the joiner in slot i. The joiner has no byte
 // lock, and began to join at the time joined. A joiner may give back the slot of a dead participant
-// unchanged, and the next joiner then gets the same generation. joined differs between the two
-// joiners, so the delay begins again for the second one.
+// unchanged, and the next joiner then gets the same generation. The parameter joined differs
+// between the two joiners, so the delay begins again for the second joiner.
 func (n notices) leftOfJoiner(i int, w slotWord, window, joined uint64) int64 {
 	if n[i].joined != joined {
 		n[i] = notice{of: w, when: shmsync.Monotonic(), window: window, joined: joined}
@@ -271,11 +274,12 @@ func (n notices) leftOfJoiner(i int, w slotWord, window, joined uint64) int64 {
 // watchEntries reaps the dead participants among the targets. If none is dead, it returns the
 // entries to sleep on.
 //
-// poll is 0 if the death of every target wakes this watcher. Otherwise this watcher has to check
-// again after at most poll nanoseconds. turn is not 0 if other watchers act first: after turn
-// nanoseconds, this watcher reaps what they have not reaped.
+// The result named poll is 0 if the death of every target wakes this watcher. Otherwise this
+// watcher has to check again after at most poll nanoseconds. The result named turn is not 0 if
+// other watchers act first. After that many nanoseconds, this watcher reaps what the others have
+// not reaped.
 //
-// asked contains the slots whose byte locks have been checked; see surveyAhead.
+// The parameter asked contains the slots whose byte locks have been checked; see surveyAhead.
 func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen notices, asked map[int]slotWord) (sleep []shmsync.WaitVEntry, poll, turn int64) {
 	within := func(ns int64) {
 		if poll == 0 || ns < poll {
@@ -316,8 +320,8 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 			}
 			continue
 		}
-		// The alive word is loaded before it is examined. If the kernel marks the word later, it no
-		// longer has the value on which this watcher sleeps.
+		// The alive word is loaded before it is examined. If the kernel marks the word later, the
+		// word no longer has the loaded value, so this watcher does not fall asleep.
 		word := a.u32(a.aliveWord(i, min(distance, watchTargets-1)))
 		alive := word.Load()
 		dead := a.seenDead(i, w)
@@ -342,7 +346,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 		distance++
 		robust := a.slotCaps(i)&capRobust != 0 && a.caps&capWaitV != 0
 		switch w.phase() {
-		case phaseJoining: // it holds nothing yet
+		case phaseJoining: // a joiner holds nothing yet
 			turnIn(pollMost)
 			if joined := a.u64(a.slot(i) + slotJoined).Load(); !w.hasByte() && seen.leftOfJoiner(i, w, window, joined) == 0 {
 				a.reap(i, w)
@@ -374,8 +378,8 @@ func (a *Arena) checkSelf() {
 }
 
 // ringWatchersOf wakes the death watchers of the participants that come before slot i in the ring
-// of slots. They watch slot i, have watched it, or are about to watch it. After a ring, they read
-// the ring of slots again.
+// of slots. They watch slot i, have watched it, or are about to watch it. When their doorbell is
+// rung, these watchers read the slots again.
 //
 //	joiner, or the process that     watcher
 //	frees a slot
@@ -387,7 +391,8 @@ func (a *Arena) checkSelf() {
 // later, after it has become present.
 func (a *Arena) ringWatchersOf(i int) { a.ringBefore(i, watchTargets) }
 
-// ringBefore rings the n participants that come before slot i in the ring of slots.
+// ringBefore wakes the death watchers of the n participants that come before slot i in the ring of
+// slots.
 func (a *Arena) ringBefore(i, n int) {
 	rung := 0
 	for d := 1; d < a.geo.slots && rung < n; d++ {
@@ -399,7 +404,8 @@ func (a *Arena) ringBefore(i, n int) {
 	}
 }
 
-// ringTold wakes the participants that called OnDeath, so that they read the death records.
+// ringTold wakes the death watchers of the participants that called OnDeath, so that they read the
+// death records.
 func (a *Arena) ringTold() {
 	for i := 1; i <= a.geo.slots; i++ {
 		if a.slotCaps(i)&capTold != 0 && a.slotState(i).present() {

@@ -19,7 +19,7 @@ import (
 //
 // An entry never becomes empty again, so every search for a name reaches the entry that was placed
 // for it. After long use there may be no empty entry left to end a search, so a search also ends at
-// the reach.
+// the distance that the method reach returns.
 //
 // crash: reclaimBlocks removes the entries of the blocks that it recovers.
 type entry uint64
@@ -28,8 +28,8 @@ const (
 	entryEmpty entry = 0
 	entryGone  entry = 1<<64 - 1
 
-	// timeout is how often a participant checks whether another one has finished, before it acts
-	// itself.
+	// timeout is how often a participant checks whether another participant has finished its work,
+	// before it does that work itself.
 	timeout = 64
 )
 
@@ -76,7 +76,7 @@ func (c *core) reach() uint64 {
 
 const reachTries = 16
 
-// raiseReach raises the reach to at least k.
+// raiseReach raises the reach, that is, how far a search for a name goes, to at least k.
 func (c *core) raiseReach(k uint64) {
 	word := c.u32(hdrDirReach)
 	for {
@@ -92,8 +92,8 @@ func (c *core) raiseReach(k uint64) {
 // empty entry, or when f returns false.
 func (c *core) probe(hash uint64, f func(pos uint64, e entry) bool) { c.probeTo(c.reach(), hash, f) }
 
-// probeTo does what the method probe does, for the entries whose distance from the first is at most
-// reach.
+// probeTo calls f as the method probe does, for the entries whose distance from the first entry is
+// not greater than the parameter reach.
 func (c *core) probeTo(reach, hash uint64, f func(pos uint64, e entry) bool) {
 	steps := uint64(0)
 	defer func() { c.work.Add(steps) }()
@@ -120,7 +120,7 @@ func (c *core) place(off Offset, hash uint64) bool {
 			c.raiseReach(k)
 			// sync(arena.place): release
 			if c.swapEntry(pos, e, mine) {
-				c.raiseReach(k) // a concurrent lowerReach may have missed the entry
+				c.raiseReach(k) // again, because a participant that lowered the reach meanwhile may have missed the entry
 				return true
 			}
 		}
@@ -139,8 +139,9 @@ func (c *core) find(off Offset, hash uint64, f func(pos uint64, e entry) bool) {
 	c.probeTo(c.geo.dirCount-1, hash, func(pos uint64, e entry) bool { return e != mine || f(pos, e) })
 }
 
-// enter guards the object of entry e and reads its header. ok is false if the entry has changed.
-// The caller must call unguard in any case.
+// enter guards the object of entry e, so that its block is not reused, and reads the object's
+// header. The result named ok is false if the entry has changed or there is no object. The caller
+// must call unguard in any case.
 func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
 	off := e.offset()
 	crashpoint.Hit("arena.object.found")
@@ -159,16 +160,17 @@ func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
 	return h, false, c.fail("arena.object", shmsync.ErrCorrupt, "a name leads to "+off.String()+", where there is no object")
 }
 
-// seek finds the object with the given name and opens it. A maker, which has placed an object of
-// that name, passes that object as the parameter mine; other callers pass 0. For a maker, seek
-// waits a little for pending objects of the same name that were placed before its own object, and
-// then aborts them. For other callers, it skips pending objects.
+// seek finds the object with the given name and opens it. A caller that has just placed an object
+// of that name in the directory, called a maker here, passes its offset as the parameter mine.
+// Other callers pass 0. For a maker, seek waits a little for pending objects of the same name that
+// were placed before its own object, and then aborts them. For other callers, it skips pending
+// objects.
 //
 // Each maker places its object before it calls seek. So of two makers of one name, the one that
 // calls seek later finds the object of the other. That object is either committed already, or is
 // aborted before its maker can commit it.
 func (c *core) seek(name string, hash uint64, mine Offset) (h header, found bool, err error) {
-	first := true // the objects found now were placed before the object mine
+	first := true // the objects that the search finds now were placed before the object at offset mine
 	c.probe(hash, func(pos uint64, e entry) bool {
 		if !e.mayBe(hash) {
 			return true
@@ -197,8 +199,9 @@ func (c *core) seek(name string, hash uint64, mine Offset) (h header, found bool
 	return h, found, err
 }
 
-// outvote aborts h if h is pending. If wait is set and the maker of h is alive, outvote first gives
-// the maker some time to commit, so that two makers do not keep aborting each other's objects.
+// outvote aborts the object h if it is pending, that is, if its maker has not committed it yet. If
+// the parameter wait is true and the maker of h is alive, outvote first gives the maker some time
+// to commit, so that two makers do not keep aborting each other's objects.
 func (c *core) outvote(h *header, wait bool) {
 	for try := 0; ; try++ {
 		s := h.load()
@@ -215,9 +218,10 @@ func (c *core) outvote(h *header, wait bool) {
 	}
 }
 
-// resolveEntries decides about the names of the objects of the participant dead. Only the reaper of
-// that participant calls it. It publishes the objects that the participant had committed. It
-// removes the names of objects that the participant had not committed or had begun to free.
+// resolveEntries decides about the names of the objects of a dead participant. Only the reaper of
+// that participant calls it. resolveEntries publishes the objects that the participant had
+// committed. It removes the names of objects that the participant had not committed or had begun to
+// free.
 func (c *core) resolveEntries(dead ParticipantID) {
 	whole := false
 	c.eachTouched(dead.Slot(), func(chunk uint64) {
@@ -238,9 +242,9 @@ func (c *core) resolveEntries(dead ParticipantID) {
 	}
 }
 
-// resolveNameOf does what the method resolveEntries does, for the block at off, which the
-// participant dead had claimed or was freeing. It returns false if the bytes do not show whether
-// the block has a name, because they may be from an earlier use of the block.
+// resolveNameOf does what the method resolveEntries does, for the one block at off, which the dead
+// participant had claimed or was freeing. It returns false if the bytes do not show whether the
+// block has a name, because they may be from an earlier use of the block.
 func (c *core) resolveNameOf(off Offset, dead ParticipantID) bool {
 	b, ok := c.locate(off)
 	if !ok || b.class == classNode {
@@ -264,13 +268,13 @@ func (c *core) resolveNameOf(off Offset, dead ParticipantID) bool {
 	return true
 }
 
-// resolveGuarded does what the method resolveEntry does, for the entry e, unless the entry has
-// changed.
+// resolveGuarded guards the object of the entry e against being freed, and then calls resolveEntry,
+// unless the entry has changed.
 func (c *core) resolveGuarded(pos uint64, e entry, dead ParticipantID) {
 	c.guard(e.offset())
 	defer c.unguard()
-	// While the block is guarded it is not reused, so the same entry cannot reappear for another
-	// object.
+	// While the block is guarded it is not reused. So if the entry still has the value e, it
+	// belongs to the same object.
 	if c.loadEntry(pos) == e {
 		c.resolveEntry(pos, e, dead)
 	}

@@ -1,7 +1,8 @@
 package arenakernel
 
 // lowering is the word at hdrDirLowering. It shows searches that a participant is lowering the
-// reach. It also contains a sequence number, from which a search sees that the reach was lowered
+// reach, that is, the distance from the first possible entry up to which a search looks for a name.
+// The word also contains a sequence number, from which a search sees that the reach was lowered
 // during the search.
 //
 //	bits 0..31   the previous reach, while a participant lowers it
@@ -33,8 +34,9 @@ func (w lowering) before() uint64 { return uint64(w) & (1<<32 - 1) }
 func (w lowering) begun(before uint32) lowering { return (w>>32+1)<<32 | lowering(before) }
 func (w lowering) over() lowering               { return (w>>32 + 1) << 32 }
 
-// lowerReachIfDue lowers the reach if searches of this process have passed so many removed entries
-// that it would have been cheaper to examine all entries. The caller holds c.handles.
+// lowerReachIfDue lowers the reach, that is, how far a search for a name goes, if searches of this
+// process have passed so many removed entries that it would have been cheaper to examine all
+// entries. The caller has locked c.handles.
 func (c *core) lowerReachIfDue() {
 	l := &c.handles
 	if l.passed <= l.lowerAfter+lowerRatio*c.geo.dirCount {
@@ -44,24 +46,24 @@ func (c *core) lowerReachIfDue() {
 	before := c.reach()
 	c.lowerReach()
 	if c.reach() > before/2 {
-		// There is an entry at this distance, so the reach cannot be lowered. The entry may be
-		// removed soon, so the delay before the next attempt is bounded.
+		// There is an entry far from its first possible place, so the reach cannot be lowered much.
+		// The entry may be removed soon, so the delay before the next attempt is bounded.
 		l.lowerAfter = min(max(2*l.lowerAfter, lowerRatio*c.geo.dirCount), lowerDelay*c.geo.dirCount)
 		return
 	}
 	l.lowerAfter = 0
 }
 
-// lowerRatio is how many removed entries searches pass, per entry of the directory, before one of
-// them examines all entries.
+// lowerRatio says when a search examines all entries of the directory to lower the reach: when
+// searches have passed this many removed entries for each entry of the directory.
 const lowerRatio = 2
 
-// lowerDelay limits how many more removed entries searches pass, per entry of the directory, after
-// an attempt has found a distant name.
+// lowerDelay limits by how much an attempt that could not lower the reach delays the next attempt.
+// The limit is this many removed entries for each entry of the directory.
 const lowerDelay = 16
 
-// lowerReach makes the reach as small as the entries allow, unless another participant is doing so
-// already. The caller holds c.handles.
+// lowerReach makes the reach, that is, how far a search for a name goes, as small as the entries
+// allow, unless another participant is doing so already. The caller has locked c.handles.
 func (c *core) lowerReach() {
 	owner := c.u32(hdrDirLowerer)
 	if u := ParticipantID(owner.Load()); u != c.self && c.current(u) || !takeFrom(c, u, owner, uint32(u), uint32(c.self), false) {
@@ -97,7 +99,8 @@ func (c *core) furthest() (far uint64) {
 // distance returns how far the entry e is from the entry that its hash selects. It returns the
 // greatest possible distance if the hash is not known, and 0 if the entry has changed.
 func (c *core) distance(pos uint64, e entry) uint64 {
-	// While the block is guarded, it is not reused, so its hash belongs to the entry.
+	// While the block is guarded, it is not reused. So if the entry is unchanged, the hash in the
+	// block belongs to the entry.
 	c.guard(e.offset())
 	if c.loadEntry(pos) != e {
 		return 0

@@ -25,10 +25,10 @@ var (
 	_ = crashpoint.Register("arena.inherit.reclaimed")
 )
 
-// enter takes a slot and makes this process live in it. It first takes the byte lock, then changes
-// the state word, then registers the robust list, and then sets the alive words. So if a slot is
-// not free and its byte is not locked, its participant is dead. And no alive word is set before the
-// kernel knows that it has to mark this word at the death of the process.
+// enter takes a slot and makes this process live in it. It first takes the byte lock of the slot, which the kernel
+// drops only when this process has ended. It then changes the state word, then registers the robust list, and then
+// sets the alive words. So if a slot is not free and its byte is not locked, its participant is dead. And no alive
+// word is set before the kernel knows that it has to mark this word at the death of the process.
 func (a *Arena) enter(label string, watcher *watcherThread) error {
 	if f, err := a.seg.Reopen(); err == nil {
 		a.lock = f
@@ -72,11 +72,12 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 	return nil
 }
 
-// settleIn recovers what the participant before left, the dead predecessor in this joiner's slot (0
-// for none). Then it fills in the slot. It returns false if it has given the slot back, so that
-// another joiner can take it.
+// settleIn recovers what a dead participant left that had this joiner's slot before. The parameter named before is
+// the ID of that participant, or 0 if there was none. Then settleIn fills in the slot. It returns false if it has
+// given the slot back, so that another joiner can take it.
 func (a *Arena) settleIn(before ParticipantID, label string) bool {
-	// A goroutine of this process that reaps a participant uses the words of the slot, too.
+	// Another goroutine of this process that cleans up after a death uses the words of the slot,
+	// too.
 	a.reapMu.Lock()
 	defer a.reapMu.Unlock()
 	i := a.mySlot
@@ -110,7 +111,8 @@ const takeTimeout = 1e9
 // has to recover what that participant left.
 func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 	for end := shmsync.Monotonic() + takeTimeout; ; time.Sleep(time.Millisecond) {
-		// If the time ran out while this joiner was stopped, it still searches once more.
+		// Read the clock before the search. If the time runs out while this joiner is stopped, it still searches once
+		// more.
 		late := shmsync.Monotonic() > end
 		if name, before = a.trySlots(); name != 0 {
 			return name, before, nil
@@ -162,9 +164,8 @@ func (a *Arena) isStuck(i int, w slotWord) bool {
 	return next == 0 && (w.phase() == phaseDead || a.surveyDead(i, w))
 }
 
-// vacating reports whether a slot may soon be free. Slots in the state joining count, because the
-// joiner may have died. Only a free byte lock shows that, and it may take a while until the lock is
-// free.
+// vacating reports whether a slot may soon be free. Slots in the state joining count, because the joiner may have
+// died. Only a free byte lock shows that, and it may take a while until the lock is free.
 func (a *Arena) vacating() bool {
 	for i := 1; i <= a.geo.slots; i++ {
 		w := a.slotState(i)
@@ -216,13 +217,13 @@ func (a *Arena) unlockSlot(i int) {
 	}
 }
 
-// take changes the state of slot i, which is free or dead in state w, to joining. next is the new
-// generation, in the window raw.
+// take changes the state of slot i, which is free or dead in state w, to joining. The parameter next is the new
+// generation. The parameter raw contains the slot's window, that is, the range of generations to which next belongs.
 func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 	reclaimed := a.u32(a.slot(i) + slotReclaimed)
 	enters := w.phase() == phaseFree && next != w.generation()+1
-	// next begins a new window of the slot (see slotWindow). The participants of earlier windows
-	// are reaped, so slotReclaimed becomes next-1. If the CAS fails because another participant has
+	// The variable enters is true if next begins a new window of the slot (see slotWindow). The participants of
+	// earlier windows are reaped, so slotReclaimed becomes next-1. If the CAS fails because another participant has
 	// entered the window since w was read, this process must not take the slot.
 	if enters && !reclaimed.CompareAndSwap(w.generation(), next-1) && reclaimed.Load() != next-1 {
 		return false
@@ -240,8 +241,8 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 		a.casSlot(i, joining, w)
 		return false
 	}
-	// Watchers use this time to tell two joiners of the same generation apart. It must be stored
-	// before the capabilities; see givenUp.
+	// Watchers use this time to tell two joiners of the same generation apart. It must be stored before the
+	// capabilities; see givenUp.
 	a.u64(a.slot(i) + slotJoined).Store(uint64(time.Now().UnixNano()))
 	if !a.publishCaps(i, joining) {
 		return false
@@ -253,9 +254,8 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 	return true
 }
 
-// inherit takes over slot i from a dead participant that no living process is reaping. It returns
-// the generation of this participant, or 0 if it did not take the slot. The caller holds the byte
-// lock of the slot.
+// inherit takes over slot i from a dead participant that no living process is reaping. It returns the generation that
+// this process has in the slot, or 0 if it did not take the slot. The caller holds the byte lock of the slot.
 func (a *Arena) inherit(i int, w slotWord) uint32 {
 	next, raw := a.nextGeneration(i, w, true)
 	if next == 0 {
@@ -268,9 +268,9 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		a.mark(i, w)
 	}
 	w = w.with(phaseDead)
-	// System calls of the dead participant may still write to the arena. Peers can only see that
-	// from its ID, so the slot must not change yet. A participant with neither bit never became
-	// live, so it has made no such system call.
+	// System calls of the dead participant may still write to the arena. Peers can only see that from its ID, so the
+	// slot must not change yet. A participant with neither a byte lock nor a robust list never became live, so it has
+	// made no such system call.
 	if (w.hasByte() || a.slotCaps(i)&capRobust != 0) && !a.ended(i) {
 		return 0
 	}
@@ -284,10 +284,10 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		return 0
 	}
 	crashpoint.Hit("arena.inherit.taken")
-	// From now on the ID of this joiner is current. If another process has become the reaper of the
-	// slot meanwhile, the joiner waits until this reaper has finished. If the reaper is stopped,
-	// the joiner gives the slot back unchanged, because the reaper will record the death. A second
-	// record by the joiner would be a record of the death of the joiner itself.
+	// From now on the ID of this joiner is current. If another process has become the reaper of the slot meanwhile,
+	// the joiner waits until this reaper has finished. If the reaper is stopped, the joiner gives the slot back
+	// unchanged, because the reaper will record the death. A second record by the joiner would be a record of the
+	// death of the joiner itself.
 	end := shmsync.Monotonic() + takeTimeout
 	for u := ParticipantID(reaper.Load()); u.Slot() != i && a.isCurrent(u); u = ParticipantID(reaper.Load()) {
 		if shmsync.Monotonic() > end {
@@ -303,31 +303,32 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	return next
 }
 
-// succeed recovers what the participant dead left, the predecessor in this slot. That participant
-// may have died before it sent a wake that a waiter needs. Until succeed has sent these wakes, the
-// slot records that this participant still has to send them. If this participant dies first, its
-// reaper examines every object. The result reports whether the dead participant may hold objects
-// whose kind this process cannot repair.
+// succeed recovers what the dead participant left that had this slot before. That participant may have died before it
+// sent a wake that a waiter needs. Until succeed has sent such wakes, the slot records that this participant still
+// has to send them. If this participant dies first, its reaper examines every object. The result reports whether the
+// dead participant may hold objects whose kind this process cannot repair.
 func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	all := a.owesAnybody(dead)
 	if all {
 		a.restGuard(walkOwed)
 	}
-	// Otherwise the wakes that dead still owed would count as wakes of this participant.
+	// Clear the word slotTelling. Otherwise the wakes that the dead participant had not sent yet would count as wakes
+	// of this participant.
 	a.u32(a.slot(a.mySlot) + slotTelling).Store(0)
 	unknown = a.reclaimMemoryFor(dead, all)
 	a.restGuard(0)
 	return unknown
 }
 
-// reclaimMemoryFor repairs the objects of the participant dead, sends the wakes that it may owe,
-// and frees its memory. all is the argument of repairAll. unknown is what succeed returns.
+// reclaimMemoryFor repairs the objects of a dead participant, sends the wakes that this participant may not have
+// sent, and frees its memory. The parameter all is passed to repairAll. The result is the result of the method
+// succeed.
 func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	concerned := a.repairAll(dead, all)
 	crashpoint.Hit("arena.inherit.repaired")
 	a.wakeAll(dead, concerned)
 	crashpoint.Hit("arena.inherit.woken")
-	if !concerned.undoing { // if undoing, this is done later, together with what this participant itself leaves
+	if !concerned.undoing { // otherwise its memory is freed later, together with what this participant itself leaves
 		a.reclaimMemory(dead)
 	}
 	crashpoint.Hit("arena.inherit.reclaimed")
@@ -357,9 +358,8 @@ func (a *Arena) fillSlot(i int, label string) {
 	}
 }
 
-// fillIdentity stores the identity of this process, from /proc, in the slot. That takes as long as
-// the rest of the join, so Open does not wait for it. Until then, only the byte lock can show that
-// this participant is gone.
+// fillIdentity stores the identity of this process, from /proc, in the slot. That takes as long as the rest of the
+// join, so Open does not wait for it. Until then, only the byte lock can show that this participant is gone.
 func (a *Arena) fillIdentity() {
 	id, s := selfIdentity(), a.slot(a.mySlot)
 	shmsync.FeatureThreads.Have() // the first probe takes long, so do it now and not during a death
@@ -407,16 +407,15 @@ func (a *Arena) becomeLive(list *shmsync.RobustList) error {
 	return nil
 }
 
-// fenceAfter is how long after its join a participant registers its process for fences. The
-// registration takes milliseconds. A process that is killed during the registration ends only after
-// it. A participant that leaves earlier never registers.
+// fenceAfter is how long after its join a participant registers its process for fences, that is, for memory barriers
+// that other processes make its threads execute. The registration takes milliseconds. A process that is killed during
+// the registration ends only after it. A participant that leaves earlier never registers.
 const fenceAfter = 50 * time.Millisecond
 
-// fenceRegistered registers this process once.
+// fenceRegistered registers this process for fences of other processes, in its first call only.
 var fenceRegistered = sync.OnceValue(shmsync.RegisterFence)
 
-// becomeFenceTarget registers this process for fences, and then records that in its slot. Close
-// does not wait for it.
+// becomeFenceTarget registers this process for fences, and then records that in its slot. Close does not wait for it.
 func (a *Arena) becomeFenceTarget() {
 	go func() {
 		if fenceRegistered() != nil {
@@ -438,9 +437,9 @@ type postponed struct {
 	do func()
 }
 
-// afterJoining returns the postponed work, in the order of the times. The death watcher does this
-// work. It does not use a timer, because the first timer of a Go program initializes the poller of
-// the runtime, for which Open would have to wait.
+// afterJoining returns the postponed work, in the order of the times. The death watcher does this work. The watcher
+// does not use a timer, because the first timer of a Go program initializes the poller of the runtime, for which Open
+// would have to wait.
 func (a *Arena) afterJoining() []postponed {
 	now := shmsync.Monotonic()
 	return []postponed{

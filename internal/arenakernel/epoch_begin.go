@@ -20,7 +20,8 @@ type Epoch struct {
 	Dead []Participant
 }
 
-// beginning is what the first participant of an epoch finds out, in addition to the Epoch.
+// beginning is what the first participant of an epoch finds out about the arena, in addition to the
+// Epoch.
 type beginning struct {
 	// torn means that pages of the file may be from different times, because the computer was
 	// restarted and the file had not been written back after the last epoch. The death of a process
@@ -97,8 +98,8 @@ func (a *Arena) beginEpoch(w epochWord) (e Epoch, b beginning) {
 // left. It uses the records, because after the deaths of two claimants in a row the epoch word does
 // not say what the first of them did.
 //
-// An incomplete record shows nothing. Its writer was stopped or died, and the participant has
-// another record.
+// An incomplete record shows nothing. Its writer was stopped or died, and another process has
+// recorded the same death.
 func (a *Arena) nobodyBegan() bool {
 	for _, r := range []deathRecordRing{deathRecordsOfDead, deathRecordsOfLeft} {
 		total := a.u64(r.total).Load()

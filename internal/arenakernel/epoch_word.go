@@ -72,8 +72,9 @@ func (w epochWord) String() string {
 	return fmt.Sprintf("%s %d by %s", w.phase(), w.number(), w.claimant())
 }
 
-// claim returns the word for a claim after w, by the process that has the gate. If the epoch of w
-// was open, the claim is for the next epoch number. Otherwise it is for the number of w.
+// claim returns the epoch word with which a process claims the arena, to begin an epoch or to
+// remove the arena, if the word was w before. If the epoch of w was open, the claim is for the next
+// epoch number. Otherwise it is for the number of w.
 func (w epochWord) claim(claimant ParticipantID) epochWord {
 	n := w.number()
 	if w.phase() == epochOpen || n == 0 {
@@ -89,8 +90,8 @@ func (w epochWord) untouched() bool {
 	return w.number() == 0 || w.number() == 1 && w.phase() == epochClaiming
 }
 
-// end returns the word of the previous epoch. It is used to end a claim that found a participant in
-// the arena.
+// end returns the epoch word that was there before the claim w. It ends the claim of a process that
+// has found a participant in the arena, and so must not begin an epoch.
 func (w epochWord) end() epochWord {
 	if w.number() <= 1 {
 		return 0
@@ -100,7 +101,7 @@ func (w epochWord) end() epochWord {
 
 func (w epochWord) with(p epochPhase) epochWord { return makeEpochWord(p, w.number(), w.claimant()) }
 
-// opened returns the word that says that the epoch of claim w has begun.
+// opened returns the epoch word which says that the epoch that w claims has begun.
 func (w epochWord) opened() epochWord { return makeEpochWord(epochOpen, w.number(), 0) }
 
 // The admission word of a slot says whether the participant of the slot is in the arena.

@@ -14,8 +14,8 @@ type EventKind uint8
 // The kinds of events.
 const (
 	EventDeath          EventKind = iota + 1 // a participant has died
-	EventOwnerDead                           // an object became owner-dead
-	EventTakenBack                           // a hold of a dead participant ended by the policy of the object
+	EventOwnerDead                           // an object became owner-dead: a participant died while it held the object
+	EventTakenBack                           // what a dead participant held was released, as the policy of the object says
 	EventRepaired                            // a repair has succeeded
 	EventNotRecoverable                      // an object became not recoverable
 	EventCorrupt                             // impossible bytes were found
@@ -43,10 +43,10 @@ type Event struct {
 
 // events delivers the events of an arena to the functions of Options.OnEvent.
 type events struct {
-	hooked atomic.Bool // there is a hook
+	hooked atomic.Bool // true if hooks is not empty
 	mu     sync.Mutex
 	hooks  []*eventHook // guarded by: mu
-	deaths sync.Once    // asks for the deaths
+	deaths sync.Once    // registers the function that turns deaths into events
 }
 
 // An eventHook is the OnEvent function of one opening.
@@ -69,7 +69,8 @@ const (
 	eventsTold = 1024
 )
 
-// hook begins to collect events for f. f is not called before start.
+// The method hook begins to collect events for the function f. It does not call f. Only after start
+// has been called for the result may f be called.
 func (e *events) hook(f func(Event)) *eventHook {
 	h := &eventHook{f: f}
 	e.mu.Lock()
@@ -79,7 +80,7 @@ func (e *events) hook(f func(Event)) *eventHook {
 	return h
 }
 
-// unhook ends the calls of h. A call that is already running continues.
+// unhook ends the calls of h. A call of its function that is already running continues.
 func (e *events) unhook(h *eventHook) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,7 +106,7 @@ func (e *events) tell(x Event) {
 	}
 }
 
-// add queues an event for f, and starts the goroutine that calls f if it is not running.
+// add queues an event for h.f, and starts the goroutine that calls h.f if it is not running.
 func (h *eventHook) add(x Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,7 +133,8 @@ func (h *eventHook) add(x Event) {
 	h.call()
 }
 
-// call starts a goroutine that calls f, if there is an event and no such goroutine.
+// The method call starts a goroutine that calls h.f for the pending events. It does nothing if no
+// event is pending, or if such a goroutine is already running.
 func (h *eventHook) call() { // guarded by: mu
 	if h.started && !h.running && len(h.pending) > 0 {
 		h.running = true
@@ -140,7 +142,8 @@ func (h *eventHook) call() { // guarded by: mu
 	}
 }
 
-// start allows h to call f.
+// The method start allows h to call its function for the events that it has collected, and for
+// later events.
 func (h *eventHook) start() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,7 +151,7 @@ func (h *eventHook) start() {
 	h.call()
 }
 
-// run calls f for the pending events in order.
+// run calls h.f for the pending events, in order.
 func (h *eventHook) run() {
 	idle := false
 	defer func() {
@@ -181,9 +184,9 @@ func (a *Arena) keepTelling(h *eventHook) {
 	h.start()
 }
 
-// Happened reports an event of object o to the functions of Options.OnEvent. died is the
-// participant whose death caused the event, or 0. The caller may hold a lock, because Happened does
-// not wait for these functions.
+// Happened reports an event of object o to the functions of Options.OnEvent. The argument named
+// died is the participant whose death caused the event, or 0. The caller may hold a lock, because
+// Happened does not wait for these functions.
 func (a *Arena) Happened(kind EventKind, o Object, key *uint64, died ParticipantID, err error) {
 	if !a.events.hooked.Load() {
 		return

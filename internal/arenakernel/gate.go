@@ -12,8 +12,9 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// gateByte is the byte of the file whose lock is the gate. This byte must mean the same in every
-// later layout. That is also true of the bytes before it, whose locks belong to slots.
+// gateByte is the byte of the file whose lock is the arena gate. A process takes the gate before it
+// begins an epoch or removes the arena. This byte must mean the same in every later layout. That is
+// also true of the bytes before this byte, whose locks belong to slots.
 const gateByte = 1 << 62
 
 var (
@@ -49,8 +50,8 @@ const (
 	isIn
 )
 
-// presenceOf returns the presence of the participant in slot i. This participant itself counts as
-// out.
+// presenceOf returns the presence of the participant in slot i. The slot of this process itself
+// counts as isOut.
 func (a *Arena) presenceOf(i int) presence {
 	for range 8 { // each further iteration means that the slot has changed
 		w := a.slotState(i)
@@ -82,8 +83,8 @@ func (a *Arena) presenceOf(i int) presence {
 	return isDying
 }
 
-// anyIn returns the slot of a participant that is in the arena, or 0. If it returns 0, dying
-// reports whether a participant has died whose process has not ended yet.
+// anyIn returns the slot of a participant that is in the arena, or 0. If it returns 0, the result
+// dying reports whether a participant has died whose process has not ended yet.
 func (a *Arena) anyIn() (slot int, dying bool) {
 	for i := 1; i <= a.geo.slots; i++ {
 		switch a.presenceOf(i) {
@@ -96,7 +97,8 @@ func (a *Arena) anyIn() (slot int, dying bool) {
 	return 0, dying
 }
 
-// lockGate tries to take the gate, and reports whether it got it.
+// lockGate tries to take the gate, that is, the file lock on gateByte. It reports whether it got
+// the gate.
 func (a *Arena) lockGate() bool {
 	locked, err := shmsync.LockByte(a.lock, gateByte)
 	return err == nil && locked
@@ -104,8 +106,9 @@ func (a *Arena) lockGate() bool {
 
 func (a *Arena) unlockGate() { shmsync.UnlockByte(a.lock, gateByte) }
 
-// claimEpoch tries to claim the arena while no participant is in it. If claimEpoch succeeds, no
-// participant is admitted until this process ends the claim. The caller has the gate.
+// claimEpoch tries to claim the arena, so that this process can begin an epoch or remove the arena.
+// It succeeds only if no participant is in the arena. After that, no participant is admitted until
+// this process ends the claim. The caller has the gate.
 //
 //	claimant                             joiner, whose slot is live
 //	stores claiming                      reads the epoch word
@@ -117,8 +120,8 @@ func (a *Arena) unlockGate() { shmsync.UnlockByte(a.lock, gateByte) }
 // after the check, and finds claiming. Y continues only if it ends the claim, and then the last CAS
 // of the claimant fails. A participant that became in before the check is found by the check.
 //
-// The claim of a joiner also fails if there is a dead participant that is not reaped according to
-// p. A process that removes the arena has no slot and reaps no participant, so it passes nil for p.
+// The claim of a joiner also fails if there is a dead participant whose reap p does not record. A
+// process that removes the arena has no slot and reaps no participant, so it passes nil for p.
 func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
 	old := a.epochWord()
 	w = old.claim(a.self)
@@ -153,14 +156,15 @@ func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
 	return 0, 0, false // a joiner has ended this claim
 }
 
-// admit makes this process, whose slot is live, a participant that is in the arena. It joins other
-// participants, or is the first of a new epoch. named means that the arena was opened by a name. If
-// the name leads to another file, the error Is errMoved. If ctx ends before another process has
-// finished its OnFirst, admit returns the error of ctx.
+// admit makes this process, whose slot is live, a participant that is in the arena. This process
+// then is in the arena together with other participants, or is the first participant of a new
+// epoch. The parameter named means that the arena was opened by a name. If the name leads to
+// another file, the error Is errMoved. If ctx ends before another process has finished its OnFirst,
+// admit returns the error of ctx.
 //
-// A process that is stopped here delays other joiners only while it has the gate. It takes the gate
-// only after it has reaped all dead participants and has found no participant in the arena. If a
-// participant is admitted before this process has claimed the epoch, later joiners end the claim,
+// A process that is stopped in admit delays other joiners only while it has the gate. It takes the
+// gate only after it has reaped all dead participants and has found no participant in the arena. If
+// a participant is admitted before this process has claimed the epoch, later joiners end the claim,
 // and need no gate.
 func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 	if a.lock == nil {
@@ -170,8 +174,8 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 	var p preparation
 	for pause := minGatePause; ; {
 		mine.CompareAndSwap(admissionRefused, admissionPending)
-		// The epoch word must be read after the step above. Otherwise this process could miss that
-		// it was refused.
+		// The epoch word must be read after the compare-and-swap above. Otherwise this process
+		// could miss that it was refused.
 		// sync(arena.epoch): acquire
 		w := a.epochWord()
 		if w.phase() == epochRemoved {
@@ -197,15 +201,15 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 				return err
 			}
 		case a.gateBusy():
-			// While another process runs OnFirst, many joiners may wait here, so they do not read
-			// the slots.
+			// Do nothing. While another process runs OnFirst, many joiners may wait here, so they
+			// do not read the slots each time.
 		case a.prepare(&p) && a.lockGate():
 			crashpoint.Hit("arena.gate.taken")
 			done, err := a.first(&p, o, named)
 			if err != nil {
-				// Keep the gate. leave releases it together with the byte lock, because what this
-				// process changed may remain until then, and the next first participant must be
-				// alone.
+				// Keep the gate. The method leave releases the gate together with the byte lock.
+				// What this process changed may remain until then, and the next process that has
+				// the gate must find the arena without it.
 				return err
 			}
 			a.unlockGate()
@@ -224,8 +228,8 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 	}
 }
 
-// checkAdmission returns an error if s has an impossible value. s is the admission word of a joiner
-// that could not be admitted.
+// checkAdmission returns an error if s, the admission word of a joiner that could not be admitted,
+// has an impossible value.
 func (a *Arena) checkAdmission(s uint32) error {
 	if s != admissionPending && s != admissionRefused {
 		return a.fail("arena.open", shmsync.ErrCorrupt, fmt.Sprintf("a peer changed the admission of this process to %d", s))
@@ -244,8 +248,8 @@ func (a *Arena) moved() bool {
 	return s == PathRemoved || s == PathReplaced
 }
 
-// first makes this process the first participant of an epoch, unless a participant is in the arena.
-// This process has the gate and has reaped all dead participants.
+// The method first makes this process the first participant of an epoch, unless another participant
+// is in the arena. This process has the gate and has reaped all dead participants.
 func (a *Arena) first(p *preparation, o *Options, named bool) (done bool, err error) {
 	if a.epochWord().phase() == epochRemoved || named && a.moved() {
 		return false, errMoved
@@ -296,8 +300,8 @@ func (a *Arena) first(p *preparation, o *Options, named bool) (done bool, err er
 	return true, nil
 }
 
-// runHook calls OnFirst. During the call, Open of this arena on the same goroutine returns an
-// error.
+// runHook calls the function Options.OnFirst. During the call, Open of this arena on the same
+// goroutine returns an error.
 func (a *Arena) runHook(onFirst func(*Arena, Epoch) error, e Epoch) error {
 	a.hook.Store(goroutineID())
 	defer a.hook.Store(0)
@@ -313,8 +317,8 @@ func goroutineID() (n uint64) {
 	return n
 }
 
-// admitUngated does what the method admit does, for a process without byte locks, which cannot
-// begin an epoch.
+// admitUngated makes this process a participant that is in the arena, as the method admit does, if
+// byte locks do not work. Without byte locks, a process cannot begin an epoch.
 //
 // A process that removes the arena claims it without having a slot. Without byte locks,
 // admitUngated cannot see whether that process is alive. So it waits for a limited time for the end
@@ -383,7 +387,8 @@ func sleepContext(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// busy returns the error of an operation that is impossible while a participant is in the arena.
+// busy returns the error of an operation that is impossible while another process is in the arena.
+// The error says which processes are in it.
 func (a *Arena) busy(op string) error {
 	who, n := a.insiders()
 	if _, dying := a.anyIn(); n == 1 {

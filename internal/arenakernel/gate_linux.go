@@ -25,7 +25,8 @@ func anyByteLocked(f *os.File, off, n int64) (bool, error) {
 	return lock.Type != unix.F_UNLCK, nil
 }
 
-// anyOwner returns the owner of a file as a trusted owner. This process may write to the file.
+// anyOwner returns the owner of a file, as a list of owners to trust. It is for a file to which
+// this process may write, whoever owns it.
 func anyOwner(st os.FileInfo) []uint32 {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		return []uint32{sys.Uid}
@@ -56,8 +57,8 @@ func renameNew(from, to string) error {
 	}
 }
 
-// renameNoReplace is renameNew. If renameNew is not supported, it uses a hard link, and the file
-// has both names for a moment.
+// renameNoReplace renames a file as renameNew does. If renameNew is not supported, renameNoReplace
+// uses a hard link, and the file has both names for a moment.
 func renameNoReplace(from, to string) error {
 	if err := renameNew(from, to); !errors.Is(err, shmsync.ErrNotSupported) {
 		return err
@@ -86,8 +87,8 @@ func outlivesBoot(f *os.File) bool {
 // systemd.
 type bootID [16]byte
 
-// isAfter reports whether the computer was restarted between the two boots: both IDs are known and
-// they differ. If one of them is unknown, it returns false.
+// isAfter reports whether the computer was restarted between the two boots. That is so if both IDs
+// are known and they differ. If one of them is unknown, it returns false.
 func (now bootID) isAfter(then bootID) bool {
 	return now != bootID{} && then != bootID{} && now != then
 }
@@ -110,8 +111,8 @@ func (a *Arena) rememberBoot() {
 
 // epochOfWriteBack returns what writeBack needs to know about this participant, which is leaving:
 // the number of its epoch, and the number of the epoch after which the file was last written back.
-// in is false if this participant was never admitted. Such a participant does not know whether the
-// last participant wrote the file back.
+// The result named in is false if this participant was never admitted. Such a participant does not
+// know whether the last participant wrote the file back.
 //
 // Preconditions: the slot is not free yet, so the epoch cannot end.
 func (a *Arena) epochOfWriteBack() (number, synced uint32, in bool) {
@@ -122,11 +123,12 @@ func (a *Arena) epochOfWriteBack() (number, synced uint32, in bool) {
 	return w.number(), a.u32(hdrSynced).Load(), a.u32(a.slot(a.mySlot)+slotAdmission).Load() == admissionIn
 }
 
-// writeBack writes a file on a disk back if this participant, which has left epoch number, was the
-// last one in the arena. The file then stays clean if there is a reboot before the next epoch.
-// writeBack reads the slot words before and after the write-back. If none of them has changed, no
-// process used the file meanwhile. It records nothing if another participant has recorded a
-// write-back since synced was read.
+// writeBack makes the kernel write the arena's file back to its disk, if this participant was the
+// last one in the arena. This participant has already left, in the epoch with the given number. The
+// file then stays clean if there is a reboot before the next epoch. writeBack reads the slot words
+// before and after the write-back. If none of them has changed, no process used the file meanwhile.
+// writeBack records nothing if another participant has recorded a write-back since the parameter
+// synced was read from the header.
 func (a *Arena) writeBack(number, synced uint32) {
 	if !outlivesBoot(a.seg.File()) {
 		return

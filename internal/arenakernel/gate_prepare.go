@@ -16,18 +16,19 @@ type preparation struct {
 	reaped  map[int]fullSlotState // slots of dead participants in which this joiner has nothing left to repair
 	earlier map[int]fullSlotState // slots in which the joiner has repaired what earlier participants left
 	waits   slotSet               // slots whose dead participant has not ended, or whose reap is not finished
-	waiting bool                  // waits is not empty
+	waiting bool                  // true if the field waits is not empty
 	met     map[int]fullSlotState // for each slot, the last death seen, or the last joiner seen to take it over
-	passes  int                   // passes over the slots
+	passes  int                   // how often the joiner has gone through the slots
 	news    int                   // changes of met after the first pass, plus claims that failed because of a death
 }
 
 // mostNews is how many deaths and joiners a process may see after its first pass. If it sees more,
-// it no longer waits for the end of participants that died pending. Otherwise joiners that keep
-// dying could keep it waiting for ever, because each pass would find another one.
+// it no longer waits for the end of participants that died before they were admitted. Otherwise
+// joiners that keep dying could keep it waiting for ever, because each pass would find another one.
 const mostNews = 16
 
-// meet records that slot i is in state s.
+// meet records that this joiner has seen slot i in state s. It counts news, that is, states that
+// the joiner sees for the first time after its first pass.
 func (p *preparation) meet(i int, s fullSlotState) {
 	if p.met[i] == s {
 		return
@@ -38,7 +39,8 @@ func (p *preparation) meet(i int, s fullSlotState) {
 	}
 }
 
-// late reports whether the joiner postpones participants that died pending to [Arena.repairLate].
+// late reports whether the joiner leaves participants that died before they were admitted to
+// [Arena.repairLate].
 func (p *preparation) late() bool { return p.news > mostNews }
 
 // fullSlotState is the state word of a slot, together with its window: in another window, another
@@ -59,9 +61,9 @@ func (a *Arena) gateBusy() bool {
 	return err == nil && locked
 }
 
-// prepare reaps all dead participants, and repairs what earlier participants left. It reports
-// whether nothing is left to do. While prepare waits for dead processes to end, it checks only
-// their slots. Many joiners may wait at the same time, and the check of any other slot costs a
+// prepare reaps all dead participants, and repairs what earlier participants of each slot left. It
+// reports whether nothing is left to do. While prepare waits for dead processes to end, it checks
+// only their slots. Many joiners may wait at the same time, and the check of any other slot costs a
 // system call.
 func (a *Arena) prepare(p *preparation) bool {
 	crashpoint.Hit("arena.gate.preparing")
@@ -110,8 +112,9 @@ func (a *Arena) prepareSlot(p *preparation, i int) bool {
 		if p.late() && a.diedPending(i, w) {
 			return true
 		}
-		// A process that finishes the reap may be stopped, but the data is already repaired, so do
-		// not wait for it. Gone makes system calls, so it comes last.
+		// The process that has to finish the reap may be stopped, but the data is already repaired.
+		// So do not wait for that process any longer. Gone makes system calls, so it comes last in
+		// the condition.
 		if shmsync.Monotonic() < p.end || !a.Gone(participantIn(i, w)) {
 			return false
 		}
@@ -120,19 +123,19 @@ func (a *Arena) prepareSlot(p *preparation, i int) bool {
 	return true
 }
 
-// prepared reports whether all dead participants are reaped, and whether everything that earlier
-// participants left is repaired, according to p.
+// prepared reports whether p records that all dead participants are reaped, and that everything
+// that earlier participants left is repaired.
 func (a *Arena) prepared(p *preparation) bool {
 	for i := 1; i <= a.geo.slots; i++ {
 		if i != a.mySlot && !a.preparedSlot(p, i) {
-			p.news++ // a death watcher may finish this reap before the next pass
+			p.news++ // count this death now, because a death watcher may finish its reap before the next pass sees it
 			return false
 		}
 	}
 	return true
 }
 
-// preparedSlot does what the method prepared does, for slot i.
+// preparedSlot reports what the method prepared reports, for the one slot i.
 func (a *Arena) preparedSlot(p *preparation, i int) bool {
 	w := a.slotState(i)
 	if w.phase() == phaseDead || a.surveyDead(i, w) {
@@ -150,9 +153,10 @@ func (a *Arena) diedPending(i int, w slotWord) bool {
 
 // repairLate does the work that the method prepare postpones when the method late returns true.
 // This process has claimed the epoch and has not run OnFirst yet. For each participant that died
-// pending, repairLate repairs once what that participant has left, and what it had taken over. It
-// ignores participants that die later. This process has the gate here, so it delays all joiners if
-// it is stopped, as in OnFirst.
+// before it was admitted, repairLate repairs once what that participant has left, and what it had
+// taken over from earlier participants of its slot. repairLate ignores participants that die later.
+// This process has the gate here. So if it is stopped, it delays all joiners, as it does in
+// OnFirst.
 func (a *Arena) repairLate(p *preparation) {
 	for i := 1; p.late() && i <= a.geo.slots; i++ {
 		w := a.slotState(i)
@@ -183,9 +187,9 @@ func (a *Arena) leftByEarlier(i int, w slotWord) ParticipantID {
 	return makeParticipantID(i, last)
 }
 
-// repairEarlier repairs what the participant dead, an earlier participant of slot i, has left. A
-// joiner that takes over the slot of a dead participant does the same, but that joiner may be
-// stopped. When it continues, it repairs only what is left.
+// repairEarlier repairs what an earlier participant of slot i has left. The parameter named dead is
+// the ID of that participant. A joiner that takes over the slot of a dead participant does the
+// same, but that joiner may be stopped. When it continues, it repairs only what is left.
 func (a *Arena) repairEarlier(i int, w slotWord, dead ParticipantID) {
 	a.repairAll(dead, w.phase() == phaseJoining && a.owesAnybody(dead))
 }
@@ -200,8 +204,8 @@ func (a *Arena) recordMissing() {
 	}
 }
 
-// recordMissingOf does what the method recordMissing does, for slot i. It returns false if the slot
-// has changed.
+// recordMissingOf writes the missing death records of the participants of slot i. It returns false
+// if the slot has changed.
 func (a *Arena) recordMissingOf(i int) bool {
 	w := a.slotState(i)
 	switch last := w.generation(); w.phase() {

@@ -15,8 +15,8 @@ var (
 )
 
 // Gone reports whether nothing can write to the arena for n any more, not even a system call of n.
-// n need not be current. Once Gone has returned true for n, it always does. While the process of n
-// is ending, each call of Gone makes system calls.
+// The participant n may be alive, dead, or replaced in its slot. Once Gone has returned true for n,
+// it always does. While the process of n is ending, each call of Gone makes system calls.
 //
 // The [KernelIO] that n has declared decides which system calls of n Gone waits for. Gone does
 // not cover stores by a device for which the kernel does not wait at the end of a process: RDMA,
@@ -46,7 +46,8 @@ func (a *Arena) Gone(n ParticipantID) bool {
 // foundGone reports whether a process has recorded that the dead participant in slot i, in state w,
 // is gone: its threads have ended, or its byte lock was free.
 //
-// slotGone is the word of this record. It names the participant of the slot that is gone, or 0.
+// The word slotGone of the slot contains this record. Its lower half names the participant of the
+// slot that is gone, or is 0.
 //
 //	bits 0..17   generation, never 0
 //	bits 18..31  number of the window of the slot, its low 14 bits
@@ -72,28 +73,32 @@ func (a *Arena) foundGone(i int, w slotWord) bool {
 	return goneOf(a.u64(a.slot(i)+slotGone).Load()) == a.goneMark(i, w)
 }
 
-// goneOf returns the mark in a value of slotGone, which names a participant.
+// goneOf returns the lower half of a value of slotGone. This mark names the participant of the slot
+// that is gone.
 func goneOf(word uint64) uint32 { return uint32(word) }
 
-// withGone returns the word with its mark replaced.
+// withGone returns the given value of slotGone with another mark in its lower half.
 func withGone(word uint64, mark uint32) uint64 { return word&^(1<<32-1) | uint64(mark) }
 
-// forgetGone clears the mark in the slot of this joiner.
+// forgetGone clears the mark in slot i, which belongs to this joiner. The mark says that an earlier
+// participant of the slot is gone.
 func (a *Arena) forgetGone(i int) { a.u64(a.slot(i) + slotGone).And(^uint64(1<<32 - 1)) }
 
-// noteLocked records that this joiner has locked the byte of slot i.
+// noteLocked records in slotGone that this joiner has taken the byte lock of slot i.
 func (a *Arena) noteLocked(i int) { a.u64(a.slot(i) + slotGone).Add(1 << 32) }
 
-// goneMark returns the mark that says that the participant in slot i, in state w, is gone.
+// goneMark returns the value that the lower half of slotGone has if the participant in slot i, in
+// state w, is gone.
 func (c *core) goneMark(i int, w slotWord) uint32 {
 	_, window := c.windowOf(i)
 	return w.generation() | uint32(window>>windowNumberShift)<<generationBits
 }
 
 // findGone checks whether the threads of the dead participant in slot i, in state w, have dropped
-// its memory. If they have, no system call of the process is in progress, unless the process
-// declared calls that the kernel continues without its threads. If the process had much memory, its
-// threads drop it long before its byte lock is free.
+// its memory, and if so records that the participant is gone. After the threads have dropped the
+// memory, no system call of the process is in progress, unless the process declared calls that the
+// kernel continues without its threads. If the process had much memory, its threads drop it long
+// before its byte lock is free.
 func (a *Arena) findGone(i int, w slotWord) bool {
 	word, mark := a.u64(a.slot(i)+slotGone), a.goneMark(i, w)
 	before := word.Load()
@@ -122,22 +127,22 @@ func (a *Arena) noteByteFree(i int, w slotWord) bool {
 	return a.slotState(i) == w && (goneOf(before) == mark || word.CompareAndSwap(before, withGone(before, mark)))
 }
 
-// givenUp reports whether another joiner may take slot i, in state w, because the joiner in it has
-// no byte lock and has not become live for a long time. Usually a death watcher takes such a slot
-// back, but there may be no participant with a death watcher. The time is measured with the wall
-// clock. If that clock is changed, a joiner may be given up too early, with the consequences
-// described at joinTimeout.
+// givenUp reports whether another joiner may take slot i, in state w, because the joiner that has
+// the slot now holds no byte lock and has not become live for a long time. Usually a death watcher
+// takes such a slot back, but there may be no participant with a death watcher. The time is
+// measured with the wall clock. If that clock is changed, a joiner may be given up too early, with
+// the consequences described at joinTimeout.
 func (a *Arena) givenUp(i int, w slotWord) bool {
 	if w.phase() != phaseJoining || w.hasByte() || !a.hasCaps(i, w) {
-		return false // its capabilities are not stored yet, so slotJoined may be that of an earlier participant
+		return false // if the joiner has not stored its capabilities yet, slotJoined may be that of an earlier participant
 	}
 	age := time.Now().UnixNano() - int64(a.u64(a.slot(i)+slotJoined).Load())
 	return (age > joinTimeout || age < -joinTimeout) && a.slotState(i) == w
 }
 
-// detached reports whether all threads of the process in slot i, in state w, have dropped its
-// memory. It returns false if the slot does not identify the process, or if another goroutine has
-// checked a moment ago.
+// detached reports whether all threads of the dying process in slot i, in state w, have dropped its
+// memory, so that none of them can store there any more. It returns false if the slot does not
+// identify the process, or if another goroutine has checked a moment ago.
 func (a *Arena) detached(i int, w slotWord) bool {
 	if a.copied {
 		return false
@@ -165,11 +170,12 @@ func (a *Arena) detached(i int, w slotWord) bool {
 	return true
 }
 
-// waitedFor reports whether the parent of the dead participant in slot i, in state w, has waited
-// for it. id is the identity of the participant. The kernel may still have the memory of such a
-// process, and therefore its byte lock. Since Linux 6.17, this lasts one or two grace periods of
-// RCU if the process got a larger futex table when it started a thread: 70 ms on a host with 16
-// CPUs.
+// waitedFor reports whether the process of the dead participant in slot i, in state w, does not
+// exist any more because its parent has waited for it with wait(2). The parameter id is the
+// identity of the participant. The kernel may still have the memory of such a process, and
+// therefore its byte lock. Since Linux 6.17, the kernel keeps the memory for one or two grace
+// periods of RCU if the process got a larger futex table when it started a thread: 70 ms on a host
+// with 16 CPUs.
 //
 // A hostile or damaged slot could contain a pid that no process has. So waitedFor also requires
 // that the identity has the checksum that the participant stored.
@@ -177,7 +183,7 @@ func (a *Arena) waitedFor(i int, w slotWord, pid uint32, id identity) bool {
 	if a.u64(a.slot(i)+slotIdentitySum).Load() != id.sum(w.generation(), pid) || !shmsync.NoProcess(int(pid)) {
 		return false
 	}
-	asm.LoadFence() // so that this process reads only later what those threads have stored
+	asm.LoadFence() // so that this process sees what the threads of the ended process have stored
 	return true
 }
 
@@ -191,8 +197,8 @@ func (a *Arena) AllGone() bool {
 	return true
 }
 
-// follow makes the death watcher of this process check slot i until the reap of the slot is
-// finished, even if other processes also reap it.
+// follow makes the death watcher of this process check slot i until the cleanup after the death of
+// its participant is finished, even if other processes clean up, too.
 func (a *Arena) follow(i int) {
 	a.leaveFor(i)
 	a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
@@ -213,8 +219,8 @@ func (e *endings) begin(i int, w slotWord, window uint64) bool {
 	return !known
 }
 
-// find returns the notice of that death. If there is none, it makes one. It reports whether the
-// notice existed before.
+// find returns the notice of the death of the participant in slot i, in state w of a window. If
+// there is no notice, find makes one. The second result reports whether the notice existed before.
 //
 // Preconditions: e.mu is held.
 func (e *endings) find(i int, w slotWord, window uint64) (*notice, bool) {
@@ -229,10 +235,10 @@ func (e *endings) find(i int, w slotWord, window uint64) (*notice, bool) {
 	return n, false
 }
 
-// turn reports, in the result known, whether the participant in slot i, in state w, is known to be
-// detached. If that is not known, turn reports whether the caller should check now. All goroutines
-// that wait for the end of the participant call turn. A check costs 10 us or more, so one check
-// counts for all of them.
+// turn reports, in the result known, whether this process has found before that the threads of the
+// participant in slot i, in state w, have dropped its memory. If it has not, the result turn
+// reports whether the caller should check now. All goroutines that wait for the end of the
+// participant call turn. A check costs 10 us or more, so one check counts for all of them.
 func (e *endings) turn(i int, w slotWord, window uint64) (known, turn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -252,8 +258,9 @@ func (e *endings) noteDetached(i int, w slotWord, window uint64) {
 	n.detached = true
 }
 
-// noteHanded records that all data of that participant has been handed over, and from when its slot
-// may be freed. No process waits for the slot, so later checks are less frequent.
+// noteHanded records that all data of the dead participant in slot i has been handed over to other
+// participants. The parameter free is the time from which its slot may be freed. No waiter depends
+// on the slot any more, so later checks are less frequent.
 func (e *endings) noteHanded(i int, w slotWord, window uint64, free int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -269,8 +276,9 @@ type free struct {
 }
 
 // toFree stores in frees the slots of dead participants whose data has been handed over. These
-// slots only have to be freed when the kernel has ended the process. It returns their number. ok is
-// false if there are other deaths as well, or too many of these.
+// slots only have to be freed when the kernel has ended the process. toFree returns the number of
+// these slots. The result named ok is false if frees is too small, or if there is another dead
+// participant, with whose slot more has to be done.
 func (a *Arena) toFree(frees []free) (n uint, ok bool) {
 	if !a.unfinished.any() {
 		return 0, true
@@ -307,8 +315,8 @@ const (
 	// freePart is used instead of askPart when the data of the process has been handed over.
 	freePart = 2
 	// lookFirst and lookPart limit the time between two checks of the threads of a dead process in
-	// the same way. They give shorter times than askFirst and askPart, so every question of a
-	// single goroutine includes a check of the threads.
+	// the same way. They give shorter times than askFirst and askPart. So if only one goroutine
+	// asks for a dead process, each of its questions includes a check of the threads.
 	lookFirst = 3e4 // ns
 	lookPart  = 16
 )

@@ -41,7 +41,7 @@ const (
 	hdrChunkCount        = 160
 	hdrChecksum          = 168
 	hdrDeathRecordsTotal = 256 // number of death records of deaths
-	hdrDeaths            = 264 // counts the reaps after which other participants have to look for what they left
+	hdrDeaths            = 264 // counts the reaped participants that may have left something in an object or a wait node
 	hdrDirReach          = 268 // see core.reach
 	hdrLeftTotal         = 272 // number of death records of orderly leaves
 	hdrDirLowering       = 288 // see lowering
@@ -119,9 +119,9 @@ func checksum(b []byte) uint64 {
 // in the arena. It reads each byte once, so a peer that writes to the header meanwhile can make
 // validate fail, but cannot deceive it.
 //
-// b is a copy of the header that the caller has read from the file. A read through the mapping
-// could need new memory for a page that is a hole, and would end the process if there is none. name
-// is for the error.
+// The parameter b is a copy of the header that the caller has read from the file. A read through
+// the mapping could hit a page that is a hole. If there was no memory for such a page, the read
+// would kill the process. The parameter name is only for the error.
 func validate(b []byte, length uint64, name string) (geometry, error) {
 	bad := func(err error, format string, args ...any) (geometry, error) {
 		return geometry{}, &shmsync.Error{Op: "arena.open", Object: name, Err: err, Detail: fmt.Sprintf(format, args...)}

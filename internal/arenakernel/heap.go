@@ -24,8 +24,8 @@ const (
 	// to keep the search cheap.
 	nearChunks = 16
 
-	// claimTries is how often an allocation starts over because other participants are changing the
-	// chunks that it uses.
+	// claimTries is how often an allocation tries at most. It starts over if other participants are
+	// changing the chunks that it uses.
 	claimTries = 64
 )
 
@@ -37,7 +37,8 @@ type heapLocal struct {
 	top  atomic.Uint64          // the chunk from which the next search for a span goes downwards
 }
 
-// A block is a block or span whose words have been located.
+// A block is a block of the heap, or a span, which consists of whole chunks. Its place, its size
+// and its block word have been found out.
 type block struct {
 	off   Offset
 	size  uint64
@@ -62,14 +63,15 @@ func (c *core) swapChunk(i uint64, old, to chunkWord) bool {
 
 func (c *core) chunkOff(i uint64) Offset { return Offset(c.geo.heapOff + i*chunkSize) }
 
-// blockWordOf returns the word of a block. The chunk must be reserved.
+// blockWordOf returns the word that says what a block is used for. The chunk must be reserved, that
+// is, have memory.
 func (c *core) blockWordOf(chunk, index uint64) *atomic.Uint32 {
 	return c.u32(Offset(c.geo.blocksOff + (chunk*blockWords+index)*blockWordSize))
 }
 
 // claim finds a block of at least size bytes with the given alignment, claims it for this
-// participant, and zeroes it. No peer knows of the block until publish. If this process dies before
-// that, the block is freed.
+// participant, and zeroes it. No other process knows of the block until a call of publish. If this
+// process dies before that, the block is freed.
 func (c *core) claim(size, align uint64) (Offset, error) {
 	class, ok := classFor(size, align)
 	if !ok {
@@ -84,7 +86,7 @@ func (c *core) claim(size, align uint64) (Offset, error) {
 	return off, nil
 }
 
-// claimBlock claims a block of the class without zeroing it.
+// claimBlock claims a block of the given size class. It does not zero the block.
 func (c *core) claimBlock(class int) (Offset, error) {
 	var failed error
 	for range claimTries {
@@ -101,7 +103,7 @@ func (c *core) claimBlock(class int) (Offset, error) {
 				return off, nil
 			}
 		}
-		if c.sweep(1) > 0 { // a swept chunk already has memory, which helps if there is no more memory
+		if c.sweep(1) > 0 { // a slab that becomes a free chunk keeps its memory, which helps if there is no more
 			continue
 		}
 		if !busy {
@@ -109,7 +111,7 @@ func (c *core) claimBlock(class int) (Offset, error) {
 		}
 		runtime.Gosched()
 	}
-	c.flushDeferred() // so that the next call finds the blocks of a Free that came in between
+	c.flushDeferred() // frees blocks that a peer guarded when they were deleted, so that the next call can use them
 	if failed != nil {
 		return 0, failed
 	}
@@ -135,8 +137,8 @@ func (c *core) claimNear(class int) (Offset, bool) {
 	return 0, false
 }
 
-// claimIn claims a free block of a chunk, if the chunk is a slab of the class. The search begins at
-// block number start.
+// claimIn claims a free block of a chunk, if the chunk is a slab of the class, that is, if it is
+// divided into blocks of that size. The search begins at block number start.
 func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 	if !c.loadChunk(chunk).slabOf(class) {
 		return 0, false
@@ -160,9 +162,9 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 			continue
 		}
 		crashpoint.Hit("arena.block.claimed")
-		// The chunk may have been taken back meanwhile, and may have any use by now. But if it is a
-		// slab of the class now, it stays one: to take it back, a sweeper would have to claim each
-		// of its blocks, and this participant has claimed one of them.
+		// The chunk may have been taken back meanwhile, and may have any use by now. But if the
+		// chunk is a slab of the class now, it stays one. To take the slab back, a participant
+		// would have to claim each of its blocks, and this participant has claimed one of them.
 		if !c.loadChunk(chunk).slabOf(class) {
 			word.CompareAndSwap(claimed, blockFree)
 			return 0, false
@@ -173,10 +175,10 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 	return 0, false
 }
 
-// claimFresh makes a slab of a free chunk, and claims a block of the slab before any other
-// participant can. If no chunk is free, off is 0, and busy reports whether other participants are
-// changing chunks at the same time. If there is no more memory, claimFresh takes a chunk that
-// already has memory.
+// claimFresh makes a slab of a free chunk, that is, divides the chunk into blocks of one size, and
+// claims a block of the slab before any other participant can. If no chunk is free, off is 0, and
+// busy reports whether other participants are changing chunks at the same time. If there is no more
+// memory, claimFresh takes a chunk that already has memory.
 func (c *core) claimFresh(class int) (off Offset, busy bool, err error) {
 	chunk, ok, busy := c.claimChunk(0)
 	if !ok {
@@ -206,14 +208,14 @@ func (c *core) claimFresh(class int) (off Offset, busy bool, err error) {
 	return off, true, nil
 }
 
-// claimChunk claims a free chunk whose word has the given bits. The search begins at the hint in
-// the header.
+// claimChunk claims a free chunk whose chunk word has all the given bits. The search begins at the
+// hint in the header.
 func (c *core) claimChunk(bits chunkWord) (chunk uint64, ok, busy bool) {
 	count := c.geo.chunkCount
 	if count == 0 {
 		return 0, false, false
 	}
-	hint := c.u64(hdrChunkHint) // any value is right
+	hint := c.u64(hdrChunkHint) // the search is correct with any value
 	start := hint.Load() % count
 	for k := range count {
 		i := (start + k) % count
@@ -236,8 +238,8 @@ func (c *core) claimChunk(bits chunkWord) (chunk uint64, ok, busy bool) {
 	return 0, false, busy
 }
 
-// back allocates memory for n chunks that this participant has claimed, and for their block words.
-// Then it marks the chunks reserved.
+// The method back allocates memory for n chunks that this participant has claimed, beginning with
+// the given one, and for their block words. Then it marks the chunks as reserved.
 func (c *core) back(chunk, n uint64) error {
 	if c.reservedIn(chunk, n) < n {
 		if err := c.reserve(uint64(c.chunkOff(chunk)), n*chunkSize); err != nil {

@@ -12,13 +12,14 @@ var (
 	_ = crashpoint.Register("arena.free.before_clear")
 )
 
-// locate returns the block or span that begins at off. It returns false if none begins there.
+// locate returns the block, or the span of whole chunks, that begins at off. It returns false if
+// none begins there.
 func (c *core) locate(off Offset) (block, bool) {
 	b, ok := c.holding(off)
 	return b, ok && b.off == off
 }
 
-// holding returns the block or span that contains off.
+// holding returns the block, or the span of whole chunks, that contains off.
 func (c *core) holding(off Offset) (block, bool) {
 	if uint64(off) < c.geo.heapOff || (uint64(off)-c.geo.heapOff)/chunkSize >= c.geo.chunkCount {
 		return block{}, false
@@ -65,7 +66,8 @@ func (c *core) blockAt(off Offset) (w blockWord, size uint64, ok bool) {
 	return b.load(), b.size, true
 }
 
-// publish turns a block that this participant has claimed into a raw block, an object or a node.
+// publish turns a block that this participant has claimed into a raw block (a block of Alloc), an
+// object or a wait node.
 func (c *core) publish(off Offset, kind int) error {
 	b, ok := c.locate(off)
 	// sync(arena.publish): release
@@ -81,15 +83,16 @@ func (c *core) meddled(off Offset) error {
 	return c.fail("arena.alloc", shmsync.ErrCorrupt, "the block at "+off.String()+" was changed while claimed")
 }
 
-// unclaim frees a block that has not been published.
+// unclaim frees a block that this participant has claimed and not published, so that no other
+// process knows of it.
 func (c *core) unclaim(off Offset) {
 	if b, ok := c.locate(off); ok {
 		c.release(b, makeBlock(blockClaimed, c.self))
 	}
 }
 
-// release frees the block or span b, whose word is w. The state of w is claimed or freeing. w names
-// this process, or a dead process that this process reaps.
+// release frees the block or span b, whose block word is w. The kind in w is claimed or freeing.
+// The participant in w is this process, or a dead process that this process reaps.
 func (c *core) release(b block, w blockWord) {
 	if b.class < 0 {
 		c.dismantle(b.chunk)
@@ -102,9 +105,10 @@ func (c *core) release(b block, w blockWord) {
 }
 
 // Alloc returns size bytes of the arena, zeroed, at an offset that is a multiple of align and of
-// 64. align is 0 or a power of two up to [MaxAlign]; for any other value Alloc panics. The block
-// stays allocated until a process calls Free, even after the death of this process, because other
-// processes may know its offset. If this process dies inside Alloc, the block is freed.
+// 64. The argument align is 0 or a power of two up to [MaxAlign]. For any other value, Alloc
+// panics. The block stays allocated until a process calls Free, even after the death of this
+// process, because other processes may know its offset. If this process dies inside Alloc, the
+// block is freed.
 //
 // If there is not enough room, the error Is [shmsync.ErrNoSpace].
 func (a *Arena) Alloc(size, align uint64) (Offset, error) {

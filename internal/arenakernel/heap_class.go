@@ -1,9 +1,9 @@
 package arenakernel
 
-// The size classes of slabs. Each size is a multiple of 64, so that every block is aligned to a
-// cache line. A request with a greater alignment takes a class whose size is a multiple of that
-// alignment. A request that is larger than all classes takes a span, which consists of whole
-// chunks.
+// The sizes of the blocks in slabs, that is, in chunks that are divided into equal blocks. Each
+// size is a multiple of 64, so that every block is aligned to a cache line. A request with a
+// greater alignment takes a class whose size is a multiple of that alignment. A request that does
+// not fit into any class takes a span, which consists of whole chunks.
 var classSizes = [classes]uint32{
 	64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768,
 	nodeSize,

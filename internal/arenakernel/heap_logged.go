@@ -1,13 +1,14 @@
 package arenakernel
 
-// The blocks of transactions. A block that a transaction allocates or frees is logged: from the
-// record in the undo log until the end of the transaction, the block word names the process of the
-// transaction. During that time, only the process that holds the lock with the log changes the
-// word. So neither a reaper nor an allocator gives the block to another user while a rollback may
-// still write into it. See docs/design/0039.
+// Allocation in transactions. A block that a transaction allocates or frees is called logged. After
+// the undo log has recorded the block, and until the end of the transaction, the block word names
+// the process of the transaction. During that time, only the process that holds the lock with the
+// log changes the word. So neither a reaper nor an allocator gives the block to another user while
+// a rollback may still write into it. See docs/design/0039.
 
-// HasByteLock reports whether this process holds the byte lock of its slot. If it does not, no
-// other process can prove that this process is gone.
+// HasByteLock reports whether this process holds the byte lock of its slot, a file lock that the
+// kernel drops when the process has ended. Without this lock, no other process can prove that this
+// process is gone.
 func (a *Arena) HasByteLock() bool { return a.slotCaps(a.mySlot)&capOFD != 0 }
 
 // Heap returns the offset and the length in bytes of the heap, the part of the arena that contains
@@ -16,8 +17,8 @@ func (a *Arena) Heap() (off Offset, n uint64) {
 	return Offset(a.geo.heapOff), a.geo.chunkCount * chunkSize
 }
 
-// Backed reports whether the n bytes at off are in chunks of the heap that have memory. off and n
-// may come from a peer.
+// Backed reports whether the n bytes at off are in chunks of the heap that have memory. The
+// arguments may come from a peer.
 func (a *Arena) Backed(off Offset, n uint64) bool {
 	first, size := a.Heap()
 	if off < first || uint64(off-first) >= size || n > size-uint64(off-first) {
@@ -48,8 +49,8 @@ func (a *Arena) ClaimAligned(size, align uint64) (Offset, error) {
 	return a.claim(size, max(align, 1))
 }
 
-// LogBlock turns a block that this process has claimed into a logged block of one of its
-// transactions. The undo log already contains the offset of the block.
+// LogBlock makes a block that this process has claimed belong to one of its transactions. The undo
+// log already contains the offset of the block.
 func (a *Arena) LogBlock(off Offset) error {
 	b, ok := a.locate(off)
 	if !ok || !b.swap(makeBlock(blockClaimed, a.self), makeBlock(blockLogged, a.self)) {
@@ -59,7 +60,8 @@ func (a *Arena) LogBlock(off Offset) error {
 }
 
 // CanLogFreed returns "" if a transaction can free the block at off. Otherwise it returns why it
-// cannot. logged reports whether the block already belongs to a transaction of this process.
+// cannot. The result logged reports whether the block already belongs to a transaction of this
+// process.
 func (a *Arena) CanLogFreed(off Offset) (why string, logged bool) {
 	b, ok := a.locate(off)
 	if !ok {
@@ -74,8 +76,9 @@ func (a *Arena) CanLogFreed(off Offset) (why string, logged bool) {
 	return "", false
 }
 
-// LogFreed turns a raw block into a logged block that a transaction of this process frees. The undo
-// log already contains the offset of the block. LogFreed returns false if the block is not raw.
+// LogFreed turns a raw block, that is, a block of Alloc, into a logged block that a transaction of
+// this process frees. The undo log already contains the offset of the block. LogFreed returns false
+// if there is no raw block at off.
 func (a *Arena) LogFreed(off Offset) bool {
 	b, ok := a.locate(off)
 	if !ok {
@@ -85,17 +88,18 @@ func (a *Arena) LogFreed(off Offset) bool {
 	return b.swap(blockRaw, makeBlock(blockLogged, a.self))
 }
 
-// KeepLogged turns a logged block of a transaction of n into a raw block. It returns false if there
-// is no such block, in which case there is nothing to do.
+// KeepLogged turns a logged block, which a transaction of the participant n has allocated or freed,
+// into a raw block as Alloc returns it. It returns false if there is no such block, in which case
+// there is nothing to do.
 func (a *Arena) KeepLogged(n ParticipantID, off Offset) bool {
 	b, ok := a.locate(off)
 	// sync(arena.publish): release
 	return ok && b.swap(makeBlock(blockLogged, n), makeBlock(blockRaw, 0))
 }
 
-// TakeLogged takes over a logged block from a transaction of n, so that this process can free the
-// block with ReleaseTaken. It returns false if there is no such block, in which case there is
-// nothing to do.
+// TakeLogged takes over a logged block from a transaction of the participant n, so that this
+// process can free the block with ReleaseTaken. It returns false if there is no such block, in
+// which case there is nothing to do.
 func (a *Arena) TakeLogged(n ParticipantID, off Offset) bool {
 	b, ok := a.locate(off)
 	if !ok {

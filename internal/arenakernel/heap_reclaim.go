@@ -1,16 +1,18 @@
 package arenakernel
 
-// reclaimBlocks recovers the memory whose changes the participant dead has not finished. It frees
-// the blocks, chunks and names that this participant had claimed and that no other process knows
-// of, the blocks that it was freeing, and the slabs that it was sweeping. Two kinds of blocks stay:
-// those that Alloc returned to the participant, because other processes may know their offsets, and
-// objects that the participant had committed. Blocks of its transactions stay logged until the
+// reclaimBlocks recovers the memory whose changes a dead participant has not finished. It frees the
+// blocks, chunks and names that this participant had claimed and that no other process knows of,
+// and the blocks that the participant was freeing. It makes the slabs that the participant was
+// about to take back usable again. Two kinds of blocks stay: those that Alloc returned to the
+// participant, because other processes may know their offsets, and objects that the participant had
+// committed. Blocks that its transactions have allocated or freed stay as they are until the
 // transactions are undone.
 //
-// Preconditions: the participant dead has been fenced, or it is this process, which does nothing
-// else in the arena any more. This process is the reaper of that slot, so no other process calls
-// reclaimBlocks for the same participant at the same time. If this process dies during the call,
-// another process may repeat it.
+// Preconditions: no thread of the dead participant stores to the arena any more, or the parameter
+// named dead is the ID of this process itself, which does nothing else in the arena any more. This
+// process is the reaper of the participant's slot, so no other process calls reclaimBlocks for the
+// same participant at the same time. If this process dies during the call, another process may
+// repeat it.
 func (c *core) reclaimBlocks(dead ParticipantID) {
 	c.handles.Lock()
 	defer c.handles.Unlock()
@@ -28,9 +30,9 @@ func (c *core) reclaimBlocks(dead ParticipantID) {
 	})
 }
 
-// reclaimChunk does what the method reclaimBlocks does, for the block words of one chunk. It
-// examines all of these words, whatever the chunk is used for, because a word may be claimed
-// although there is no block; see chunkWord.
+// reclaimChunk does for the block words of one chunk what the method reclaimBlocks does. It
+// examines all of these words, whatever the chunk is used for. A word may be claimed although the
+// chunk has no block for it; see chunkWord.
 func (c *core) reclaimChunk(i uint64, w chunkWord, dead ParticipantID) {
 	if w.kind() == chunkSweeping && w.participant() == dead {
 		c.unblock(i, dead)
@@ -82,8 +84,9 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 		c.release(b, w)
 		return
 	}
-	// If a participant that deletes the object has published the slot record, the record no longer
-	// belongs to the dead participant. The block may by now have any other use.
+	// The block may be a slot record, which an object has for one participant. If another
+	// participant that deletes the object has published the slot record, the record no longer
+	// belongs to the dead participant. In that case, the block may by now have any other use.
 	if w.kind() == blockClaimed && (c.keepRecord(b, w) || b.load() != w) {
 		return
 	}
@@ -101,8 +104,8 @@ func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
 	}
 }
 
-// eachBlockOf does what the method eachBlock does, for one chunk. It returns false if f returned
-// false.
+// eachBlockOf calls f, as the method eachBlock does, for the blocks of one chunk. It returns false
+// if f returned false.
 func (c *core) eachBlockOf(i uint64, f func(off Offset, size uint64, w blockWord) bool) bool {
 	w := c.loadChunk(i)
 	if !w.legal(i, c.geo.chunkCount) {

@@ -8,7 +8,8 @@ var (
 	_ = crashpoint.Register("arena.sweep.before_free")
 )
 
-// sweep frees up to want slabs that have no block in use, and returns how many it has freed.
+// sweep frees slabs, that is, chunks of equal blocks, that have no block in use. It frees at most
+// as many as the parameter want says, and returns their number.
 func (c *core) sweep(want uint64) (swept uint64) {
 	for i := range c.geo.chunkCount {
 		if swept == want {
@@ -71,7 +72,8 @@ func (c *core) sweepChunk(i uint64) bool {
 	return true
 }
 
-// unblock frees the blocks of chunk i that n has blocked.
+// unblock frees the blocks of chunk i that the participant n has blocked, so that allocators cannot
+// claim them.
 func (c *core) unblock(i uint64, n ParticipantID) {
 	blocked := uint32(makeBlock(blockBlocked, n))
 	for k := range uint64(blockWords) {

@@ -23,7 +23,7 @@ import "strconv"
 // A block word of a chunk that is not a slab may be claimed for a moment, by an allocator that read
 // the chunk word while the chunk was still a slab. After its claim, the allocator reads the chunk
 // word again, notices the change, and releases the block. This disturbs no other participant,
-// because every change of a block word from 0 is a CAS.
+// because no participant changes a block word from 0 without a CAS.
 //
 // crash: [core.reclaimBlocks] recovers the chunks of a dead participant. A claimed chunk becomes
 // free again. A sweep is undone: blocked words become 0, and the chunk becomes the slab that it
@@ -58,16 +58,18 @@ func (w chunkWord) reserved() bool             { return w&chunkReserved != 0 }
 func (w chunkWord) number() uint64             { return uint64(w>>chunkNumberShift) & chunkNumberMask }
 func (w chunkWord) participant() ParticipantID { return ParticipantID(w >> chunkNameShift) }
 
-// freed returns the word that the chunk has when it is not in use.
+// freed returns the chunk word w as it is after the chunk has been freed. The chunk keeps its
+// memory.
 func (w chunkWord) freed() chunkWord { return w & chunkReserved }
 
-// claimedBy returns the word of the free chunk w after n has claimed it.
+// claimedBy returns the chunk word of a free chunk, which is w, after the participant n has claimed
+// the chunk.
 func (w chunkWord) claimedBy(n ParticipantID) chunkWord {
 	return w&chunkReserved | chunkClaimed | chunkWord(n)<<chunkNameShift
 }
 
-// slabOf reports whether the chunk is a slab of the given class, so that blocks of the class can be
-// claimed from it.
+// slabOf reports whether w is the word of a slab of the given class. A slab is a chunk that is
+// divided into blocks of one size.
 func (w chunkWord) slabOf(class int) bool { return w == makeChunk(chunkSlab, uint64(class), 0) }
 
 // legal reports whether a correct participant may have written w as the word of chunk i of count
@@ -91,8 +93,8 @@ func (w chunkWord) legal(i, count uint64) bool {
 	return false
 }
 
-// blockWord says what a block or span is used for. It is not in the block, but in the page of block
-// words of its chunk, so a stray write into a block cannot harm the allocator.
+// blockWord says what a block or span is used for. The word is not in the block, but in a page with
+// all block words of its chunk. So a stray write into a block cannot harm the allocator.
 //
 //	bits 0..2   kind  below
 //	bits 3..31  name  the participant at work, of claimed, freeing, blocked and logged

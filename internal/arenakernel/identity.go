@@ -19,8 +19,8 @@ type identity struct {
 	bootID    [16]byte
 }
 
-// sum returns the checksum of the identity, the generation and the pid of a participant. A change
-// of one word always changes the checksum.
+// sum returns a checksum of the identity, the generation and the pid of a participant. If one of
+// these words changes, the checksum always changes.
 func (id identity) sum(generation, pid uint32) uint64 {
 	const basis, prime = 0xcbf29ce484222325, 0x100000001b3 // of FNV-1a
 	h := uint64(basis)
@@ -109,8 +109,8 @@ type description struct {
 // of that participant. It is 0 while the words change, and while they describe no participant.
 //
 // A joiner that takes over the slot of a dead participant first records the death, and then
-// describes itself. So if the joiner dies in between, its death is not confused with that of its
-// predecessor, and is not reported with its predecessor's label.
+// describes itself. If the joiner dies between the two steps, its own death is therefore not
+// confused with that of its predecessor, and is not reported with its predecessor's label.
 //
 //	writer                       reader
 //	stores 0                     loads slotDescribed
@@ -137,13 +137,14 @@ func (a *Arena) describe(i int) description {
 	return d
 }
 
-// describes reports whether the words of slot i describe the participant that is in the slot in
-// state w.
+// describes reports whether the words of slot i describe the participant of state w, and not an
+// earlier participant of the slot.
 func (a *Arena) describes(i int, w slotWord) bool {
 	return a.u32(a.slot(i)+slotDescribed).Load() == w.generation()
 }
 
-// describeNobody begins a change of the words of slot i that describe a participant.
+// describeNobody begins a change of the words of slot i that describe a participant. Until the
+// change ends, the slot describes no participant.
 func (a *Arena) describeNobody(i int) {
 	a.u32(a.slot(i) + slotDescribed).Swap(0) // a swap: later stores of the label's bytes could overtake a plain store
 }

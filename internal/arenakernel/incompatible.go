@@ -15,7 +15,7 @@ var upgradeCalls = map[Kind]string{
 
 var kindSynchronized = KindOf("SYNC")
 
-// compatible returns an error if the object h differs from the requested one.
+// compatible returns an error if the existing object h is not what spec asks for.
 func (a *Arena) compatible(h *header, spec ObjectSpec) error {
 	var what string
 	switch {

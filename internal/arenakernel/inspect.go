@@ -20,7 +20,7 @@ import (
 //
 // Only one goroutine may use an Inspector at a time.
 type Inspector struct {
-	a       *Arena // works on the copy; it is not a participant
+	a       *Arena // an Arena that works on the copy, and is no participant
 	img     *shm.Image
 	damage  error // the error in the header, or nil
 	created time.Time
@@ -80,8 +80,8 @@ func (i *Inspector) read() error {
 	a.fetch = img.Fetch
 	a.geo = geo
 	a.label = img.Name()
-	// A walk writes guards into a slot of the copy, so the Arena needs a slot, and an ID that no
-	// participant has.
+	// A walk over the objects writes the offset of the object that it visits into a slot of the
+	// copy. So the Arena needs a slot, and an ID that no participant has.
 	a.mySlot, a.self = 1, makeParticipantID(1, 0)
 	a.current, a.gone = a.isCurrent, a.Gone
 	a.reserve = func(_, _ uint64) error { return nil }
@@ -105,7 +105,8 @@ func guess(header []byte, length uint64, damage error) (geometry, error) {
 	return geo, nil
 }
 
-// SetNow declares that the file is a dump that was made at the time ns, CLOCK_MONOTONIC.
+// SetNow declares that the file is a dump, and that it was made at the time ns, in nanoseconds of
+// CLOCK_MONOTONIC.
 func (i *Inspector) SetNow(ns int64) { i.now, i.a.now = ns, ns }
 
 // Refresh discards the copy and reads the file again. It returns the same errors as Inspect, or the
@@ -128,8 +129,8 @@ func (i *Inspector) Removed() bool {
 	if err != nil || !strings.HasSuffix(link, " (deleted)") || strings.HasPrefix(link, "/memfd:") {
 		return false
 	}
-	// A file may get its name only after it was made. In that case, the descriptor of its maker
-	// shows the file as removed, although it has a name.
+	// A file may be made without a name and get its name later. The descriptor of its maker then
+	// shows the file as deleted, although it has a name. So ask for the number of names.
 	st, err := i.File().Stat()
 	return err == nil && unlinked(st)
 }
@@ -143,9 +144,9 @@ func (i *Inspector) Size() int64 { return int64(i.a.geo.size) }
 // MaxParticipants returns how many processes can be in the arena at once.
 func (i *Inspector) MaxParticipants() int { return i.a.geo.slots }
 
-// Epoch returns the number of the last epoch that began, or 0. first is the participant that is
-// beginning the next epoch, or 0. clean reports whether no death was recorded since the epoch
-// began.
+// Epoch returns the number of the last epoch that began, or 0. The result named first is the
+// participant that is beginning the next epoch, or 0. The result named clean is true if no death
+// was recorded since the last epoch began.
 func (i *Inspector) Epoch() (number uint64, first ParticipantID, clean bool) {
 	w := i.a.epochWord()
 	if w.phase() == epochClaiming || w.phase() == epochClaimed {
@@ -155,8 +156,8 @@ func (i *Inspector) Epoch() (number uint64, first ParticipantID, clean bool) {
 	return uint64(w.number()), first, i.a.epochDeaths(w.number()).Load() == i.a.u64(hdrDeathRecordsTotal).Load()
 }
 
-// IsIn reports whether the participant in a slot has been admitted: its Open has returned, or is
-// about to.
+// IsIn reports whether the participant in a slot has been admitted, that is, whether its call of
+// Open has returned, or is about to return.
 func (i *Inspector) IsIn(slot int) bool {
 	return i.a.u32(i.a.slot(slot)+slotAdmission).Load() == admissionIn
 }
@@ -182,7 +183,7 @@ func (i *Inspector) Damage() error {
 // Who returns the identity of the participant n, living or dead, as Arena.Who does.
 func (i *Inspector) Who(n ParticipantID) *shmsync.Identity { return i.a.Who(n) }
 
-// Current reports whether n is a participant that has not been reaped.
+// Current reports whether n is a participant that is not marked dead and has not left.
 func (i *Inspector) Current(n ParticipantID) bool { return i.a.Current(n) }
 
 // A Witness is a participant as an Inspector sees it.
@@ -246,7 +247,7 @@ func (i *Inspector) life(slot int) string {
 // A DeathRecord describes a participant that died or left.
 type DeathRecord struct {
 	shmsync.Identity
-	Left bool // it left by Close
+	Left bool // the participant left by Close and did not die
 }
 
 // Name returns the ID of the participant.
@@ -298,7 +299,7 @@ func (i *Inspector) Objects() (all []ObjectInfo) {
 	return all
 }
 
-// Look returns the state of an object, as the Inspect function of its kind reports it.
+// Look returns the state of an object, as the function KindOps.Inspect of its kind reports it.
 func (i *Inspector) Look(o Object) Inspection {
 	i.fetchBody(o)
 	return i.a.Inspect(o)
@@ -314,7 +315,8 @@ func (i *Inspector) TypeText(o Object) string {
 	return i.a.typeText(&h)
 }
 
-// fetchBody copies the whole body of an object whose kind has an Inspect or a Check function.
+// fetchBody copies the whole body of an object from the file, if its kind has an Inspect or a Check
+// function.
 func (i *Inspector) fetchBody(o Object) {
 	if ops, ok := opsOf(o); ok && (ops.Inspect != nil || ops.Check != nil) {
 		i.img.Fetch(uint64(o.Body), o.Size)

@@ -5,7 +5,7 @@ package arenakernel
 // unless the parameter data is true. f must not keep the bytes.
 func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) error {
 	a := i.a
-	a.findWaitsOfCopy() // first, so that the waits in the report are not older than the holds
+	a.findWaitsOfCopy() // find the waits first, so that the waits in the report are not older than the holds
 	if err := i.part(0, a.geo.heapOff, nil, f); err != nil {
 		return err
 	}
@@ -58,10 +58,11 @@ func zero(b []byte) bool {
 }
 
 // objectsOnly clears all bytes of b that do not belong to an object, and the user data of objects.
-// b contains the bytes at off.
+// The parameter b contains the bytes of the arena from off.
 func (i *Inspector) objectsOnly(off uint64, b []byte) {
 	a, kept := i.a, make([]byte, len(b))
-	// each calls do for the part of b that overlaps the n bytes at from.
+	// The function each calls the function do for the part of b that overlaps the n bytes at the
+	// offset named from.
 	each := func(from, n uint64, do func(dst, src []byte)) {
 		lo, hi := max(from, off), min(from+n, off+uint64(len(b)))
 		if lo < hi {

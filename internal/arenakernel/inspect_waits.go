@@ -10,9 +10,9 @@ import (
 const mostWaits = 1 << 17
 
 // findWaitsOfCopy finds the waits in the copy of an Inspector. It reads the waits from the file
-// after the bodies of all objects. The order matters because tools infer the age of a hold from a
-// wait that began while the hold existed: a hold in the copy may have begun after a wait began, but
-// never after that wait ended.
+// after the bodies of all objects. The order matters because tools infer since when a participant
+// has held an object from a wait that began in that time. A hold in the copy may have begun after a
+// wait began, but never after that wait ended.
 func (a *Arena) findWaitsOfCopy() {
 	if !a.copied || a.waits != nil {
 		return
@@ -23,8 +23,8 @@ func (a *Arena) findWaitsOfCopy() {
 	a.waits = a.findWaits()
 }
 
-// readWaitsLast reads the bodies of all objects, unless the copy already contains them. Then it
-// reads everything that findWaits examines from the file once more.
+// readWaitsLast reads the bodies of all objects from the file, unless the copy already contains
+// them. Then it reads everything that findWaits examines once more.
 func (i *Inspector) readWaitsLast() {
 	a := i.a
 	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
@@ -52,7 +52,7 @@ func (i *Inspector) readWaitsLast() {
 // readAgain reads n bytes from the file into the copy, even if the copy already contains them. If
 // it fails, it clears the bytes, so that they contain no wait.
 func (i *Inspector) readAgain(off, n uint64) {
-	i.img.Fetch(off, n) // marks the bytes as read, so that they are not read once more
+	i.img.Fetch(off, n) // marks the bytes as read, so that they are not read a third time
 	b := i.img.Bytes()
 	if off >= uint64(len(b)) {
 		return
@@ -101,7 +101,8 @@ func (a *Arena) findWaits() map[Offset][]Wait {
 	return found
 }
 
-// waitIn returns the wait of a node. ok reports whether a goroutine or thread waits in the node.
+// waitIn returns the wait that a node records. The result named ok is false if no goroutine or
+// thread waits in the node.
 func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 	list, stamp, object := Offset(n.list.Load()), n.stamp.Load(), n.Object()
 	w = Wait{Owner: n.Owner(), Node: off}
@@ -117,7 +118,7 @@ func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 		return w, false
 	case s == NodeQueued:
 		if w.How, w.Since = WaitAwake, int64(n.readyNext.Load()); w.Since != 0 {
-			w.How = WaitParked // parked while another wait of its process has the turn
+			w.How = WaitParked // parked while another goroutine of its process waits for the same object
 		}
 	case s == NodeAsleep:
 		w.How = WaitAsleep
@@ -137,7 +138,8 @@ func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 	return w, true
 }
 
-// A sleeper is a thread that has recorded that it sleeps on a word of the arena.
+// A sleeper is a thread that has recorded in its participant's slot that it sleeps on a word of the
+// arena.
 type sleeper struct {
 	owner        ParticipantID
 	object, word Offset

@@ -9,16 +9,17 @@ import (
 // An Inspection is the state of an object for people and tools, as returned by [KindOps].Inspect.
 // Its parts may be from different moments.
 type Inspection struct {
-	State  string        // in a few words
+	State  string        // the state in a few words
 	Policy string        // "report", "release" or "rollback"; empty if the object has no policy
-	Spin   string        // the spin budget; empty if the object has none
-	Err    error         // why no participant can take it: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; otherwise nil
+	Spin   string        // how long waiters spin before they sleep; empty if they do not spin
+	Err    error         // why no participant can take the object: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; or nil
 	Died   ParticipantID // the participant whose death caused Err, or 0
 	Key    *uint64       // the key to which Err applies, for an object with several keys; nil otherwise
 	Holds  []Hold
 	Waits  []Wait
 	Words  []Word
-	// Counts are the counters of the object; nil if the arena is not counted.
+	// Counts are the counters of the object. They are nil if the objects of the arena do not count
+	// their operations.
 	Counts *Counts
 }
 
@@ -28,29 +29,29 @@ const (
 	HoldShared     = "shared"     // shared, for reading
 	HoldUpgradable = "upgradable" // a read hold that can become exclusive before any other
 	HoldClosing    = "closing"    // a read hold that can become exclusive before all other holds
-	HoldRecovering = "recovering" // repairs what a dead holder left behind
-	HoldReserved   = "reserved"   // granted to a waiter of this participant, which has not taken it yet
-	HoldQueueLock  = "queue lock" // the queue lock that guards the object's own state
+	HoldRecovering = "recovering" // the participant repairs what a dead holder left behind
+	HoldReserved   = "reserved"   // the object was granted to a waiter of the participant, which has not taken it yet
+	HoldQueueLock  = "queue lock" // the participant has the internal lock that guards the object's own state
 	HoldPermits    = "permits"    // permits of a semaphore
 	HoldOwes       = "owes"       // the participant has claimed work that others wait for, and has not done it yet
-	HoldParty      = "party"      // has yet to arrive
+	HoldParty      = "party"      // a Barrier waits for the participant, which has not arrived yet
 	HoldRunner     = "runner"     // the participant runs the function that others wait for
-	HoldProducer   = "producer"   // will set the result
-	HoldLease      = "lease"      // an item of a queue
+	HoldProducer   = "producer"   // the participant will set the result that others wait for
+	HoldLease      = "lease"      // an item of a Queue that the participant has taken and not yet acknowledged
 	HoldClaim      = "claim"      // a claim on a Waitable, according to its rules
-	HoldExecutor   = "executor"   // examines a queue of a SignalWaker
+	HoldExecutor   = "executor"   // the participant examines a queue of a SignalWaker
 )
 
 // A Hold says that a participant holds an object or a part of it.
 type Hold struct {
-	Owner ParticipantID // the participant that holds it
+	Owner ParticipantID // the participant that holds the object
 	Mode  string        // one of the constants
-	Count uint64        // the number of holds, where it makes sense
+	Count uint64        // how many units the participant holds, such as permits, if it can be more than one
 	Key   *uint64       // the key, if the object has several
 	Since int64         // CLOCK_MONOTONIC, ns; 0 if unknown
-	Note  string        // more, in words
+	Note  string        // further facts, in words
 
-	AtLeast bool // Since is when a waiter found the hold, which may have begun earlier
+	AtLeast bool // the time in Since is when a waiter found the hold, which may have begun earlier
 }
 
 // A Wait is a wait of goroutines of a participant for an object.
@@ -95,7 +96,7 @@ type Word struct {
 type Counts struct {
 	Acquired  uint64 // how often the object was taken, or a wait for it succeeded
 	Contended uint64 // how often a call found the object not free
-	SpinsPaid uint64 // waits that spinning ended
+	SpinsPaid uint64 // waits that ended while the waiter was spinning, before it slept
 	Slept     uint64 // how often a waiter went to sleep
 	Woken     uint64 // waiters that were woken
 	Recovered uint64 // holds that were recovered from dead participants

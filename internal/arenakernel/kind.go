@@ -67,32 +67,35 @@ func KindPhrase(k Kind) string {
 // object. So each function must be idempotent and must not rely on the bytes. The object is not
 // open. It may be deleted during a call, but its bytes are not reused before the function returns.
 type KindOps struct {
-	// Kind is the kind to which the functions apply, and Version is the version of its layout; 0
-	// means every version. An object of another version counts as an object of an unknown kind,
-	// because its bytes may have other meanings.
+	// The functions apply to objects of the kind Kind whose layout has the version Version, or to
+	// every version if Version is 0. An object of another version counts as an object of an unknown
+	// kind, because its bytes may have other meanings.
 	Kind    Kind
 	Version uint16
 	// Repair recovers what belongs to the dead participant in the object: holds, requests,
-	// reservations. It does so for all IDs that the reap of the participant dead covers. No thread
-	// of that participant executes code any more. Repair is called again when the participant is
-	// gone. If the object protects data, as a lock does that passes to the next waiter, Repair must
-	// not pass it on before [Arena.Gone] returns true.
+	// reservations. It does so for the ID of that participant and for earlier IDs of the same slot.
+	// No thread of that participant executes code any more, but its system calls may still write.
+	// Repair is called again when [Arena.Gone] returns true for the participant. If the object
+	// protects data, as a lock does, Repair must not pass the object on to the next waiter before
+	// that.
 	Repair func(a *Arena, o Object, dead ParticipantID)
-	// Wake wakes, once, all waiters whose wakes may have been lost by the death.
+	// Wake wakes, once, all waiters of the object whose wakes may have been lost because a
+	// participant died.
 	Wake func(a *Arena, o Object, owed Owed)
-	// Complete completes the last change of the object, if the object records its changes. It
-	// reports whether that was possible. After it returns true, no change of a dead participant can
-	// put a node on a queue any more.
+	// Complete completes the last change of the object, which a dead participant may have begun, if
+	// the object records its changes. It reports whether that was possible. After it returns true,
+	// no change of a dead participant can put a node on a queue any more.
 	Complete func(a *Arena, o Object) bool
 	// Check returns an error that describes the impossible states in the object's bytes.
 	Check func(a *Arena, o Object) error
 	// Inspect returns the state of the object: its holds, its waits, and which holds each wait is
-	// for. a may be the copy of an [Inspector], in which writes have no effect and wakes wake no
-	// thread. For a kind without Inspect, tools show the waits that [Arena.WaitsOf] finds.
+	// for. The argument a may be the copy of an [Inspector], in which writes have no effect and
+	// wakes wake no thread. For a kind without Inspect, tools show the waits that [Arena.WaitsOf]
+	// finds.
 	Inspect func(a *Arena, o Object) Inspection
-	// UserData calls hide for each range of the body that contains user data, with the offset in
-	// the body and the length. Reports leave these bytes out. For a kind without Inspect, the whole
-	// body is user data.
+	// UserData calls the function hide for each range of the body that contains user data. It
+	// passes the offset of the range in the body and its length. Reports leave these bytes out. For
+	// a kind without Inspect, the whole body is user data.
 	UserData func(a *Arena, o Object, hide func(from Offset, n uint64))
 }
 
@@ -100,12 +103,15 @@ type KindOps struct {
 type Owed uint8
 
 const (
-	// OwedAnnounced: only a participant that has announced itself in the object can be waiting.
+	// OwedAnnounced says that only waiters that have announced themselves in the words of the
+	// object may have lost a wake.
 	OwedAnnounced Owed = iota
-	// OwedOne: a participant has recorded that it sleeps, although the object may not show it.
+	// OwedOne says that a living participant has recorded in its slot that it sleeps on a word of
+	// the object, although the words of the object may not show the waiter.
 	OwedOne
-	// OwedAll: the dead participant had recorded a sleep, too. Its threads may still be in the
-	// futex queue of the kernel, so a wake for one waiter could reach them and be lost.
+	// OwedAll says that the dead participant, too, had recorded that it sleeps on a word of the
+	// object. Its threads may still be in the futex queue of the kernel, so a wake for one waiter
+	// could reach them and be lost.
 	OwedAll
 )
 
@@ -129,10 +135,10 @@ func kindOps(k Kind, version uint16) (KindOps, bool) {
 	return v.(KindOps), true
 }
 
-// opsOf does what the function kindOps does, for an object.
+// opsOf returns the functions for the kind and version of an object, as the function kindOps does.
 func opsOf(o Object) (KindOps, bool) { return kindOps(o.Kind, o.Version) }
 
-// Inspect returns the state of an object, as the Inspect function of its kind reports it.
+// Inspect returns the state of an object, as the function KindOps.Inspect of its kind reports it.
 func (a *Arena) Inspect(o Object) Inspection {
 	a.findWaitsOfCopy()
 	if ops, ok := opsOf(o); ok && ops.Inspect != nil {

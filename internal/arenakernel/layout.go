@@ -42,8 +42,8 @@ const (
 // Feature bits. A process refuses an arena with an unknown incompatible bit. It can only inspect an
 // arena with an unknown read-only-compatible bit. It ignores unknown compatible bits.
 const (
-	// compatCounted: objects count their operations, and record when holds begin. The operations of
-	// a participant that does not know this bit are not counted.
+	// compatCounted means that objects count their operations, and record since when a participant
+	// holds them. The operations of a participant that does not know this bit are not counted.
 	compatCounted = 1
 
 	knownCompat   = compatCounted
@@ -51,8 +51,8 @@ const (
 	knownIncompat = 0
 )
 
-// geometry is a validated copy of the immutable part of the header. It is never read from shared
-// memory again.
+// geometry is a validated copy of the immutable part of the arena's header. This part is never read
+// from shared memory again.
 type geometry struct {
 	size           uint64 // size of the segment
 	slots          int    // participants, from slot 1

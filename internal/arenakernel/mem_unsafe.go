@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// memory is a mapped segment. Every conversion of an offset to an address uses it.
+// memory is a mapped segment. Every conversion of an offset to an address uses a method of memory.
 type memory struct {
 	bytes []byte
 	base  unsafe.Pointer
@@ -27,8 +27,8 @@ func (m *memory) within(off Offset, n, align uint64) bool {
 	return uint64(off) <= m.size && n <= m.size-uint64(off) && uint64(off)&(align-1) == 0
 }
 
-// at returns the address of n bytes at off. The caller has validated off. An invalid off is a bug
-// in this package, and at panics.
+// The method at returns the address of n bytes at off. The caller has validated off. If off is
+// invalid, which is a bug in this package, the method panics.
 func (m *memory) at(off Offset, n, align uint64) unsafe.Pointer {
 	if !m.within(off, n, align) {
 		panic("shmsync: offset " + off.String() + " out of the arena")

@@ -3,7 +3,7 @@ package arenakernel
 // Metrics describes the state of an arena in numbers, for a monitoring system. Its JSON form has
 // one member for each field.
 type Metrics struct {
-	Participants int                      // how many are in the arena
+	Participants int                      // how many participants are in the arena
 	Deaths       uint32                   // how many deaths and leaves were recorded since the arena was created
 	Path         PathState                // whether the arena's path still leads to its file
 	Size         int64                    // bytes
@@ -25,7 +25,7 @@ type ObjectMetrics struct {
 //
 //	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
 func (a *Arena) Metrics() Metrics {
-	a.mustBeginCall("arena.metrics") // because a walk writes the guard in this slot
+	a.mustBeginCall("arena.metrics") // because the walk over the objects writes to the slot of this process
 	defer a.EndCall()
 	stats := a.Stats()
 	m := Metrics{Deaths: a.reaped(), Path: a.PathState(), Size: a.Size(), Used: stats.Reserved * chunkSize, Objects: map[string]ObjectMetrics{}}

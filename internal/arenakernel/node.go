@@ -19,20 +19,21 @@ var (
 )
 
 // nodeLocal is a mutex that lets only one goroutine of this process at a time take or release
-// poller nodes.
+// poller nodes. A poller node is the record by which a releaser finds the goroutine that sleeps for
+// all waiting goroutines of a process.
 type nodeLocal struct{ sync.Mutex }
 
-// ClaimNode returns an unused wait node. The node is idle, and belongs to this participant and to no
-// object. If this process dies, its reaper frees the node. After SetObject, the Repair of the object's
-// kind frees it instead.
+// ClaimNode returns an unused wait node, that is, a record of the arena for one wait. The node is
+// idle, and belongs to this participant and to no object. If this process dies, its reaper frees
+// the node. After SetObject, the Repair of the object's kind frees it instead.
 func (a *Arena) ClaimNode() (Offset, error) { return a.claimNode() }
 
-// FreeNode frees a node that ClaimNode returned. The node must be on no list, and no participant may be
-// about to wake it.
+// FreeNode frees a wait node that ClaimNode returned. The node must be on no list, and no
+// participant may be about to wake the waiter of the node.
 func (a *Arena) FreeNode(off Offset) error { return a.freeNode(off) }
 
-// NodeAt returns the node at off. off may have come from a peer: if there is no node at off, the error
-// Is [shmsync.ErrCorrupt]. The node may be unused.
+// NodeAt returns the wait node at off. The offset may have come from a peer, so NodeAt checks it.
+// If there is no node at off, the error Is [shmsync.ErrCorrupt]. The node may be unused.
 func (a *Arena) NodeAt(off Offset) (*Node, error) { return a.nodeAt(off) }
 
 func (c *core) nodeAt(off Offset) (*Node, error) {
@@ -90,9 +91,9 @@ func (c *core) freeNode(off Offset) error {
 	return nil
 }
 
-// ReapNode frees a node of a dead participant. The caller has just taken the node off its queue. w is
-// the word that the node had while it was on the queue. If several participants call ReapNode for the
-// same node, only the first call frees it.
+// ReapNode frees a node of a dead participant. The caller has just taken the node off its queue.
+// The argument w is the word that the node had while it was on the queue. If several participants
+// call ReapNode for the same node, only the first call frees it.
 func (a *Arena) ReapNode(off Offset, dead ParticipantID, w NodeWord) {
 	if n, err := a.nodeAt(off); err == nil {
 		a.reapNode(off, n, dead, func() bool { return n.sameUse(w) && n.stamp.Load() == 0 && !a.current(dead) })
@@ -107,12 +108,12 @@ func (a *Arena) FreeEntryNode(off Offset, owner ParticipantID) {
 	}
 }
 
-// reapNode frees a node that is on no list and that its owner does not use any more. Several
-// participants may try this at the same time. The participant that makes itself the owner by CAS frees
-// the node. If that participant dies first, its own reaper frees the node.
+// reapNode frees a wait node that is on no list and that its owner does not use any more. Several
+// participants may try to free the same node at the same time. The participant that makes itself
+// the owner by CAS frees the node. If that participant dies first, its own reaper frees the node.
 //
-// still checks the node once more. While still runs, no participant can get the ID of owner. still is
-// nil if nothing else can happen to the node.
+// The function still checks the node once more. While this function runs, no participant can get
+// the ID of the owner. The argument is nil if no other participant can change the node.
 //
 // The CAS alone is not enough. The owner may be a reaper that died while it freed the node, or the node
 // may be freed and claimed again while this process is stopped. So reapNode frees the node only if the
@@ -142,8 +143,8 @@ func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() b
 // sameUse reports whether the node has not been freed since its word was w.
 func (n *Node) sameUse(w NodeWord) bool { return n.Load().Generation() == w.Generation() }
 
-// TakeNode makes this participant the owner of a node that its owner does not use any more, and reports
-// whether it succeeded. If this participant then dies, its reaper frees the node.
+// TakeNode makes this participant the owner of a wait node that its previous owner does not use any
+// more, and reports whether it succeeded. If this participant then dies, its reaper frees the node.
 func (a *Arena) TakeNode(off Offset, owner ParticipantID) bool {
 	n, err := a.nodeAt(off)
 	return err == nil && a.takeNode(n, owner)
@@ -157,17 +158,19 @@ func (c *core) takeNode(n *Node, owner ParticipantID) bool {
 	return true
 }
 
-// ReclaimNode frees a node that its owner does not use any more. It does nothing if the node was freed
-// since its word was w. Its owner and the participant that takes it off its queue both call ReclaimNode
-// when they have done their part. One of the two calls frees the node.
+// ReclaimNode frees a node that its owner does not use any more. It does nothing if the node was
+// freed since its word was w. Two participants call ReclaimNode for a node: its owner, when the
+// wait is over, and the participant that has taken the node off its queue. One of the two calls
+// frees the node.
 func (a *Arena) ReclaimNode(off Offset, w NodeWord) {
 	n, err := a.nodeAt(off)
 	if err != nil {
 		return
 	}
 	if n.Owner() != a.self {
-		// Another process may free the node meanwhile. But until endTell, no participant gets the ID of
-		// the node's owner.
+		// Another process may free the node meanwhile. But until the call of endTell, no new
+		// participant gets the ID of the node's owner, so the CAS in TakeNode cannot succeed by
+		// mistake.
 		a.beginTell()
 		defer a.endTell()
 	}
@@ -187,8 +190,8 @@ func (a *Arena) EachNode(object Offset, f func(Offset, *Node)) {
 	})
 }
 
-// wakeResolved wakes the sleepers on all nodes whose wait is over. A dead participant may have resolved
-// such a wait and died before it woke the owner of the node.
+// wakeResolved wakes the sleepers on all nodes whose wait is over. A participant may have decided
+// such a wait, and died before it woke the owner of the node.
 func (c *core) wakeResolved() {
 	c.eachNode(func(_ Offset, n *Node) {
 		if n.State() == NodeResolved {
@@ -197,7 +200,7 @@ func (c *core) wakeResolved() {
 	})
 }
 
-// resetNode clears the fields of a node that is about to be unused.
+// resetNode clears the fields of a node that is about to be freed.
 func (c *core) resetNode(off Offset) {
 	n := c.node(off)
 	n.owner.Store(0)
@@ -208,8 +211,8 @@ func (c *core) resetNode(off Offset) {
 }
 
 // retire makes the node free and advances its generation. It returns false if the node was free
-// already. The CAS can fail only once: all that another participant can do to the word is to move it
-// from waiting to ready.
+// already. The CAS can fail only once, because the only change that another participant can make to
+// the word is to move it from waiting to ready.
 func (n *Node) retire() bool {
 	for {
 		w := n.Load()
@@ -237,7 +240,7 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 	}
 }
 
-// freeNodesOf frees the nodes of a dead participant, with these exceptions:
+// freeNodesOf frees the wait nodes of a dead participant, with these exceptions:
 //
 // A poller node stays on the list of its object. It loses its owner, so the next participant that needs
 // a poller node can take it.
@@ -245,8 +248,8 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 // A node on a queue is freed by the kind of the object. If a participant took such a node off its queue
 // and then died, the node is freed by freeNodesOf for that participant.
 //
-// A node that some participant may still push on the ready stack of the dead participant stays. It is
-// freed after the next death or leave of a participant that has changed something.
+// A node that another participant may still push on the ready stack of the dead participant stays.
+// It is freed after the next death or leave of a participant that has changed something.
 //
 // Preconditions: as for reclaimBlocks.
 func (a *Arena) freeNodesOf(dead ParticipantID) {
@@ -255,9 +258,10 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 	defer c.handles.Unlock()
 	defer c.unguard()
 	told := c.awaitTold()
-	// If the owner is leaving and not dead, a wait can still be resolved after awaitTold has returned.
-	// Then the granter may not have woken the owner's poller yet. (To tell a poller is to push the node
-	// on the ready stack of the poller's participant, and to wake the poller.)
+	// If the owner is leaving and not dead, another participant can still grant a wait after
+	// awaitTold has returned. This granter may not have told the owner's poller yet. To tell a
+	// poller is to push the node on the ready stack of the poller's participant, and to wake the
+	// poller.
 	untold := func(n *Node) bool { return n.State() == NodeResolved && !(told && c.allTold()) }
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
 	var orphans []orphan
@@ -268,14 +272,15 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 			case owner == 0 && list != 0 && w.State() != NodeFree && n.Owner() == 0:
 				orphans = append(orphans, orphan{off, n, w})
 			case owner != 0 && list == 0 && !n.onQueue() && !c.current(owner) && a.offQueue(n) && !untold(n):
-				// The node was taken off its queue when its owner was reaped. The participant that took
-				// it off has not freed it: either it died, or it is about to free the node.
+				// The node was taken off its queue when its owner was reaped. The participant that
+				// took the node off the queue has not freed the node. Either that participant died,
+				// or it is about to free the node.
 				c.reapNode(off, n, owner, func() bool { return n.sameUse(w) && !n.onQueue() && !c.current(owner) })
 			}
 			return
 		}
-		// Other participants free the nodes of an object only when they free the object. A guarded
-		// object is not freed, so its nodes do not change here.
+		// Other participants free the nodes of an object only when they free the object. While the
+		// object is guarded, it is not freed, so no other participant frees its nodes.
 		object := n.Object()
 		c.guard(object)
 		w := n.Load()
@@ -288,16 +293,17 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 			// The node is on a queue, or may still be put on one. The kind of the object takes the node
 			// off and frees it.
 		case list == 0 && untold(n):
-			// The granter may still push the node. It must not end up on the stack of the next
-			// participant in this slot.
+			// The granter may still push the node on the ready stack of this slot. The node must
+			// not end up on the stack of the next participant in the slot, so it is not freed now.
 		case list == 0:
 			c.reapNode(off, n, dead, nil)
 		case there && !lists.has(list, off):
 			c.freeNode(off)
 		case there:
-			// A node that is not ready is freed, too: the dead participant may have popped it from its
-			// stack. If n.Swap fails, a granter has changed the word and wakes the poller of the owner.
-			// If the owner is leaving, a granter may still be about to do so, hence the second awaitTold.
+			// A poller node that is not ready is freed, too, because the dead participant may have
+			// popped it from its ready stack. If n.Swap fails, a granter has changed the word and
+			// wakes the poller of the owner. If the owner is leaving, a granter may still be about
+			// to wake the poller, so awaitTold is called a second time.
 			if w.State() != NodeFree && (stacked[off] || told && (!c.current(dead) || c.awaitTold())) {
 				n.Swap(w, w.Freed())
 			}
@@ -308,21 +314,23 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 }
 
 // orphan is a poller node that has no owner and is not free. Its owner died after the node was made
-// ready and while it was not on the ready stack. So a releaser may still be about to push the node.
+// ready and while the node was not on the owner's ready stack. So a releaser may still be about to
+// push the node on that stack.
 type orphan struct {
 	off  Offset
 	node *Node
 	word NodeWord
 }
 
-// takeOrphans frees the orphaned nodes that are on no stack and that no releaser can push any more.
+// takeOrphans frees the nodes in orphans that are on no ready stack and that no releaser can push
+// on one any more.
 func (c *core) takeOrphans(orphans []orphan) {
 	if len(orphans) == 0 || !c.awaitTold() {
 		return
 	}
 	on := map[Offset]bool{}
 	for i := 1; i <= c.geo.slots; i++ {
-		// The stack of a participant that joins is empty at first.
+		// A participant that joins later needs no check, because its ready stack is empty at first.
 		if n := participantIn(i, c.slotState(i)); c.current(n) {
 			maps.Copy(on, c.readyOf(n))
 		}
@@ -337,7 +345,8 @@ func (c *core) takeOrphans(orphans []orphan) {
 	}
 }
 
-// awaitTold waits a bounded time for allTold, and returns the last result of allTold.
+// awaitTold waits, for a limited time, until the method allTold returns true. It returns the last
+// result of allTold.
 func (c *core) awaitTold() bool {
 	for range toldYields {
 		if c.allTold() {
@@ -348,8 +357,8 @@ func (c *core) awaitTold() bool {
 	return c.allTold()
 }
 
-// toldYields is how often a reaper yields to other goroutines while some participant is between
-// beginTell and endTell.
+// toldYields is how often a reaper yields the CPU while it waits for a participant that is between
+// beginTell and endTell, that is, in a section in which it ends waits of other participants.
 const toldYields = 50
 
 // freeNodesAt frees the nodes of an object that no process has open. These are poller nodes, idle nodes
@@ -376,7 +385,7 @@ func (c *core) freeNodesAt(object Offset) {
 // node off died first. The queue does not exist any more. If the node kept its stamp, the next object
 // at that offset would take the node for one of its own waits.
 func (c *core) forgetWait(off Offset, n *Node) {
-	c.beginTell() // until endTell, no participant gets the ID of the owner
+	c.beginTell() // until the call of endTell, no participant gets the ID of the owner
 	defer c.endTell()
 	w, owner := n.Load(), n.Owner()
 	if !w.Over() && w.State() != NodeLeft {
@@ -387,14 +396,15 @@ func (c *core) forgetWait(off Offset, n *Node) {
 	ours := w.State() == NodeLeft && c.takeNode(n, owner)
 	// sync(waitnode.unqueue): release
 	n.stamp.Store(0)
-	// If this participant is not the owner, the owner frees the node when it sees that the stamp is 0.
+	// If the CASes below fail, the owner frees the node when it sees that the stamp is 0.
 	if ours || n.Swap(w.With(NodeSpent), w.Freed()) && c.takeNode(n, owner) {
 		c.freeNode(off)
 	}
 }
 
-// orphaned reports whether the owner of a node is dead, and no participant is still going to push the
-// node on the ready stack of that owner.
+// orphaned reports whether the owner of a node is dead, and no participant is still going to push
+// the node on that owner's ready stack, the stack of nodes at which the poller of a process has to
+// look.
 func (c *core) orphaned(n *Node) bool {
 	owner := n.Owner()
 	return owner != 0 && !c.current(owner) && (n.State() != NodeResolved || c.allTold())
@@ -406,7 +416,8 @@ func (c *core) isObject(off Offset) bool {
 	return ok && w.kind() == blockObject
 }
 
-// readyOf returns the set of nodes on the ready stack of n.
+// readyOf returns the set of nodes on the ready stack of the participant n, that is, of the nodes
+// that the poller of n has to look at.
 func (c *core) readyOf(n ParticipantID) map[Offset]bool {
 	on := map[Offset]bool{}
 	off := Offset(c.u64(c.slot(n.Slot()) + slotReady).Load())

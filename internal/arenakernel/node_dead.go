@@ -7,11 +7,12 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// deadNodes is a list of the nodes of dead participants that may be waits in recorded queues, by
-// object. This process makes the list once after a death, because it has to look at all nodes of the
-// arena for that. A dead participant claims no node. So the list stays complete, as far as the dead
-// participants are concerned that were not current when it was made. A node of the list may have been
-// freed since then, and may belong to another participant.
+// deadNodes lists, for each object, the nodes of dead participants that may be waits in recorded
+// queues. A recorded queue is a queue of waits that changes without a lock. This process makes the
+// list once after a death, because it has to look at all nodes of the arena for that. A dead
+// participant claims no node. So the list stays complete for the participants that were already
+// dead when the list was made. A node of the list may have been freed since then, and may belong to
+// another participant.
 type deadNodes struct {
 	mu      sync.Mutex
 	states  []slotWord          // guarded by: mu; the state of each slot when the list was made
@@ -20,8 +21,9 @@ type deadNodes struct {
 	of      map[Offset][]Offset // guarded by: mu
 }
 
-// NodesOfDead returns the nodes of an object that belonged to dead participants, for a reap of dead.
-// dead may be this participant if it is leaving. The caller has to check each node: see [deadNodes].
+// NodesOfDead returns the wait nodes of an object that belonged to dead participants. The caller
+// reaps the participant that the argument named dead names. That may be this participant itself if
+// it is leaving. The caller has to check each node: see [deadNodes].
 func (a *Arena) NodesOfDead(object Offset, dead ParticipantID) []Offset {
 	l := &a.deadNodes
 	l.mu.Lock()
@@ -70,8 +72,8 @@ func (a *Arena) listDeadNodes(leaving bool) { // guarded by: deadNodes.mu
 	if l.states == nil {
 		l.states = make([]slotWord, a.geo.slots+1)
 	}
-	// The states must be read before the nodes: then a participant that dies meanwhile makes the next
-	// comparison fail.
+	// The states must be read before the nodes. If a participant dies in between, the next
+	// comparison of the states fails, and the list is made again.
 	for i := 1; i <= a.geo.slots; i++ {
 		l.states[i] = a.slotState(i)
 	}

@@ -16,10 +16,12 @@ var (
 	_ = crashpoint.Register("arena.poller.retired")
 )
 
-// PollerNode returns a poller node of o for this participant. head is the word of o's body at which the
-// list of poller nodes begins. It is 0 in a new object. PollerNode first looks for a node that this
-// participant owns and for which unused returns true. If there is none, it takes a node without an
-// owner, or pushes a new node. Nodes leave the list only when the object is deleted.
+// PollerNode returns a poller node of o for this participant. Through this node, a releaser finds
+// the goroutine of this process that sleeps for its waiting goroutines. The argument named head is
+// the word of o's body at which the list of poller nodes begins. This word is 0 in a new object.
+// PollerNode first looks for a node that this participant owns and for which unused returns true.
+// If there is none, it takes a node without an owner, or pushes a new node. Nodes leave the list
+// only when the object is deleted.
 //
 // A node that this participant did not own before is idle.
 func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bool) (Offset, error) {
@@ -43,7 +45,7 @@ func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bo
 	})
 	switch {
 	case err != nil:
-		// A node that was taken meanwhile is freed when this process leaves.
+		// If the walk took a node before it failed, the node is freed when this process leaves.
 		return 0, err
 	case mine != 0:
 		if taken != 0 {
@@ -58,9 +60,9 @@ func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bo
 	return a.pushPollerNode(o, list, head)
 }
 
-// takePollerNode makes this process the owner of a poller node that has no owner. It does not take a
-// node that is not free. Such a node belonged to a dead participant, and a releaser may still be about
-// to push it.
+// takePollerNode makes this process the owner of a poller node that has no owner. It does not take
+// a node that is not free. Such a node belonged to a dead participant, and a releaser may still be
+// about to push it on that participant's ready stack.
 func (c *core) takePollerNode(n *Node) bool {
 	if n.State() != NodeFree || n.Owner() != 0 {
 		return false
@@ -76,8 +78,9 @@ func (c *core) takePollerNode(n *Node) bool {
 	return false
 }
 
-// pushPollerNode makes a new poller node. It publishes the node before it pushes the node: otherwise
-// the death of this process would free a node that other participants already see.
+// pushPollerNode makes a new poller node and pushes it on the list of the object. It publishes the
+// block of the node before the push. Otherwise, if this process died after the push, the node would
+// be freed although other participants already see it.
 func (c *core) pushPollerNode(o Object, list Offset, head *atomic.Uint64) (Offset, error) {
 	off, n, err := c.newNode()
 	if err != nil {
@@ -159,7 +162,7 @@ func (c *core) walk(head *atomic.Uint64, f func(Offset, *Node) bool) error {
 }
 
 // nodeLists finds out which nodes are on which lists. A node is on one list at most, so all lists
-// together are no longer than the number of nodes. If they are longer, a peer has forged a list.
+// together have no more entries than there are nodes. If they have more, a peer has forged a list.
 type nodeLists struct {
 	*core
 	on   map[Offset]map[Offset]bool // the nodes of each list; the key is the offset of the list's head
@@ -177,8 +180,8 @@ func (c *core) newNodeLists() *nodeLists {
 	return l
 }
 
-// has reports whether the node at off is on the list whose head is at list. It may wrongly return
-// true for a list that a peer has forged.
+// has reports whether the node at off is on the list whose head is at the offset named list. It may
+// wrongly return true for a list that a peer has forged.
 func (l *nodeLists) has(list, off Offset) bool {
 	on, walked := l.on[list]
 	if !walked {

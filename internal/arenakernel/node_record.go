@@ -1,7 +1,8 @@
 package arenakernel
 
-// A recorded queue is a queue whose words change by records, without a lock. A record describes a
-// change. After a participant has committed the record, any participant can complete the change.
+// A recorded queue is a queue of waits whose words change by records, without a lock. A record
+// describes a change. After a participant has committed the record, any participant can complete
+// the change.
 //
 // A wait node that is meant for a recorded queue has RecordedStamp in its stamp. Its words next and
 // extra are tagged: 32 bits of tag below 32 bits of value. The value of next is the state of the wait:
@@ -21,10 +22,11 @@ package arenakernel
 // complete. So a process that knows the kind of the object completes the record before it frees the
 // node, see offQueue.
 
-// RecordedStamp is the bit of a stamp which says that next and extra are tagged words.
+// RecordedStamp is the bit of a node's stamp which says that the node is for a recorded queue. The
+// fields next and extra of such a node contain a value and a tag that counts its changes.
 const RecordedStamp = 1 << 63
 
-// These values of next name no node, because no node lies at these offsets.
+// These values of a node's field next name no other node, because no node lies at these offsets.
 const (
 	RecordedLast    = 1
 	RecordedGranted = 2
@@ -38,11 +40,12 @@ const (
 // RecordedNumber extracts the arrival number of a wait, modulo 2^31, from the stamp of its node.
 func RecordedNumber(stamp uint64) uint64 { return max(stamp>>32&(1<<31-1), 1) }
 
-// recorded reports whether next and extra of the node are tagged words.
+// recorded reports whether the fields next and extra of the node are tagged words.
 func (n *Node) recorded() bool { return n.stamp.Load()&RecordedStamp != 0 }
 
-// onQueue reports whether the node is on a queue of its object, or owes what woke its owner to another
-// wait if the owner dies. Such a node must not be reused or freed.
+// onQueue reports whether the node is on a queue of its object, or whether its owner was woken and
+// has not used the wake yet. In the second case, the wake passes to another wait if the owner dies.
+// The node must not be reused or freed in either case.
 func (n *Node) onQueue() bool {
 	switch stamp := n.stamp.Load(); {
 	case stamp == 0:
@@ -54,9 +57,9 @@ func (n *Node) onQueue() bool {
 	return v == RecordedLast || v == RecordedOwes || v >= RecordedFirst
 }
 
-// ReapRemoved frees a node of a dead participant that a record has taken off its recorded queue. next
-// is the value that the record stored in the node's word next. If several participants call
-// ReapRemoved, only one of them frees the node.
+// ReapRemoved frees a node of a dead participant that a record has taken off its recorded queue.
+// The argument named next is the value that the record stored in the node's word of the same name.
+// If several participants call ReapRemoved, only one of them frees the node.
 //
 // If the wait was over before, a participant may still be about to push the node on the ready stack of
 // the dead participant. Then freeNodesOf frees the node later.
@@ -68,17 +71,18 @@ func (a *Arena) ReapRemoved(off Offset, dead ParticipantID, next uint64) {
 	}
 }
 
-// mayJoin reports whether a committed record that is not complete may still put the node on a recorded
-// queue.
+// mayJoin reports whether a record, that is, a change that a participant has committed and not
+// completed, may still put the node on a recorded queue.
 func (n *Node) mayJoin() bool { return n.recorded() && n.next.Load()>>32 == 0 }
 
-// RecordedEnds reports whether the wait is over when a record has stored v in next, while the owner
-// still waits.
+// RecordedEnds reports whether v is a value of a node's field next that ends the wait of an owner
+// that still waits.
 func RecordedEnds(v uint32) bool {
 	return v == RecordedGranted || v == RecordedRefused || v == RecordedOwes
 }
 
-// ending reports whether a record has ended the wait, and the node is not resolved yet.
+// ending reports whether a record has ended the wait of the node, and the node's state does not
+// show the end of the wait yet.
 func (n *Node) ending() bool {
 	if !n.recorded() || !RecordedEnds(uint32(n.next.Load()>>32)) {
 		return false
@@ -90,10 +94,10 @@ func (n *Node) ending() bool {
 	return false
 }
 
-// offQueue reports whether the node of a dead participant is on no queue, and whether no pending change
-// of its object will put the node on a queue. A process cannot decide this if it does not know the kind
-// of the object, or if it finds the object corrupt. Then offQueue returns false, and another process
-// frees the node.
+// offQueue reports whether the node of a dead participant is on no queue, and whether no pending
+// change of its object will put the node on a queue. A process cannot decide this if it does not
+// know the kind of the object, or if it finds the object corrupt. In these cases, offQueue returns
+// false, and another process frees the node later.
 //
 // Preconditions: the owner of the node is not current, so it changes nothing any more. The caller holds
 // c.handles, and calls c.unguard later.

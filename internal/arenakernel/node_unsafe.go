@@ -11,7 +11,7 @@ import (
 type Node struct {
 	_ structs.HostLayout
 
-	// word is a NodeWord.
+	// word contains the state and the generation of the node; see NodeWord.
 	//   writers: the owner, and by CAS a waker
 	//   readers: all participants
 	//   order:   acq_rel
@@ -110,8 +110,8 @@ func (n *Node) Swap(old, to NodeWord) bool {
 // State returns the state of the node's word.
 func (n *Node) State() NodeState { return n.Load().State() }
 
-// swapState moves the word from one state to another of the same generation. It returns false if
-// the node is in another state, or if another thread has changed the word.
+// swapState changes the state in the node's word and keeps the generation. It returns false if the
+// node is in another state, or if another thread has changed the word.
 func (n *Node) swapState(from, to NodeState) bool {
 	w := n.Load()
 	return w.State() == from && n.Swap(w, w.With(to))
@@ -127,7 +127,7 @@ func (n *Node) Object() Offset { return Offset(n.object.Load()) }
 // object's kind has to free the node. Only the owner of a node from ClaimNode calls SetObject.
 func (n *Node) SetObject(off Offset) { n.object.Store(uint64(off)) }
 
-// Next returns the link to the next node of the same object, an offset.
+// Next returns the word with the offset of the next node of the same object.
 func (n *Node) Next() *atomic.Uint64 { return &n.next }
 
 // Wanted returns the token, the key or the number of permits that the owner waits for.
@@ -144,8 +144,8 @@ func (n *Node) Extra() *atomic.Uint64 { return &n.extra }
 // queued node, 0 means that the owner is awake.
 func (n *Node) SetParkedSince(ns int64) { n.readyNext.Store(uint64(ns)) }
 
-// SetBehind records, for tools, how many waiting goroutines a poller node stands for. since is the time
-// when the first of them began to wait, in CLOCK_MONOTONIC ns.
+// SetBehind records, for tools, how many waiting goroutines a poller node stands for. The argument
+// named since is the time when the first of these goroutines began to wait, in CLOCK_MONOTONIC ns.
 func (n *Node) SetBehind(count int, since int64) {
 	n.wanted.Store(uint64(since))
 	n.extra.Store(uint64(count))

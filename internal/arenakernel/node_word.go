@@ -2,8 +2,9 @@ package arenakernel
 
 import "fmt"
 
-// NodeWord is the futex word of a wait node. It consists of a state and a generation. One CAS resolves
-// one wait, and the generation makes sure that this CAS cannot resolve a later wait.
+// NodeWord is the futex word of a wait node. It consists of a state and a generation. One CAS of
+// the word decides one wait. The generation changes before the node is used for another wait, so
+// this CAS cannot decide a later wait.
 //
 //	bits 0..3   state
 //	bits 4..31  generation: how many uses of the node are over

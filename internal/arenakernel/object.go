@@ -10,7 +10,7 @@ import (
 // Object is an object of the arena. It consists of an immutable header, and of a body whose layout the
 // kind of the object defines.
 type Object struct {
-	Offset  Offset // offset of the header; the Offset methods return it
+	Offset  Offset // offset of the header, which the methods called Offset return
 	Body    Offset // offset of the body, a multiple of 64
 	Size    uint64 // size of the body
 	Kind    Kind
@@ -82,7 +82,8 @@ func makeObject(phase int, n ParticipantID) objectWord { return objectWord(phase
 func (w objectWord) phase() int                 { return int(w & 7) }
 func (w objectWord) participant() ParticipantID { return ParticipantID(w >> 3) }
 
-// there reports whether all participants can open the object.
+// there reports whether all participants can open the object, that is, whether the object was
+// committed and not deleted.
 func (w objectWord) there() bool {
 	return w.phase() == objectCommitted || w.phase() == objectDeleting
 }
@@ -95,7 +96,7 @@ func (w objectWord) legal() bool {
 	return w.phase() < objectPhases && w.participant().valid()
 }
 
-// header is the header of an object as one call has read and validated it.
+// header contains the fields of an object's header, which one call has read and validated.
 type header struct {
 	Object
 	block block
@@ -113,8 +114,8 @@ func (h *header) swap(old, to objectWord) bool {
 	return h.state.CompareAndSwap(uint32(old), uint32(to))
 }
 
-// openBytes is the size of an object's open bits. There is one bit for each slot, and an unused bit for
-// slot 0, which no participant has.
+// openBytes is the size of an object's open bits, which say which participants have the object
+// open. There is one bit for each slot, and an unused bit for slot 0, which no participant has.
 func (c *core) openBytes() uint64 { return (uint64(c.geo.slots)/32 + 1) * 4 }
 
 // layOut computes the layout of an object whose body has size bytes. It returns the offsets of the open
@@ -125,8 +126,9 @@ func (c *core) layOut(size uint64, name, text string) (open, nameOff, total uint
 	return open, nameOff, nameOff + uint64(len(name)+len(text))
 }
 
-// readHeader reads the header of the object in b. The caller guards the block or has the object open,
-// so the bytes are a header. They can have other contents only if a faulty peer has overwritten them.
+// readHeader reads the header of the object in the block b. The caller guards the block or has the
+// object open. So the block is not reused, and its bytes are a header. They can have other contents
+// only if a faulty peer has overwritten them.
 func (c *core) readHeader(b block) (header, error) {
 	h := header{block: b, state: c.u32(b.off + objState)}
 	wild := func(what string) (header, error) {

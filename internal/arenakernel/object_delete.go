@@ -22,10 +22,11 @@ var (
 	_ = crashpoint.Register("arena.delete.nodes_freed")
 )
 
-// Delete removes the object of that name, and its name, for good. If there is no such object, the error
-// Is [fs.ErrNotExist]. The object stays while living participants, including this one, have it open, or
-// still hold something of it after they closed their handles. Then the error Is [syscall.EBUSY] and
-// names those participants.
+// Delete removes the object of that name, and its name, for good. If there is no such object, the
+// error Is [fs.ErrNotExist]. The object stays while living participants, including this one, have
+// it open. It also stays while living participants hold the object, or a part of it, although they
+// have closed their handles. In both cases, the error Is [syscall.EBUSY] and names those
+// participants.
 //
 // An interrupted [Arena.UpgradeObject] may have left the contents of the object under another name.
 // Delete removes these contents, too, even if there is no object of the name itself.
@@ -44,7 +45,8 @@ func (a *Arena) Delete(name string) error {
 	return nil
 }
 
-// deleteAlone is Delete for a name without the contents that an interrupted upgrade may have left.
+// deleteAlone deletes the object of that name, as Delete does. It does not delete contents that an
+// interrupted upgrade may have left.
 func (a *Arena) deleteAlone(name string) error {
 	hash := hashName(name)
 	a.handles.Lock()
@@ -83,8 +85,8 @@ func (a *Arena) DeleteObject(o Object) error {
 	return a.erase(o.Offset)
 }
 
-// erase deletes an object. The caller has just opened the object for that purpose, and holds handles.
-// If erase fails, it closes the object.
+// erase deletes an object. The caller has just opened the object for that purpose, and has locked
+// c.handles. Whether erase succeeds or fails, the object is not open for the caller any more.
 func (a *Arena) erase(off Offset) error {
 	c := &a.core
 	ref := c.handles.refs[off]
@@ -93,8 +95,8 @@ func (a *Arena) erase(off Offset) error {
 		a.forget(off)
 		return c.busy(h, a.openIn([]ParticipantID{a.self}))
 	}
-	// From here on the guard protects the object, and not the open bit, which would prevent the
-	// deletion.
+	// From here on the guard protects the object from being freed. The open bit cannot do that,
+	// because it would prevent the deletion.
 	c.guard(off)
 	a.forget(off)
 	err := a.decide(h, func() []string { return append(a.undoneFor(h), a.holders(h.Object)...) })
@@ -107,8 +109,9 @@ func (a *Arena) erase(off Offset) error {
 	return nil
 }
 
-// decide moves h from committed to aborted, unless a participant has the object open. Some participants
-// have an object open only for a moment, so decide waits a little for them.
+// decide makes the deletion of the object h final, that is, moves h from committed to aborted,
+// unless a participant has the object open. Some participants have an object open only for a
+// moment, so decide waits a little for them.
 //
 //	opener                            deleter
 //	open bit := 1                     phase: committed -> deleting
@@ -168,16 +171,16 @@ func (c *core) busy(h *header, why string) error {
 	return c.failObject("arena.delete", h.Object.String(), syscall.EBUSY, why)
 }
 
-// holders returns a text for each hold that a living participant has on an object, if this process
-// knows the kind. It leaves out duties, such as to arrive or to produce a result, because they concern
-// only participants that have the object open.
+// holders returns a text for each living participant that holds an object or a part of it, if this
+// process knows the kind of the object. It leaves out what a participant still has to do, such as
+// to arrive or to produce a result. Only participants that have the object open wait for that.
 func (a *Arena) holders(o Object) (who []string) {
 	ops, ok := opsOf(o)
 	if !ok || ops.Inspect == nil {
 		return nil
 	}
-	// Only a participant with an open handle can wait, and there is none. The empty map of waits saves
-	// the search for them.
+	// Only a participant that has the object open can wait for it, and there is none. With the
+	// empty map of waits, Inspect does not search for waits.
 	look := &Arena{membership: a.membership, waits: map[Offset][]Wait{}}
 	for _, h := range ops.Inspect(look, o).Holds {
 		switch h.Mode {
@@ -191,7 +194,7 @@ func (a *Arena) holders(o Object) (who []string) {
 	return who
 }
 
-// finishErase frees what is left of an object. The decision to delete the object has been made.
+// finishErase frees the memory of an object whose deletion has become final.
 func (c *core) finishErase(h *header) {
 	freeing := makeBlock(blockFreeing, c.self)
 	c.touch(h.block.chunk)
@@ -207,9 +210,9 @@ func (c *core) finishErase(h *header) {
 	c.releaseUnseen(h.block, freeing)
 }
 
-// resolveDelete completes what the participant dead had begun with the object in b. It finishes a
-// deletion that was decided, and cancels a deletion that was not. The caller is the reaper of that
-// participant.
+// resolveDelete completes or cancels the deletion of the object in b that a dead participant had
+// begun. It completes a deletion that had become final, and cancels any other. The caller is the
+// reaper of that participant.
 func (c *core) resolveDelete(b block, dead ParticipantID) {
 	c.guard(b.off)
 	defer c.unguard()
@@ -234,7 +237,7 @@ func (c *core) resolveDelete(b block, dead ParticipantID) {
 	}
 }
 
-// openAt opens the object at off. The caller holds handles.
+// openAt opens the object at off. The caller has locked c.handles.
 func (c *core) openAt(off Offset) (header, error) {
 	c.guard(off)
 	defer c.unguard()
@@ -248,12 +251,14 @@ func (c *core) openAt(off Offset) (header, error) {
 	return h, c.noObject(off)
 }
 
-// headerAt reads the header of the object at off. The caller guards off.
+// headerAt reads the header of the object at off. The caller guards the object, so that its block
+// is not reused.
 func (c *core) headerAt(off Offset) (header, error) {
 	// sync(arena.publish): acquire
 	if b, ok := c.locate(off); ok && b.load() == makeBlock(blockObject, 0) {
-		// Between the first lookup and readHeader, the slab may have been freed and reused. The guard
-		// is set, so after this second lookup the block cannot be reused any more.
+		// Between the first lookup and readHeader, the chunk with the block may have been freed and
+		// reused. The guard is set, so after this second lookup the block cannot be reused any
+		// more.
 		if now, ok := c.locate(off); ok && now == b {
 			return c.readHeader(b)
 		}

@@ -28,21 +28,24 @@ var (
 //	crash:   the guard of a dead participant does not count; clearOpenBits clears it
 const slotOpening Offset = 224
 
-// slotWalking is a second guard like slotOpening. Reaps and checks use it while they walk over the
-// objects; they also read the bodies. Unlike an open bit, this guard does not prevent the deletion of
-// an object.
+// slotWalking is a field of a slot that prevents the reuse of an object's block, as slotOpening
+// does. Reaps and checks use it while they walk over the objects and read their bodies. Unlike an
+// open bit, this guard does not prevent the deletion of an object.
 //
-// While this field is not 0, its participant may still have to wake waiters of any participant. The
-// value walkOwed says only that, and guards no object.
+// While this field is not 0, the participant in the slot may still have to wake waiters of any
+// participant. The value walkOwed says only that, and guards no object.
 //
-// The lines from writers to crash at slotOpening apply to slotWalking, too.
+// What the comment at slotOpening says about writers, readers, order and crashes is true for
+// slotWalking, too.
 const slotWalking Offset = 232
 
-// walkOwed is a value of slotWalking that is not the offset of an object.
+// walkOwed is the value of slotWalking while a participant may have to wake waiters and guards no
+// object. No object is at this offset.
 const walkOwed Offset = 1
 
-// openLocal is what this process knows about the objects that it has open. The process has only one
-// guard of its own for lookups, so the mutex lets one lookup run at a time.
+// openLocal is what this process knows about the objects that it has open. The slot of this process
+// has only one word that guards an object during a lookup, so the mutex lets one lookup run at a
+// time.
 type openLocal struct {
 	sync.Mutex
 	walking  sync.Mutex          // held during a walk, which uses slotWalking as its guard
@@ -51,22 +54,25 @@ type openLocal struct {
 	left     bool                // guarded by: Mutex; this participant is giving up its slot, and clears its open bits
 	deferred []Offset            // guarded by: Mutex; blocks that this process is freeing, and that a peer guarded
 	passed   uint64              // guarded by: Mutex; removed entries passed by searches since the reach was lowered
-	// lowerAfter delays the next lowering of the reach: this many more entries have to be passed than
-	// lowerRatio requires.
+	// lowerAfter delays the next attempt to lower the reach, that is, how far a search for a name
+	// goes. Searches have to pass this many more removed entries than lowerRatio requires.
 	lowerAfter uint64 // guarded by: Mutex
 }
 
-// openRef is an object that this process has open.
+// openRef is an object that this process has open, as recorded in the private memory of this
+// process.
 type openRef struct {
 	header
 	count int // number of opens that have not been closed
-	// kept means that the open bit was set before this process opened the object. A dead participant of
-	// this slot had the object open, and its transaction may not be undone yet.
+	// kept means that the open bit was set before this process opened the object. So a dead
+	// participant that was in this slot before had the object open, and its transaction may not be
+	// undone yet.
 	kept bool
 }
 
-// guard prevents the reuse of the block at off until a call of unguard. The object may have been
-// deleted before the guard was set, so the caller looks the object up again after the call.
+// guard prevents the reuse of the object's block at off until a call of unguard. The object may
+// have been deleted before the guard was set, so the caller looks the object up again after the
+// call of guard.
 func (c *core) guard(off Offset) {
 	// sync(arena.guard): release
 	c.u64(c.slot(c.self.Slot()) + slotOpening).Store(uint64(off))
@@ -87,14 +93,16 @@ func (c *core) guarded(off Offset) bool {
 	return false
 }
 
-// releaseUnseen does what the method release does, for a block that was in the directory, or was an
-// object. If a participant guards the block, releaseUnseen only marks the block as freeing. This
+// releaseUnseen frees a block, as the method release does, if the block was in the directory or was
+// an object. If a participant guards the block, releaseUnseen only marks the block as freeing. This
 // process then releases it later.
 func (c *core) releaseUnseen(b block, w blockWord) {
 	if !c.guarded(b.off) {
-		// Free the nodes only now. Before this point a reaper may still examine them.
+		// Free the wait nodes only now. While the block was guarded, a reaper could still examine
+		// them.
 		c.freeNodesAt(b.off)
-		// A reaper that has not opened the object may have made a record since publishRecords was called.
+		// Publish the slot records again. A reaper that has not opened the object may have made
+		// such a record since the first call of publishRecords.
 		c.publishRecords(b.off)
 		c.freeRecords(b.off)
 		crashpoint.Hit("arena.delete.nodes_freed")
@@ -108,15 +116,15 @@ func (c *core) releaseUnseen(b block, w blockWord) {
 	}
 }
 
-// flushDeferred locks handles and calls releaseDeferred.
+// flushDeferred locks c.handles and calls releaseDeferred.
 func (c *core) flushDeferred() {
 	c.handles.Lock()
 	defer c.handles.Unlock()
 	c.releaseDeferred()
 }
 
-// releaseDeferred releases the deferred blocks that no participant guards any more. The caller holds
-// handles.
+// releaseDeferred frees the blocks in c.handles.deferred that no participant guards any more. The
+// caller has locked c.handles.
 func (c *core) releaseDeferred() {
 	waiting := c.handles.deferred
 	c.handles.deferred = nil
@@ -140,8 +148,8 @@ func (c *core) openBit(h *header, slot int) (word *atomic.Uint32, mask uint32) {
 	return c.u32(h.open + Offset(slot/32*4)), 1 << (slot % 32)
 }
 
-// openers returns the participants that have h open. A dead participant counts until it is gone, that
-// is, until none of its system calls can write into the arena any more.
+// openers returns the participants that have the object h open. A dead participant counts until it
+// is gone, that is, until none of its system calls can write into the arena any more.
 func (c *core) openers(h *header) (who []ParticipantID) {
 	for i := 1; i <= c.geo.slots; i++ {
 		word, mask := c.openBit(h, i)
@@ -155,8 +163,8 @@ func (c *core) openers(h *header) (who []ParticipantID) {
 	return who
 }
 
-// undoneFor lists the dead participants that had h open and whose transactions are not undone yet. A
-// process that undoes such a transaction, from its undo log, may write into h.
+// undoneFor lists the dead participants that had the object h open and whose transactions are not
+// undone yet. A process that undoes such a transaction, from its undo log, may write into h.
 func (a *Arena) undoneFor(h *header) (who []string) {
 	for i := 1; i <= a.geo.slots; i++ {
 		word, mask := a.openBit(h, i)
@@ -167,7 +175,8 @@ func (a *Arena) undoneFor(h *header) (who []string) {
 	return who
 }
 
-// adopt opens the object h. The caller guards h. adopt returns false if the object is not committed.
+// adopt opens the object h, which the caller guards. It returns false if the object is not
+// committed.
 func (c *core) adopt(h *header) (bool, error) {
 	if ref := c.handles.refs[h.Offset]; ref != nil {
 		ref.count++
@@ -196,7 +205,8 @@ func (c *core) adopt(h *header) (bool, error) {
 			word.And(^mask)
 			return false, c.corrupt(h.Offset, "phase")
 		case s.phase() == objectCommitted:
-			// The maker may have died before it published the object, so publish it here.
+			// The maker may have died after it had committed the object, and before it published
+			// the block. So publish the block here.
 			if w := h.block.load(); w.kind() == blockClaimed {
 				h.block.swap(w, makeBlock(blockObject, 0))
 			}
@@ -210,7 +220,8 @@ func (c *core) adopt(h *header) (bool, error) {
 	return false, c.corrupt(h.Offset, "phase that does not settle")
 }
 
-// remember records that this process has h open. kept is the value for openRef.kept.
+// remember records that this process has the object h open. The parameter kept is the value for
+// openRef.kept.
 func (c *core) remember(h *header, kept bool) {
 	if c.handles.refs == nil {
 		c.handles.refs = map[Offset]*openRef{}
@@ -218,8 +229,8 @@ func (c *core) remember(h *header, kept bool) {
 	c.handles.refs[h.Offset] = &openRef{header: *h, count: 1, kept: kept}
 }
 
-// forget closes the object at off once. It returns false if this process does not have the object open.
-// The caller holds handles.
+// forget closes the object at off once. It returns false if this process does not have the object
+// open. The caller has locked a.handles.
 func (a *Arena) forget(off Offset) bool {
 	ref := a.handles.refs[off]
 	if ref == nil {
@@ -235,7 +246,8 @@ func (a *Arena) forget(off Offset) bool {
 	return true
 }
 
-// clearOpenBits clears the open bits and the guards of a dead participant.
+// clearOpenBits clears the bits and words by which a dead participant kept objects from being
+// deleted and their blocks from being reused.
 //
 // Preconditions: as for reclaimBlocks.
 func (c *core) clearOpenBits(dead ParticipantID) {
@@ -253,8 +265,8 @@ func (c *core) clearOpenBits(dead ParticipantID) {
 			case blockObject:
 				c.withObject(off, clearBit)
 			case blockClaimed:
-				// An object that is committed, and whose maker has not published it, can be found only
-				// by its name.
+				// The block may contain an object that is committed, and whose maker has not
+				// published the block. Such an object can be found only by its name.
 				c.withUnpublished(off, clearBit)
 			}
 			return true
@@ -264,8 +276,8 @@ func (c *core) clearOpenBits(dead ParticipantID) {
 	c.u64(c.slot(dead.Slot()) + slotWalking).Store(0)
 }
 
-// withObject calls f for the object at off, if there is one. It guards the object during the call. The
-// caller holds handles.
+// withObject calls f for the object at off, if there is one. It guards the object during the call.
+// The caller has locked c.handles.
 func (c *core) withObject(off Offset, f func(h *header)) {
 	c.guard(off)
 	defer c.unguard()

@@ -31,13 +31,13 @@ type ObjectSpec struct {
 	Layout  uint64 // fingerprint of the type in the body, if the kind uses one
 	Type    string // description of the type, for messages and tools; see TypeTextOf
 	AnySize bool   // an existing object of another size is accepted
-	// Existing makes OpenObject create nothing: if the object does not exist, the error Is
+	// Existing means that OpenObject creates no object. If the object does not exist, the error Is
 	// [fs.ErrNotExist].
 	Existing bool
 
-	// Init fills in the body of a new object, whose bytes are zero before. A nil Init leaves them zero.
-	// Init may run in vain: if another participant creates an object of this name first, the new object
-	// is discarded.
+	// Init fills in the body of a new object, whose bytes are zero before. A nil Init leaves them
+	// zero. If another participant creates an object of this name first, the new object is
+	// discarded although Init has run.
 	Init func(body []byte)
 }
 
@@ -47,9 +47,9 @@ var errOutvoted = errors.New("outvoted")
 // one of them creates it and all of them open the same object. The object stays open in this process
 // until CloseObject has been called as often as OpenObject.
 //
-// If the object has another kind, version, size or layout, the error Is [shmsync.ErrIncompatible]. It
-// says what was found and what was asked for. What the maker wrote in Init synchronizes before the
-// return of every OpenObject that finds the object.
+// If the object has another kind, version, size or layout, the error Is [shmsync.ErrIncompatible].
+// It says what was found and what was asked for. The return of Init in the participant that created
+// the object synchronizes before the return of every OpenObject that finds the object.
 func (a *Arena) OpenObject(spec ObjectSpec) (o Object, created bool, err error) {
 	if err := a.BeginCall("arena.open_object"); err != nil {
 		return o, false, err
@@ -109,8 +109,8 @@ func (c *core) openNamed(name string, hash uint64) (header, bool, error) {
 	return c.seek(name, hash, 0)
 }
 
-// build claims a block and makes a complete object in it. No peer can find the object yet. From then on
-// this process has the object open.
+// build claims a block and makes a complete object in it. No peer can find the object yet. The open
+// bit of this process is already set in the object.
 func (c *core) build(spec ObjectSpec, hash uint64, state objectWord) (header, error) {
 	open, nameOff, total := c.layOut(spec.Size, spec.Name, spec.Type)
 	off, err := c.claim(total, 1)
@@ -167,8 +167,9 @@ func (c *core) createAnonymous(spec ObjectSpec) (Object, error) {
 	return h.Object, nil
 }
 
-// createNamed makes the object. If another participant has made it meanwhile, createNamed opens that
-// object and found is true. The error errOutvoted means that the caller has to search again.
+// createNamed makes the object that spec describes. If another participant has made an object of
+// that name meanwhile, createNamed opens the other object, and the result named found is true. The
+// error errOutvoted means that the caller has to search again.
 func (c *core) createNamed(spec ObjectSpec, hash uint64) (h header, found bool, err error) {
 	pending := makeObject(objectPending, c.self)
 	mine, err := c.build(spec, hash, pending)
@@ -199,15 +200,15 @@ func (c *core) createNamed(spec ObjectSpec, hash uint64) (h header, found bool, 
 	}
 	c.remember(&mine, false)
 	crashpoint.Hit("arena.object.committed")
-	// A process that has opened the object may already have published it.
+	// A process that has opened the object may already have published its block.
 	if err := c.publish(mine.Offset, blockObject); err != nil && mine.block.load().kind() != blockObject {
 		return mine, false, err
 	}
 	return mine, false, nil
 }
 
-// withdraw deletes an object of this participant that is not committed. Other participants may be
-// reading the object at the same time.
+// withdraw deletes a new object of this participant that has not been committed, because another
+// object has got the name. Other participants may be reading the object at the same time.
 func (c *core) withdraw(h *header) {
 	h.swap(makeObject(objectPending, c.self), makeObject(objectAborted, c.self))
 	c.unlist(h.Offset, h.hash)

@@ -8,9 +8,9 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// ObjectAt opens the object whose header is at off. off may have come from a peer. If there is no
-// object at off, the error Is [shmsync.ErrIncompatible]. If the header is impossible, the error Is
-// [shmsync.ErrCorrupt].
+// ObjectAt opens the object whose header is at off. The offset may have come from a peer. If there
+// is no object at off, the error Is [shmsync.ErrIncompatible]. If the header is impossible, the
+// error Is [shmsync.ErrCorrupt].
 func (a *Arena) ObjectAt(off Offset) (Object, error) {
 	if err := a.BeginCall("arena.object"); err != nil {
 		return Object{}, err
@@ -25,8 +25,8 @@ func (a *Arena) ObjectAt(off Offset) (Object, error) {
 	return h.Object, nil
 }
 
-// CloseObject undoes one OpenObject of o. After this process has left the arena, CloseObject does
-// nothing. It panics if the object is not open.
+// CloseObject undoes one call of OpenObject for o. After this process has left the arena,
+// CloseObject does nothing. It panics if the object is not open.
 func (a *Arena) CloseObject(o Object) {
 	a.handles.Lock()
 	defer a.handles.Unlock()
@@ -70,12 +70,12 @@ func (a *Arena) ObjectsAndErrors() iter.Seq2[Object, error] {
 	}
 }
 
-// visit calls f for the objects of the arena, without opening them. If an object is deleted during f, f
-// reads bytes that belong to no object any more. It never reads the bytes of another object. f must not
-// walk the arena itself.
+// visit calls f for the objects of the arena, without opening them. If an object is deleted while f
+// runs, f reads bytes that belong to no object any more. But f never reads the bytes of another
+// object. The function f must not call visit itself.
 func (a *Arena) visit(f func(Object)) { a.visitIn(a.eachBlock, f) }
 
-// visitTouched does what the method visit does, for some of the objects: those in chunks that the
+// visitTouched calls f as the method visit does, but only for objects in chunks that the
 // participant in the slot may have changed.
 func (a *Arena) visitTouched(slot int, f func(Object)) {
 	a.visitIn(func(f func(Offset, uint64, blockWord) bool) {
@@ -100,7 +100,8 @@ func (a *Arena) visitIn(each func(func(Offset, uint64, blockWord) bool), f func(
 	})
 }
 
-// restGuard sets the value that slotWalking of this participant has between walks.
+// restGuard sets the value that the word slotWalking in the slot of this participant has between
+// walks over the objects.
 func (a *Arena) restGuard(rest Offset) {
 	a.handles.walking.Lock()
 	defer a.handles.walking.Unlock()

@@ -28,10 +28,10 @@ var attached struct {
 
 type segmentID struct{ dev, ino uint64 }
 
-// Open joins the arena of that name under /dev/shm, or at a path if name has a slash. If there is no
-// arena, Open creates it first. If several processes race to create it, one of them creates it and all
-// of them join it. A nil opts means the defaults. If the arena exists and opts sets another Size or
-// MaxParticipants than the arena has, the error Is [shmsync.ErrIncompatible].
+// Open joins the arena of that name under /dev/shm, or at a path if name has a slash. If there is
+// no such arena, Open creates it first. If several processes race to create it, one of them creates
+// it and all of them join it. A nil opts means the defaults. If the arena exists and opts sets
+// another Size or MaxParticipants than the arena has, the error Is [shmsync.ErrIncompatible].
 //
 // If the file is no arena, or has another layout, the error is ErrIncompatible or ErrCorrupt. The file
 // stays as it was, unless opts.Recreate says otherwise. If no slot is free, Open waits for at most a
@@ -43,12 +43,13 @@ type segmentID struct{ dev, ino uint64 }
 // If this process has joined the arena already, by this name or another, Open returns a further opening
 // of the same membership. Each opening is closed separately.
 //
-// Open waits while another process runs its OnFirst.
+// Open waits while another process runs its function Options.OnFirst.
 func Open(name string, opts *Options) (*Arena, error) {
 	return OpenContext(context.Background(), name, opts)
 }
 
-// OpenContext is Open with a context. ctx bounds the wait for the OnFirst of another process.
+// OpenContext is Open with a context. The end of ctx ends the wait for the OnFirst of another
+// process.
 func OpenContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
 	o := opts.orDefault()
 	if err := o.check("arena.open", name); err != nil {
@@ -86,7 +87,8 @@ func Attach(name string, opts *Options) (*Arena, error) {
 	return AttachContext(context.Background(), name, opts)
 }
 
-// AttachContext is Attach with a context. ctx bounds the wait for the OnFirst of another process.
+// AttachContext is Attach with a context. The end of ctx ends the wait for the OnFirst of another
+// process.
 func AttachContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
 	o := opts.orDefault()
 	if err := checkPlatform("arena.attach", name); err != nil {
@@ -152,8 +154,8 @@ func enterNamed(ctx context.Context, op, name string, opts *Options, find func()
 		Detail: "the arena was removed, but the name still leads to it, or leads to another file each time"}
 }
 
-// mayReplace reports whether the options allow a new arena to replace the existing arena because of
-// err.
+// mayReplace reports whether the options allow a new arena to replace the existing arena, which
+// could not be opened because of err.
 func (o *Options) mayReplace(err error) bool {
 	return o.Recreate&RecreateIncompatible != 0 && errors.Is(err, errOtherArena) ||
 		o.Recreate&RecreateCorrupt != 0 && errors.Is(err, shmsync.ErrCorrupt)
@@ -173,7 +175,7 @@ func Format(seg *shm.Segment, opts *Options) error {
 }
 
 // FromSegment joins the arena in seg. From then on the segment belongs to the arena, and is closed
-// together with it. This is so even if FromSegment returns an error.
+// together with the arena. If FromSegment returns an error, it has closed the segment.
 func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 	if err := checkPlatform("arena.from_segment", seg.Name()); err != nil {
 		seg.Close()
@@ -206,9 +208,10 @@ func (o *Options) size() int64 { return int64(alignUp(uint64(o.Size), chunkSize)
 
 func (o *Options) format(seg *shm.Segment) error { return format(seg, o.MaxParticipants, o.Counted) }
 
-// join makes this process a participant of the arena in seg. named means that seg was found by its
-// name. watcher may be nil. The result joined means that the segment contains the arena that was asked
-// for. joined may be true together with an error, for example an error of OnFirst.
+// join makes this process a participant of the arena in seg. The parameter named means that seg was
+// found by its name. The parameter watcher may be nil. The result joined means that the segment
+// contains the arena that was asked for. This result may be true together with an error, for
+// example an error of OnFirst.
 func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named bool, watcher *watcherThread) (_ *Arena, joined bool, _ error) {
 	dev, ino := seg.ID()
 	id := segmentID{dev, ino}
@@ -277,8 +280,8 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named b
 	return a, true, nil
 }
 
-// keep starts what an opening with the options o needs while it is open. h has already collected events
-// for the opening. h may be nil.
+// keep starts what an opening with the options o needs while it is open. The hook h has already
+// collected events for the opening. If h is nil, keep makes a hook if the options need one.
 func (a *Arena) keep(o *Options, h *eventHook) {
 	if o.Lifetime == LifetimeEphemeral {
 		a.ephemeral.Store(true)
@@ -294,8 +297,8 @@ func (a *Arena) keep(o *Options, h *eventHook) {
 	}
 }
 
-// compare returns an error if KernelIO is invalid, or if the arena existed before and the options that
-// are set differ from those of the arena.
+// compare returns an error if opts.KernelIO is invalid. It also returns an error if the arena
+// existed before and does not have what opts asks for.
 func (a *membership) compare(opts *Options, created bool) error {
 	if opts != nil && opts.KernelIO > KernelIONone {
 		return a.fail("arena.open", shmsync.ErrIncompatible, fmt.Sprintf("KernelIO is %d, which is none of its values", opts.KernelIO))
@@ -318,8 +321,8 @@ func (a *membership) compare(opts *Options, created bool) error {
 	return nil
 }
 
-// newMember makes a participant that works on bytes, which are a mapping of the file of seg. It enters
-// the participant into the arena.
+// newMember makes a participant and enters it into the arena. The participant works on the
+// parameter named bytes, which is a mapping of the file of seg.
 func newMember(seg *shm.Segment, bytes []byte, opts *Options, created bool, watcher *watcherThread) (*Arena, error) {
 	if watcher == nil {
 		watcher = startWatcherThread()

@@ -14,8 +14,8 @@ type Options struct {
 	Size int64
 	// MaxParticipants of a new arena, at most 2047; 0 means 128. It never changes.
 	MaxParticipants int
-	// Counted makes the objects of a new arena count their operations, and record when holds begin,
-	// for tools; see [Counts]. It slows the fast paths down: a lock and unlock takes several times
+	// Counted makes the objects of a new arena count their operations, and record since when they
+	// are held, for tools; see [Counts]. A lock and unlock without waiting then takes several times
 	// as long. It is ignored if the arena exists; see [Arena.Counted].
 	Counted bool
 	// Mode is the permission of a new arena's file; 0 means 0600.
@@ -26,8 +26,8 @@ type Options struct {
 	// Label names this process in errors about its death and in tools. Only the first 63 bytes are
 	// kept. Empty means the program's name.
 	Label string
-	// KernelIO declares which system calls of this process write into the arena. If the process opens
-	// the arena several times, the most general of its declarations applies.
+	// KernelIO declares which kinds of system calls of this process may write into the arena. If
+	// the process opens the arena several times, the most general of its declarations applies.
 	KernelIO KernelIO
 	// NUMA places the pages of a new arena. It is ignored if the arena exists. Segment().Degraded
 	// and Where report the result; see Place for parts of an arena.
@@ -64,13 +64,13 @@ type Options struct {
 type Recreate uint8
 
 const (
-	// RecreateIncompatible: the layout, the features, Size, MaxParticipants or Counted of the arena
-	// differ from those of this program.
+	// RecreateIncompatible replaces an arena if its layout, its features, Size, MaxParticipants or
+	// Counted differ from those of this program.
 	RecreateIncompatible Recreate = 1 << iota
-	// RecreateCorrupt: the header of the arena is damaged, or Check finds damage.
+	// RecreateCorrupt replaces an arena if its header is damaged, or if Check finds damage.
 	RecreateCorrupt
-	// RecreateUnclean: since the last epoch began, a participant died, or the computer went down while
-	// a participant was in the arena.
+	// RecreateUnclean replaces an arena if, since the last epoch began, a participant died, or the
+	// computer went down while a participant was in the arena.
 	RecreateUnclean
 )
 
@@ -78,14 +78,17 @@ const (
 type Lifetime uint8
 
 const (
-	// LifetimeDurable: the arena stays, until Remove or, on a tmpfs, a reboot.
+	// LifetimeDurable means that the arena stays until it is removed by Remove or, on a tmpfs,
+	// until a reboot.
 	LifetimeDurable Lifetime = iota
-	// LifetimeEphemeral: each epoch begins with an empty arena, and the last Close removes
-	// the file.
+	// LifetimeEphemeral means that each epoch begins with an empty arena, and that the Close of the
+	// last participant removes the file.
 	LifetimeEphemeral
 )
 
-// replaces reports whether the participant that begins epoch e has to replace the arena.
+// replaces reports whether the participant that begins the epoch e has to replace the arena with a
+// new one, as the options say. The parameter untouched means that no participant can have changed
+// the arena yet.
 func (o *Options) replaces(a *Arena, e Epoch, untouched bool) bool {
 	return o.Lifetime == LifetimeEphemeral && !untouched ||
 		o.Recreate&RecreateUnclean != 0 && !e.Clean ||
@@ -98,10 +101,10 @@ func (o *Options) replaces(a *Arena, e Epoch, untouched bool) bool {
 type KernelIO uint8
 
 const (
-	// KernelIOSynchronous is the default. It covers system calls that are finished when their thread
-	// returns from them: read(2), recv(2) and the like, also with O_DIRECT, and io_uring without
-	// O_DIRECT. The data is handed over when no thread of the process has memory any more. That is
-	// usually less than a millisecond after the death is known.
+	// KernelIOSynchronous is the default. It covers system calls that are finished when their
+	// thread returns from them: read(2), recv(2) and the like, also with O_DIRECT, and io_uring
+	// without O_DIRECT. After a death, the data is handed over when no thread of the dead process
+	// has memory any more. That is usually less than a millisecond after the death is known.
 	KernelIOSynchronous KernelIO = iota
 	// KernelIOAsynchronous also covers io_submit(2), and the system calls of other processes that share
 	// the memory of this process, such as a child of clone(CLONE_VM) that is no thread. The data is
@@ -113,7 +116,7 @@ const (
 	KernelIONone
 )
 
-// caps returns the capability bits of a participant with this declaration.
+// caps returns the capability bits of a participant that has declared k.
 func (k KernelIO) caps() uint32 {
 	switch k {
 	case KernelIOAsynchronous:
@@ -124,8 +127,8 @@ func (k KernelIO) caps() uint32 {
 	return 0
 }
 
-// widen extends the declaration of this participant so that it also covers an opening with the
-// declaration k.
+// widen extends what this participant has declared about its system calls, so that the declaration
+// also covers an opening with the option k.
 func (a *membership) widen(k KernelIO) {
 	caps := a.u32(a.slot(a.mySlot) + slotCaps)
 	for {

@@ -11,18 +11,18 @@ import (
 type Participant struct {
 	shmsync.Identity
 
-	State     string    // joining, live, leaving or dead
-	Self      bool      // this process
-	UID       int       // effective user
-	TID       int       // the thread whose end shows the death, in its own pid namespace
+	State     string    // "joining", "live", "leaving" or "dead"
+	Self      bool      // whether the participant is this process
+	UID       int       // the effective user ID of the process
+	TID       int       // the ID, in the pid namespace of the process, of the thread whose end shows the death
 	StartTime uint64    // in clock ticks since boot; like PIDNS and BootID, 0 for the first millisecond after the join
-	PIDNS     uint64    // inode of its pid namespace
-	BootID    [16]byte  // the boot that it runs under
-	Joined    time.Time // when it joined
+	PIDNS     uint64    // inode of the pid namespace of the process
+	BootID    [16]byte  // the ID of the boot of the computer in which the process runs
+	Joined    time.Time // when the process joined
 	// Notice says how other processes notice the death: "robust" if the kernel marks it at once,
-	// "ofd" if they have to ask for the byte lock.
+	// "ofd" if they have to ask the kernel whether the participant still holds its byte lock.
 	Notice string
-	Fenced bool // it may release locks by a plain store
+	Fenced bool // the participant may release locks by a plain store; see [Arena.Fenced]
 	// Missed is set for OnDeath only. It counts death records that were overwritten before this process
 	// could read them, since the last death that OnDeath reported. The count may be too high: if a
 	// process dies while it records a death, another process may record the same death again.
@@ -82,6 +82,6 @@ func (a *Arena) participant(i int) (p Participant, ok bool) {
 	if caps&capRobust != 0 {
 		p.Notice = "robust"
 	}
-	// The result is valid only if the slot had the same participant during all of these reads.
+	// The result is valid only if the slot had the same participant during all reads above.
 	return p, a.slotState(i).generation() == w.generation()
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// PathState says whether the path of an arena still leads to it.
+// PathState says whether the path of an arena still leads to the arena's file.
 type PathState string
 
 // The states of an arena's path. After the file at the path was removed or replaced, a process that
@@ -19,11 +19,11 @@ const (
 	PathNone     PathState = "none"     // the arena has no path: a memfd, or an open file
 )
 
-// PathState reports whether the path of the arena still leads to it. If the file of an arena was
-// removed, its participants can still use the arena, as [shm.Remove] intends, but no other process can
-// join the arena by its path. The file may be removed by mistake: systemd's RemoveIPC and clean-up jobs
-// also remove files that are in use. The call makes two system calls. [Arena.Metrics] reports the
-// state, too.
+// PathState reports whether the path of the arena still leads to the arena's file. If the file of
+// an arena was removed, its participants can still use the arena, as [shm.Remove] intends, but no
+// other process can join the arena by its path. The file may be removed by mistake: systemd's
+// RemoveIPC and clean-up jobs also remove files that are in use. The call makes two system calls.
+// [Arena.Metrics] reports the state, too.
 func (a *Arena) PathState() PathState {
 	a.mustUse("arena.path_state")
 	return pathState(a.seg.File(), a.label)

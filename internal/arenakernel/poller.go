@@ -11,10 +11,11 @@ var (
 	_ = crashpoint.Register("arena.ready.pushed")
 )
 
-// ReadyOne makes one of the waiting poller nodes of the list at head ready, and rings the doorbell of
-// the node's owner: it changes the word on which the owner's poller sleeps. ReadyOne reports whether
-// there was such a node. If turn grows from call to call, the choice is distributed over the waiting
-// processes.
+// ReadyOne lets one process check whether its waiting goroutines may go on. It chooses a waiting
+// poller node, that is, a node by which a process waits for all its goroutines, from the list at
+// head. It makes this node ready, and changes the word on which the poller of the node's owner
+// sleeps, the doorbell. ReadyOne reports whether there was a waiting node. If the argument turn
+// grows from call to call, the choice is distributed over the waiting processes.
 func (a *Arena) ReadyOne(head *atomic.Uint64, turn uint32) bool {
 	for range 3 {
 		count := uint32(0)
@@ -47,7 +48,7 @@ func (a *Arena) ReadyOne(head *atomic.Uint64, turn uint32) bool {
 	return false
 }
 
-// ReadyAll makes all waiting poller nodes of a list ready.
+// ReadyAll makes all waiting poller nodes of a list ready, and wakes the pollers of their owners.
 func (a *Arena) ReadyAll(head *atomic.Uint64) {
 	a.EachPollerNode(head, func(off Offset, n *Node) bool {
 		a.ready(off, n)
@@ -55,7 +56,8 @@ func (a *Arena) ReadyAll(head *atomic.Uint64) {
 	})
 }
 
-// ReadyOf makes the poller node of the participant who ready, and reports whether it has done so.
+// ReadyOf makes a waiting poller node ready that belongs to the participant with the ID who. It
+// reports whether it has made a node ready.
 func (a *Arena) ReadyOf(head *atomic.Uint64, who ParticipantID) (done bool) {
 	a.EachPollerNode(head, func(off Offset, n *Node) bool {
 		if n.Owner() == who {
@@ -66,9 +68,9 @@ func (a *Arena) ReadyOf(head *atomic.Uint64, who ParticipantID) (done bool) {
 	return done
 }
 
-// ready moves a node from waiting to ready, pushes it on the ready stack of its owner, and rings the
-// owner's doorbell. If this process dies in between, the node is ready but on no stack. The owner finds
-// such a node by its periodic check.
+// The method ready moves a poller node from waiting to ready, pushes it on the ready stack of its
+// owner, and rings the owner's doorbell. If this process dies in between, the node is ready but on
+// no stack. The owner finds such a node by its periodic check.
 func (a *Arena) ready(off Offset, n *Node) bool {
 	if n.State() != NodeWaiting {
 		return false
@@ -78,7 +80,8 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	if !a.isCurrent(n.Owner()) || !n.swapState(NodeWaiting, NodeReady) {
 		return false
 	}
-	// The node may have got another owner before the swap. It keeps this owner while it is ready.
+	// The node may have got another owner before its state was changed. It keeps this owner while
+	// it is ready.
 	owner := n.Owner()
 	if !a.isCurrent(owner) {
 		return false
@@ -88,8 +91,9 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	return true
 }
 
-// Tell pushes a node on the ready stack of its owner and rings the owner's doorbell. The wait of the
-// node was parked and is now resolved. owner is the owner that the node had when it was resolved.
+// Tell tells the owner of a node that the wait of the node is over. It pushes the node on the ready
+// stack of its owner and rings the owner's doorbell. The goroutine of the wait was parked. The
+// argument named owner is the owner that the node had when its wait was decided.
 //
 // Only the granter that has resolved the node calls Tell, and only once. It calls BeginTell before it
 // resolves the node, and EndTell after Tell. The owner does not reuse the node before it is off the
@@ -104,8 +108,8 @@ func (a *Arena) pushReady(off Offset, n *Node, owner ParticipantID) {
 	s := a.slot(owner.Slot())
 	head := a.u64(s + slotReady)
 	for {
-		// A failed CAS means that another push has succeeded, or that the owner has emptied the stack.
-		// So the loop is lock-free.
+		// The CAS fails only if another participant has pushed a node, or the owner has emptied the
+		// stack. So the loop is lock-free.
 		next := head.Load()
 		n.readyNext.Store(next)
 		// sync(poller.ready): release
@@ -117,20 +121,20 @@ func (a *Arena) pushReady(off Offset, n *Node, owner ParticipantID) {
 	a.ring(s + slotDoorbell)
 }
 
-// TakeReady empties this participant's ready stack and calls f for each node on it. Such a node is a
-// poller node, which is idle when f is called, or a node whose wait is over. orphans means that
-// something else was on the stack. Then a node may be missing from the stack, and the caller has to
-// search for it.
+// TakeReady empties this participant's ready stack and calls f for each node on it. Such a node is
+// a poller node, which is idle when f is called, or a node whose wait is over. The result named
+// orphans is true if something else was on the stack. In that case a node may be missing from the
+// stack, and the caller has to search for this node.
 func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
-	// Without beginTell, another participant could take over a node of a dead participant while this
-	// loop has not reached the node yet.
+	// Between beginTell and endTell, no other participant takes over a node of a dead participant
+	// that is on the stack and that this loop has not reached yet.
 	a.beginTell()
 	defer a.endTell()
 	// sync(poller.ready): acquire
 	off := Offset(a.u64(a.slot(a.mySlot) + slotReady).Swap(0))
-	// After TakeReadyNode, a node may be pushed although it is still on the stack. The second push cuts
-	// off the nodes below the first place of the node. The stack then has one entry too many, so sooner
-	// or later this loop finds a node that is not ready.
+	// After TakeReadyNode, a node may be pushed a second time while it is still on the stack. The
+	// second push cuts off the nodes below the first place of the node. The stack then has one
+	// entry too many, so sooner or later this loop finds a node that is not ready.
 	stale := 0
 	for off != 0 && stale < staleMax {
 		n, err := a.nodeAt(off)
@@ -151,23 +155,24 @@ func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
 // staleMax bounds the walk of a stack that a faulty peer has made endless.
 const staleMax = 1000
 
-// SetWaiting marks this participant's poller node as waiting. Afterwards the caller checks once more
-// whether its goroutines still have to wait.
+// SetWaiting marks this participant's poller node as waiting, so that releasers can find it.
+// Afterwards the caller checks once more whether its goroutines still have to wait.
 func (a *Arena) SetWaiting(node Offset) {
 	if n, err := a.nodeAt(node); err == nil {
 		n.swapState(NodeIdle, NodeWaiting)
 	}
 }
 
-// SetIdle marks this participant's poller node as idle, unless a releaser has made it ready
-// already.
+// SetIdle marks this participant's poller node as idle, so that releasers pass over it, unless a
+// releaser has made it ready already.
 func (a *Arena) SetIdle(node Offset) {
 	if n, err := a.nodeAt(node); err == nil {
 		n.swapState(NodeWaiting, NodeIdle)
 	}
 }
 
-// NodeReady reports whether a node is ready.
+// NodeReady reports whether a poller node is ready, that is, whether a releaser has chosen it and
+// its owner has not seen that yet.
 func (a *Arena) NodeReady(node Offset) bool {
 	n, err := a.nodeAt(node)
 	return err == nil && n.State() == NodeReady
@@ -193,6 +198,6 @@ func (a *Arena) Doorbell() (doorbell *uint32, rung uint32) {
 // RingSelf rings this participant's doorbell.
 func (a *Arena) RingSelf() { a.ring(a.slot(a.mySlot) + slotDoorbell) }
 
-// Deaths counts the participants that have been reaped and may have left something in an object or
-// wait. The count wraps around.
+// Deaths returns how many participants have been reaped that may have left something in an object
+// or in a wait node. The count wraps around.
 func (a *Arena) Deaths() uint32 { return a.u32(hdrDeaths).Load() }

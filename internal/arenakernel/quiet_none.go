@@ -2,7 +2,8 @@
 
 package arenakernel
 
-// quietBuild says whether this build has quiet watches.
+// quietBuild says whether the death watcher of this build can stay asleep over events that need no
+// action; see quiet_unsafe.go.
 const quietBuild = false
 
 // quietWatch would be a sleep of the death watcher that ends only when there is something to do. This

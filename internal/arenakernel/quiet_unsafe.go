@@ -26,7 +26,8 @@ import (
 // recognizes the states in which watchEntries would do nothing, and leaves every other state to the
 // watcher. Builds with the race detector, and builds for other processors, use quiet_none.go.
 
-// quietBuild says whether this build has quiet watches.
+// quietBuild says whether this build has quiet watches, in which the death watcher stays asleep
+// over events that need no action.
 const quietBuild = true
 
 //go:linkname entersyscallblock runtime.entersyscallblock
@@ -35,7 +36,8 @@ func entersyscallblock()
 //go:linkname exitsyscall runtime.exitsyscall
 func exitsyscall()
 
-// quietWatch is the state of a quiet watch. The garbage collector does not move it.
+// quietWatch is the state of a quiet watch, a sleep of the death watcher that ends only when there
+// is something to do. The garbage collector does not move a quietWatch.
 type quietWatch struct {
 	slot1       unsafe.Pointer // the address of slot 1
 	lockByte1   int64          // the lock byte of slot 1
@@ -52,7 +54,7 @@ type quietWatch struct {
 
 	asked   [2 * watchTargets]ask
 	askNext uint
-	round   uint64 // incremented before each sleep
+	round   uint64 // incremented after each sleep
 	turns   [quietTurns]turn
 	turnsN  uint
 	left    uint32 // the value of the field unfinished when the array frees was filled
@@ -61,9 +63,9 @@ type quietWatch struct {
 	entries [1 + watchTargets]shmsync.WaitVEntry
 	n       uint
 	now     int64 // CLOCK_MONOTONIC ns
-	until   int64 // the same; 0 for no bound
+	until   int64 // when the next sleep ends at the latest, CLOCK_MONOTONIC ns; 0 for no limit
 
-	asking uint // says whose byte lock was asked for: 0, a watch target; n, the slot frees[n-1]
+	asking uint // whose byte lock the watcher has asked for: 0 for a slot that it watches, n for the slot in frees[n-1]
 
 	time  unix.Timespec // the time from the clock, and later the time until which to sleep
 	byte  unix.Flock_t  // the byte lock to ask about
@@ -73,15 +75,16 @@ type quietWatch struct {
 // quietTurns bounds how many deaths a quiet watch can leave to other watchers at the same time.
 const quietTurns = 4
 
-// ask records that the byte lock of a participant was held when this watcher asked for it. The watcher
-// asks only once about a live participant, and once in each round about any other participant.
+// ask records that the byte lock of a participant was held when this watcher asked the kernel about
+// it. The watcher asks only once about a live participant. About any other participant it asks once
+// after each sleep.
 type ask struct {
 	slot  int
 	of    slotWord
 	round uint64
 }
 
-// turn records when this watcher first saw a death. Another watcher has to handle this death first.
+// turn records when this watcher first saw a death that another watcher has to handle first.
 type turn struct {
 	slot   int
 	of     slotWord
@@ -109,15 +112,16 @@ func (a *Arena) newQuietWatch() *quietWatch {
 	}
 }
 
-// mayTell records how many death records there are. The watcher is about to report the deaths in them.
+// mayTell records how many death records there are. The watcher calls it just before it reports the
+// deaths in these records.
 func (q *quietWatch) mayTell(a *Arena) {
 	if q != nil {
 		q.told = a.u64(hdrDeathRecordsTotal).Load()
 	}
 }
 
-// watch sleeps until the watcher may have to act. It adds the deaths that it has left to other
-// watchers to the set seen. It returns false if it did not sleep at all.
+// watch sleeps until the watcher may have to act. If it has left deaths to other watchers, it adds
+// them to the map seen. It returns false if it did not sleep at all.
 func (q *quietWatch) watch(a *Arena, seen notices) (slept bool) {
 	if q == nil {
 		return false
@@ -137,9 +141,9 @@ func (q *quietWatch) watch(a *Arena, seen notices) (slept bool) {
 	return q.slept
 }
 
-// sleep looks like one system call to the Go scheduler. Until it returns, the garbage collector scans
-// the frame of this function as it was at entersyscall. So the frame must contain nothing that changes
-// later.
+// The method sleep runs loop so that it looks like one system call to the Go scheduler. Until the
+// method returns, the garbage collector scans the frame of this function as it was at entersyscall.
+// So the frame must contain nothing that changes later.
 //
 //go:nosplit
 //go:noinline
@@ -149,9 +153,9 @@ func (q *quietWatch) sleep() {
 	exitsyscall()
 }
 
-// loop sleeps until there is something to do. It ends when this participant leaves, if not before,
-// because the watcher has to act then. The system calls are made in this function, where the stack has
-// room for them.
+// loop sleeps until there is something to do. At the latest, it ends when this participant leaves,
+// because the watcher has to act then. The system calls are made in this function, where the stack
+// has room for them.
 //
 //go:nosplit
 //go:noinline
@@ -187,7 +191,7 @@ func (q *quietWatch) loop() {
 	}
 }
 
-// word returns the address of a word of slot i.
+// word returns the address of the word at offset off in slot i.
 //
 //go:nosplit
 //go:nocheckptr
@@ -203,12 +207,14 @@ const (
 	quietSleep        // there is nothing to do
 )
 
-// look finds out whether there is something to do, and fills in the words to sleep on.
+// The method look finds out whether there is something to do. If there is not, it fills in the
+// words on which to sleep.
 //
 //go:nosplit
 //go:nocheckptr
 func (q *quietWatch) look() int {
-	// The doorbell is read first. It may be rung for a change of anything that is read below.
+	// The doorbell is read first, because a peer may change anything that is read below, and then
+	// ring the doorbell.
 	q.add(0, q.word(q.mine, slotWatchDoorbell))
 	q.n, q.until, q.now = 1, 0, q.time.Sec*1e9+q.time.Nsec
 	if isSet(q.closing) || atomic.LoadUint32((*uint32)(unsafe.Pointer(q.unfinished))) != q.left {
@@ -291,8 +297,8 @@ func (q *quietWatch) look() int {
 	return quietSleep
 }
 
-// ask prepares the system call that asks whether the byte lock of slot i is held. The parameter
-// asking is the value for the field q.asking.
+// The method ask prepares the system call that asks whether the byte lock of slot i is held. The
+// parameter asking is the value for the field q.asking.
 //
 //go:nosplit
 func (q *quietWatch) ask(i int, asking uint) {
@@ -300,8 +306,9 @@ func (q *quietWatch) ask(i int, asking uint) {
 	q.byte = unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: q.lockByte1 + int64(i-1)*slotStride, Len: 1}
 }
 
-// held records that the byte lock that was asked for is held. If it is the lock of a slot to free, the
-// watcher asks again later, with the pauses of nextCheck.
+// held records that the byte lock about which the watcher has just asked is held. If it is the lock
+// of a slot that this process has to free, the watcher asks again later, after the same pauses as
+// in nextCheck.
 //
 //go:nosplit
 func (q *quietWatch) held() {
@@ -312,8 +319,9 @@ func (q *quietWatch) held() {
 	f.at = q.now + min(askMost, max(askFirst, (q.now-f.died)/freePart))
 }
 
-// hasAsked reports whether the question a was asked before. If not, it records the question. Old
-// questions are kept, because the same questions come up again when a neighbour joins and leaves.
+// hasAsked reports whether the watcher has asked for this byte lock before; see the type ask. If it
+// has not, hasAsked records the question. Old questions are kept, because the same questions come
+// up again when a neighbour joins and leaves.
 //
 //go:nosplit
 func (q *quietWatch) hasAsked(a ask) bool {
@@ -327,7 +335,8 @@ func (q *quietWatch) hasAsked(a ask) bool {
 	return false
 }
 
-// freeing reports whether slot i is among those that this process frees.
+// freeing reports whether slot i is one of the slots of dead participants that this process has to
+// free.
 //
 //go:nosplit
 func (q *quietWatch) freeing(i int) bool {
@@ -347,7 +356,8 @@ func isSet(b *atomic.Bool) bool {
 	return atomic.LoadUint32((*uint32)(unsafe.Pointer(b))) != 0
 }
 
-// add makes the given word the entry n of the wait.
+// add stores the given word, with its present value, as entry n of the words on which the next
+// sleep waits.
 //
 //go:nosplit
 //go:nocheckptr
@@ -355,7 +365,7 @@ func (q *quietWatch) add(n uint, word *uint32) {
 	q.entries[n%(1+watchTargets)] = shmsync.NewWaitVEntry(word, atomic.LoadUint32(word))
 }
 
-// by limits the sleep: it ends at the time at, or earlier.
+// The method by limits the next sleep, which then ends no later than at the given time.
 //
 //go:nosplit
 //go:nocheckptr
@@ -365,7 +375,8 @@ func (q *quietWatch) by(at int64) {
 	}
 }
 
-// marked reports whether the kernel has marked an alive word of slot i.
+// marked reports whether the kernel has marked an alive word of slot i, because the thread of the
+// participant's death watcher has ended.
 //
 //go:nosplit
 //go:nocheckptr
@@ -393,9 +404,9 @@ func (q *quietWatch) reaping(i int) bool {
 	return uint32(w>>3)&maxGeneration == uint32(u)>>slotBits&maxGeneration && p >= phaseJoining && p <= phaseLeaving
 }
 
-// leave tries to leave a death to other watchers. The dead participant is in slot i, whose state is w.
-// leave returns true until delay nanoseconds after this watcher first saw the death. It returns false
-// when this watcher has to act itself.
+// The method leave tries to leave a death to other watchers. The dead participant is in slot i,
+// whose state is w. The method returns true until delay nanoseconds after this watcher first saw
+// the death. Then it returns false, because this watcher has to act itself.
 //
 //go:nosplit
 //go:nocheckptr

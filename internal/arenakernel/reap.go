@@ -28,13 +28,13 @@ func (a *Arena) reap(i int, w slotWord) {
 	a.reapMarked(i, w.with(phaseDead))
 }
 
-// reapProgress records how far this process has come with the reap of a participant. Every process that
-// reaps a participant does all steps, each step once.
+// reapProgress records how far this process has come with the reap of a participant. Several
+// processes may reap the same participant. Each of them does all steps, and does each step once.
 type reapProgress struct {
 	of        slotWord
 	window    uint64 // the slot's window: in another window, another participant can have the same state word
-	words     bool   // repairs that need only the death are done, and the wakes are sent
-	data      bool   // repairs that need the dead participant to be gone are done
+	words     bool   // the repairs that could be done as soon as the participant was dead are done, and the wakes are sent
+	data      bool   // the repairs that had to wait until no system call of the participant could write any more are done
 	written   int64  // when the death record was written, CLOCK_MONOTONIC ns; 0 before that
 	reclaimed bool   // the memory of the dead participant is reclaimed
 	unknown   bool   // the dead participant may hold objects whose kind this process cannot repair
@@ -59,8 +59,8 @@ func (a *Arena) leaveToOthers(b *reapProgress, now int64) bool {
 	return false
 }
 
-// reclaimAfter is how long a reaper waits before it reclaims the memory of a dead participant. The
-// waiters that the death has woken need the CPU first.
+// reclaimAfter is how long a process waits before it reclaims the memory of a dead participant.
+// Until then, the waiters that the death has woken can use the CPU.
 const reclaimAfter = 1e6 // ns
 
 func (a *Arena) reapMarked(i int, w slotWord) {
@@ -121,24 +121,25 @@ type concern struct {
 	undoing  bool // an undo log has a transaction of the dead participant
 }
 
-// owesAnybody reports whether any participant may wait for a wake from the participant dead, even if
-// the two have no object open in common. That is so in two cases: the participant dead, which is not
-// this process, died while it ended waits of other participants, or while it reaped.
+// owesAnybody reports whether any participant may wait for a wake from the given dead participant,
+// even if the two have no object open in common. That is so if the dead participant died while it
+// ended waits of other participants, or while it reaped. The dead participant is not this process.
 func (a *Arena) owesAnybody(dead ParticipantID) bool {
 	s := a.slot(dead.Slot())
 	return a.u32(s+slotTelling).Load() != 0 || a.u64(s+slotWalking).Load() != 0
 }
 
-// leftNothing reports whether the participant dead, which is not this process, cannot have left
-// anything in an object or wait node. That is so if it had no object open and had touched nothing in
-// the heap.
+// leftNothing reports whether the given dead participant cannot have left anything in an object or
+// wait node. That is so if it had no object open and had touched nothing in the heap. The dead
+// participant is not this process.
 func (a *Arena) leftNothing(dead ParticipantID) bool {
 	return !a.owesAnybody(dead) && a.touchedNothing(dead.Slot())
 }
 
-// repairAll takes back what the participant dead holds in objects, and finds out which participants the
-// death concerns. If the parameter all is true, any object may have such a hold. Otherwise only objects
-// in chunks that the participant has touched have one.
+// repairAll takes back what a dead or leaving participant holds in objects, and finds out which
+// other participants have to check their objects. If the parameter all is true, repairAll examines
+// all objects. Otherwise it examines only objects in chunks of the heap that the participant has
+// touched, because it can hold nothing in any other object.
 func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	c := &concern{all: all, nobody: !all && a.touchedNothing(dead.Slot())}
 	a.visitFor(dead, c, func(o Object) {
@@ -157,10 +158,10 @@ func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	return c
 }
 
-// undoing reports whether an undo log has a transaction of the participant dead. The method examines
-// the objects in the chunks that the participants of the slot may have touched. The result may be
-// wrongly true, because undoing does not guard the objects, and an object that is being deleted may
-// contain any bytes.
+// undoing reports whether an undo log has a transaction of the given dead participant, which has to
+// be rolled back. The method examines the objects in the chunks that the participants of the slot
+// may have touched. The result may be wrongly true, because undoing does not guard the objects, and
+// an object that is being deleted may contain any bytes.
 func (a *Arena) undoing(dead ParticipantID) (is bool) {
 	a.eachTouched(dead.Slot(), func(chunk uint64) {
 		a.eachBlockOf(chunk, func(off Offset, _ uint64, w blockWord) bool {
@@ -175,7 +176,7 @@ func (a *Arena) undoing(dead ParticipantID) (is bool) {
 	return is
 }
 
-// visitFor calls f for the objects in which the participant dead may have left something.
+// visitFor calls f for the objects in which the given dead participant may have left something.
 func (a *Arena) visitFor(dead ParticipantID, c *concern, f func(Object)) {
 	if c.all {
 		a.visit(f)
@@ -184,8 +185,8 @@ func (a *Arena) visitFor(dead ParticipantID, c *concern, f func(Object)) {
 	a.visitTouched(dead.Slot(), f)
 }
 
-// addOpeners adds to c the participants that have the object o open, if the participant dead has it
-// open.
+// addOpeners adds to c the participants that have the object o open, if the dead participant had o
+// open, too.
 func (a *Arena) addOpeners(c *concern, o Object, dead ParticipantID) {
 	h, err := a.headerAt(o.Offset)
 	if err != nil {
@@ -201,9 +202,9 @@ func (a *Arena) addOpeners(c *concern, o Object, dead ParticipantID) {
 	}
 }
 
-// wakeAll wakes, once, every waiter whose wake may have been lost by the death. These are sleepers that
-// a slot records, and waiters that have announced themselves in an object and are about to sleep.
-// wakeAll also wakes the pollers of processes with parked goroutines.
+// wakeAll wakes, once, every waiter whose wake may have been lost by the death. These are threads
+// whose sleep a slot records, and waiters that have announced themselves in an object and are about
+// to sleep. wakeAll also wakes the pollers of processes with parked goroutines.
 func (a *Arena) wakeAll(dead ParticipantID, c *concern) {
 	if c.anything || c.all {
 		owed := a.owed(dead)
@@ -217,9 +218,9 @@ func (a *Arena) wakeAll(dead ParticipantID, c *concern) {
 	a.countDeath(c)
 }
 
-// countDeath makes the participants in c check their objects. Such a participant, if it has waiting
-// goroutines, checks all of its objects and waits, which is expensive. So a dead participant that
-// cannot have left anything there is not counted.
+// countDeath makes the participants in c check whether their waits may end after the death. A
+// participant with waiting goroutines then checks all of its objects and waits, which is expensive.
+// So a dead participant is not counted if it cannot have left anything in an object or a wait node.
 func (a *Arena) countDeath(c *concern) {
 	if c.nobody {
 		return
@@ -235,12 +236,14 @@ func (a *Arena) countDeath(c *concern) {
 	}
 }
 
-// finish ends a reap. It first writes the death record. Later, when the dead participant is gone and
-// reclaimAfter has passed, it reclaims the memory and frees the slot.
+// finish does the last steps of the cleanup after a death. It first writes the death record. Later,
+// when the dead participant is gone and reclaimAfter has passed, it reclaims the memory and frees
+// the slot.
 //
-// Only the participant that the slot names as the reaper may do that. Another participant may replace a
-// reaper that is not current. While finish has to wait until the dead participant is gone, the slot
-// names no reaper: the wait may take long, and the waiting process may be stopped.
+// Only the participant that the slot names as the reaper may do these steps. Another participant
+// may replace a reaper that is not current. While finish has to wait until the dead participant is
+// gone, the slot names no reaper. Otherwise, if this process was stopped during this wait, no other
+// process could finish the reap.
 func (a *Arena) finish(i int, b *reapProgress) {
 	word := a.u32(a.slot(i) + slotReaper)
 	u := ParticipantID(word.Load())
@@ -255,7 +258,8 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		return
 	}
 	crashpoint.Hit("arena.finish.taken")
-	// From here on the slot stays dead until this process frees it.
+	// From here on this process is the reaper of the slot, so the slot stays dead until this
+	// process frees it.
 	if _, window := a.windowOf(i); a.slotState(i) != b.of || window != b.window {
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
@@ -305,8 +309,9 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	a.ringWatchersOf(i)
 }
 
-// reclaimMemory reclaims the memory that the participant dead had not handed to other participants.
-// It does the same for earlier participants of the slot whose reapers died before they had done so.
+// reclaimMemory reclaims the memory that the given dead participant had not handed to other
+// participants. It does the same for earlier participants of the slot whose reapers died before
+// they had done so.
 //
 // Preconditions: this process is the reaper of the slot, or owns the slot.
 func (a *Arena) reclaimMemory(dead ParticipantID) {
@@ -322,7 +327,7 @@ func (a *Arena) reclaimMemory(dead ParticipantID) {
 	}
 	for g := first; g <= dead.Generation(); g++ {
 		n := makeParticipantID(dead.Slot(), g)
-		if !a.touchedNothing(dead.Slot()) { // otherwise the participant has claimed no node
+		if !a.touchedNothing(dead.Slot()) { // if the set of touched chunks is empty, the participant has claimed no node
 			a.freeNodesOf(n)
 		}
 		a.reclaimBlocks(n)
@@ -336,10 +341,10 @@ func (a *Arena) reclaimMemory(dead ParticipantID) {
 	}
 }
 
-// freeSlot makes slot i available again. The slot is dead or leaving, in state w. From then on, only
-// the death records name its last participant. If keep is true, the set of touched chunks stays for the
-// next participant of the slot. The reaper of that participant then repairs what this process could not
-// repair.
+// freeSlot makes slot i available again. The slot is dead or leaving, in state w. From then on,
+// only the death records name its last participant. If keep is true, the set of chunks that the
+// participant may have changed stays for the next participant of the slot. The reaper of that next
+// participant then repairs what this process could not repair.
 func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	s := a.slot(i)
 	if !keep && a.u32(s+slotReclaimed).Load() == w.generation() {
@@ -362,7 +367,7 @@ type unfinished struct{ atomic.Uint32 }
 const (
 	leftToReap = 1 << iota // at least one reap is unfinished
 	leftToFree             // at least one slot has to be freed when the kernel has ended its process
-	leftOnce               // the unit of the count
+	leftOnce               // the unit of the counter in the other bits
 )
 
 func (u *unfinished) leave(what uint32) {
@@ -375,20 +380,21 @@ func (u *unfinished) any() bool { return u.Load() != 0 }
 // onlyToFree reports whether the only work left is to free slots. A quiet watch can handle this work.
 func (u *unfinished) onlyToFree() bool { return u.Load()&leftToReap == 0 }
 
-// leaveFor postpones a reap, or the rest of it. The death watcher continues the reap.
+// leaveFor postpones the cleanup after the death in slot i, or the rest of it. The death watcher of
+// this process continues it.
 func (a *Arena) leaveFor(i int) {
 	a.leftover.add(i)
 	a.unfinished.leave(leftToReap)
 }
 
-// leaveToFree postpones the last step of a reap: to free the slot. All data is handed over, and the
-// field endings says when the slot may be freed.
+// leaveToFree postpones the last step of the cleanup after a death, which is to free slot i. All
+// data is handed over. The field endings says when the slot may be freed.
 func (a *Arena) leaveToFree(i int) {
 	a.leftover.add(i)
 	a.unfinished.leave(leftToFree)
 }
 
-// continueReaps continues unfinished reaps.
+// continueReaps continues the cleanup after deaths that leaveFor and leaveToFree have postponed.
 func (a *Arena) continueReaps() {
 	a.unfinished.Store(0)
 	a.forgetReaps()
@@ -401,13 +407,14 @@ func (a *Arena) continueReaps() {
 	})
 }
 
-// surveyAhead asks for the byte locks of the participants that this process has to watch, and reaps the
-// participants that do not hold theirs. It ends when this process watches as many living participants
-// as it should, or when no more participants are left.
+// surveyAhead asks the kernel whether the participants that this process has to watch hold their
+// byte locks, and reaps the participants that do not. It ends when this process watches as many
+// living participants as it should, or when no more participants are left.
 //
-// Each living participant asks when it joins, and asks again about each participant that it begins to
-// watch. So some process has asked about every participant, even in a file that was copied or that has
-// survived a crash of the computer.
+// Each living participant asks about these locks when it joins, and asks again about each
+// participant that it begins to watch. So for every participant, some process has asked whether it
+// is alive. This matters in a file that was copied or that has survived a crash of the computer,
+// where the kernel has marked no death.
 func (a *Arena) surveyAhead() {
 	for again := true; again; {
 		again = false
@@ -420,8 +427,9 @@ func (a *Arena) surveyAhead() {
 	}
 }
 
-// forgetReaps drops reaps that another participant has finished. It also drops the reap of a slot that
-// a joiner has taken over, and gives up the role of reaper there, because the joiner waits for that.
+// forgetReaps drops the records of reaps that another participant has finished. It does the same if
+// a joiner has taken over the slot. If this process is the reaper of that slot, it gives up this
+// role, because the joiner waits for that.
 func (a *Arena) forgetReaps() {
 	a.reapMu.Lock()
 	defer a.reapMu.Unlock()
@@ -433,7 +441,8 @@ func (a *Arena) forgetReaps() {
 	}
 }
 
-// goOn wakes the death watcher if a reap that another goroutine has begun is unfinished.
+// goOn wakes the death watcher of this process if another goroutine has left it the rest of the
+// cleanup after a death.
 func (a *Arena) goOn() {
 	if a.unfinished.any() {
 		a.ring(a.slot(a.mySlot) + slotWatchDoorbell)

@@ -42,13 +42,13 @@ func Remove(name string) error {
 	return removeUnused(name, nil)
 }
 
-// gateTimeout is how long a removal waits for the gate, a byte lock that a process takes when it has found
-// no participant in the arena. A process that only checks whether there is a participant has the gate only
-// for a moment.
+// gateTimeout is how long a removal waits for the gate, a file lock that a process takes before it
+// begins an epoch or removes the arena. A process that then finds a participant in the arena has
+// the gate only for a moment.
 const gateTimeout = time.Second
 
-// removeUnused removes the file of an arena if there is no participant in the arena. If judged is not
-// nil, it removes no other file than judged.
+// removeUnused removes the file of an arena if there is no participant in the arena. If the
+// parameter judged is not nil, removeUnused removes no other file than that one.
 func removeUnused(name string, judged *os.File) error {
 	end := time.Now().Add(gateTimeout)
 	for {
@@ -60,8 +60,8 @@ func removeUnused(name string, judged *os.File) error {
 	}
 }
 
-// tryRemove makes one attempt to remove the file. again means that a further attempt may have another
-// result.
+// tryRemove makes one attempt to remove the file of an arena. The result named again is true if a
+// further attempt may have another result.
 func tryRemove(name string, judged *os.File) (again bool, err error) {
 	path := name
 	if !isPath(name) {
@@ -93,7 +93,7 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 	if err != nil {
 		return false, fail(err, "")
 	}
-	if locked { // Close is not enough: a forked child may have inherited the description
+	if locked { // f.Close is not enough, because a forked child may keep the open file description, and the lock with it
 		defer shmsync.UnlockByte(f, gateByte)
 	}
 	st, err := f.Stat()
@@ -147,9 +147,9 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 	return a.unlinkClaimed(w)
 }
 
-// unlinkClaimed removes the file of an arena in which this process is alone. moved means that the file
-// was not removed, because the path leads to another file by now, or because this process is no longer
-// alone.
+// unlinkClaimed removes the file of an arena that this process has claimed, so that no other
+// process is in the arena. The result named moved is true if the file was not removed, because the
+// path leads to another file by now, or because another process has ended the claim.
 func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 	if a.epochWord() != w {
 		return true, nil // a joiner without byte locks has ended the claim
@@ -158,15 +158,15 @@ func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 		return false, err
 	}
 	crashpoint.Hit("arena.remove.unlinked")
-	// A joiner that has the file open sees this phase and starts over. If the file was moved, the
-	// joiners do not know its new path.
+	// A joiner that has the file open sees the phase removed and starts over. If the file was moved
+	// instead, the phase must change, too, because the joiners do not know the new path of the
+	// file.
 	a.casEpoch(w, w.with(epochRemoved))
 	crashpoint.Hit("arena.remove.marked")
 	return moved, nil
 }
 
-// removeIt does what the function removeFile does, with an error that names the operation and the
-// path.
+// removeIt calls removeFile, and adds the operation and the path to its error.
 func removeIt(f *os.File, path string) (moved bool, err error) {
 	if moved, err = removeFile(f, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, &shmsync.Error{Op: "arena.remove", Object: path, Err: err}
@@ -184,9 +184,9 @@ func sameFile(f, g *os.File) bool {
 	return err == nil && os.SameFile(one, two)
 }
 
-// removeLast removes the file of an ephemeral arena that this process has left, if no other participant
-// is in the arena. If this process dies first, the first participant of the next epoch replaces the
-// arena.
+// removeLast removes the file of an arena with LifetimeEphemeral that this process has left, if no
+// other participant is in the arena. If this process dies first, the first participant of the next
+// epoch replaces the arena.
 func (a *Arena) removeLast() {
 	if strings.Contains(a.label, "/") && !a.moved() {
 		tryRemove(a.label, a.seg.File())
@@ -207,7 +207,8 @@ func (a *Arena) watchName(f func()) {
 				return
 			case <-tick.C:
 			}
-			// After Close the file is closed, and the method moved returns false.
+			// After Close the file is closed, so the method moved returns false, and f is not
+			// called.
 			if a.moved() {
 				f()
 				return

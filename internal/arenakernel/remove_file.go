@@ -29,8 +29,8 @@ func removedPrefix(path string) string {
 	return "." + base[:min(len(base), 200)] + "."
 }
 
-// removeFile removes the file f from path. The caller has the gate of f. moved means that path led to
-// another file, which is still there.
+// removeFile removes the file f from path. The caller has the gate of the arena in f. The result
+// named moved is true if the path led to another file, which is still there.
 //
 // The kernel has no call that removes a name only if it leads to a certain file. So removeFile first
 // renames the file at path to a private name, which no other program uses. If the private name then
@@ -64,8 +64,9 @@ func removeFile(f *os.File, path string) (moved bool, err error) {
 	return true, nil
 }
 
-// takePrivateName renames the file at path to its private name. The private name may exist already. If
-// a dead remover has left it, takePrivateName replaces it. Otherwise the error Is [fs.ErrExist].
+// takePrivateName renames the file at path to its private name. The private name may exist already.
+// If a process that died while it removed the file has left it, takePrivateName replaces it.
+// Otherwise the error Is [fs.ErrExist].
 func takePrivateName(own os.FileInfo, path, private string) error {
 	err := renameToPrivate(own, path, private)
 	if errors.Is(err, fs.ErrExist) && leftByRemover(own, private) {
@@ -94,13 +95,13 @@ func renameToPrivate(own os.FileInfo, path, private string) error {
 	return nil
 }
 
-// placeholder returns the text of the symbolic link that the remover of a file creates at the private
-// name.
+// placeholder returns the text of the symbolic link that a process that removes a file may first
+// create at the private name.
 func placeholder(own os.FileInfo) string { return fmt.Sprint("removal of inode ", inode(own)) }
 
-// leftByRemover reports whether a remover of the file has left what is at the private name, which is
-// another name of the file, or the placeholder. That remover is dead, because this process has the
-// gate.
+// leftByRemover reports whether a process that removed the file has left what is at the private
+// name. That is either the file itself, or the symbolic link that such a process creates. The
+// process is dead, because this process now has the gate.
 func leftByRemover(own os.FileInfo, private string) bool {
 	if there, err := os.Lstat(private); err == nil && os.SameFile(own, there) {
 		return true
@@ -109,8 +110,8 @@ func leftByRemover(own os.FileInfo, private string) bool {
 	return err == nil && says == placeholder(own)
 }
 
-// sweepRemoved cleans up after removers that died before they removed the private name of their file.
-// It considers files that were at path, and leaves files that it cannot remove.
+// sweepRemoved cleans up after processes that died while they removed the file at path, and that
+// left the file at its private name. It leaves files that it cannot remove.
 func sweepRemoved(path string) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -131,8 +132,8 @@ func sweepRemoved(path string) {
 	}
 }
 
-// sweepRemovedFile removes the file at a private name, if the file has that inode number and no remover
-// holds the gate of the file.
+// sweepRemovedFile removes the file at a private name, if the file has the inode number given as
+// text and no remover holds the gate of the file.
 func sweepRemovedFile(private, number string) {
 	f, err := os.OpenFile(private, os.O_RDWR|openFlags, 0)
 	if err != nil {

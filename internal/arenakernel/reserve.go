@@ -6,10 +6,10 @@ import "encoding/binary"
 // the arena. In a copy of the file, pages of zeros may be holes. If memory is full, an access to a hole
 // kills the process.
 //
-// The check compares numbers of pages. Outside the parts that should be backed, the file contains only
-// zeros. So a copy with holes has fewer pages than the words require. A file with at least that many
-// pages is no such copy. The number of pages is exact if the file system counts every page of the file,
-// and nothing else.
+// The check compares numbers of pages. Outside the parts that should be backed, the file contains
+// only zeros. So a copy with holes has fewer pages than the words require. A file with at least as
+// many pages as the words require is no such copy. The number of pages is exact if the file system
+// counts every page of the file, and nothing else.
 func (a *Arena) restoreReservations() error {
 	reserved, err := a.reservedInFile()
 	if err != nil {

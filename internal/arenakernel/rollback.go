@@ -2,10 +2,11 @@ package arenakernel
 
 import "sync/atomic"
 
-// rollbackMutex is the body of a Mutex of package prims with an undo log; see docs/abi.md. A process
-// without prims also has to read it: the process must not free memory to which a rollback will write.
+// rollbackMutex is the body of a Mutex of package prims that has an undo log, from which the
+// transaction of a dead holder is undone; see docs/abi.md. A process without package prims also has
+// to read this body, because it must not free memory to which a rollback will write.
 //
-// Package prims documents the fields. This package only reads them.
+// Package prims documents the fields. Package arenakernel only reads them.
 type rollbackMutex struct {
 	owner  atomic.Uint32
 	_      [72]byte
@@ -20,10 +21,10 @@ const rollbackMutexVersion = 1
 
 const rollbackPolicy = 2
 
-// hasTransactionOf reports whether an undo log of the object has a transaction of the participant
-// dead that some process is undoing or will undo. The rollback will write into objects that this
-// participant had open. Until the rollback has ended, these objects are not deleted, and their
-// memory is not reused.
+// hasTransactionOf reports whether an undo log of the object has a transaction of the given dead
+// participant that some process is undoing or will undo. This rollback will write into objects that
+// the dead participant had open. Until the rollback has ended, these objects are not deleted, and
+// their memory is not reused.
 func (a *Arena) hasTransactionOf(o Object, dead ParticipantID) bool {
 	if o.Kind == rollbackRWMutexKind && o.Version == rollbackRWMutexVersion {
 		return a.hasWriteOf(o, dead)
@@ -55,9 +56,10 @@ var rollbackRWMutexKind = KindOf("RWMX")
 
 const rollbackRWMutexVersion = 2
 
-// hasWriteOf does what the method hasTransactionOf does, for an RWMutex. It is also true while the
-// gate, the word that makes readers wait for a writer, names the participant dead. A reaper opens
-// the gate only if no other process has the writers' mutex. Otherwise the reaper tries again later.
+// hasWriteOf does what the method hasTransactionOf does, for an RWMutex. It also returns true while
+// the gate, the word that makes readers wait for a writer, names the dead participant. A process
+// that cleans up after the death opens the gate only if no other process has the mutex of the
+// writers. Otherwise it tries again later.
 func (a *Arena) hasWriteOf(o Object, dead ParticipantID) bool {
 	m, err := TryAt[rollbackRWMutex](a, o.Body)
 	if err != nil || m.policy.Load()&0xff != rollbackPolicy {

@@ -34,10 +34,10 @@ const (
 
 // The capabilities of a participant, for peers and tools.
 const (
-	capRobust     = 1 << iota // the kernel marks its alive words
+	capRobust     = 1 << iota // the kernel marks the alive words of the participant when its thread ends
 	capOFD                    // the participant holds the byte lock of its slot
 	capNoKernelIO             // the participant passes no memory of the arena to a system call that writes there
-	capFence                  // shmsync.Fence reaches the participant
+	capFence                  // a call of shmsync.Fence in another process reaches the threads of the participant
 	capWaitV                  // the participant can sleep on several words at once
 	capTold                   // the participant called OnDeath or OnEvent, so it is woken when a death is recorded
 	capAsyncIO                // the kernel may still write into the arena when the participant has no threads any more
@@ -70,10 +70,10 @@ const (
 //	         word proves the death, and any process then moves the word to dead
 type slotWord uint32
 
-// heldByte says that the participant holds the byte lock. It is in this word, and not in the
-// capabilities, so that the CAS that takes the slot also sets it. Otherwise a process could see a
-// participant without the byte lock and conclude that it is dead, although the lock belongs, or
-// belonged, to another joiner.
+// heldByte is a bit of a slotWord. It says that the participant holds the byte lock of the slot.
+// The bit is in this word, and not in the capabilities, so that the CAS that takes the slot also
+// sets it. Otherwise a process could see a participant without the byte lock and conclude that it
+// is dead, although the lock belongs, or belonged, to another joiner.
 const heldByte slotWord = 1 << 21
 
 type phase uint32
@@ -112,7 +112,7 @@ func (w slotWord) hasByte() bool               { return w&heldByte != 0 }
 func (w slotWord) is(p phase, gen uint32) bool { return w&^heldByte == makeSlotWord(p, gen) }
 func (w slotWord) String() string              { return fmt.Sprintf("%s.%d", w.phase(), w.generation()) }
 
-// with returns the word of the same participant in phase p.
+// The method with returns the state word that the slot of the same participant has in phase p.
 func (w slotWord) with(p phase) slotWord {
 	v := makeSlotWord(p, w.generation())
 	if p != phaseFree {
@@ -144,8 +144,8 @@ func makeCaps(caps, generation uint32) uint32 { return caps | generation<<capsBi
 
 const capsBits = 14
 
-// capsOf returns the capabilities in the word c. It returns none if they belong to another participant
-// than that of a slot in state w.
+// capsOf returns the capabilities in the word c of a slot in state w. It returns 0 if they belong
+// to another participant of the slot.
 func capsOf(c uint32, w slotWord) uint32 {
 	if c>>capsBits != w.generation() {
 		return 0
@@ -153,8 +153,8 @@ func capsOf(c uint32, w slotWord) uint32 {
 	return c & (1<<capsBits - 1)
 }
 
-// hasCaps reports whether the participant in slot i has written its capabilities. w is the state of the
-// slot.
+// hasCaps reports whether the participant in slot i, in state w, has written its capabilities into
+// the slot.
 func (a *membership) hasCaps(i int, w slotWord) bool {
 	return a.u32(a.slot(i)+slotCaps).Load()>>capsBits == w.generation()
 }
@@ -165,8 +165,8 @@ func (a *membership) hasCaps(i int, w slotWord) bool {
 func (a *membership) publishCaps(i int, w slotWord) bool {
 	word := a.u32(a.slot(i) + slotCaps)
 	for {
-		// The loop is lock-free: the CAS fails only if another participant of the slot has written its
-		// own capabilities.
+		// The CAS fails only if another participant of the slot has written its own capabilities.
+		// So the loop is lock-free.
 		was := word.Load()
 		if a.slotState(i) != w {
 			return false
@@ -177,13 +177,14 @@ func (a *membership) publishCaps(i int, w slotWord) bool {
 	}
 }
 
-// present reports whether the slot has a participant that is not marked dead.
+// present reports whether a slot with the state word w has a participant that is not marked dead.
 func (w slotWord) present() bool {
 	p := w.phase()
 	return p == phaseJoining || p == phaseLive || p == phaseLeaving
 }
 
-// taken reports whether the slot has a participant, or a dead participant whose reap is not complete.
+// taken reports whether a slot with the state word w has a participant, or a dead participant whose
+// slot has not been freed yet.
 func (w slotWord) taken() bool { return w.present() || w.phase() == phaseDead }
 
 // slot returns the offset of slot i. Slots are numbered from 1.
@@ -217,7 +218,7 @@ func (c *core) aliveWord(i, word int) Offset {
 // participantIn returns the ID of the participant in slot i, if w is the state of the slot.
 func participantIn(i int, w slotWord) ParticipantID { return makeParticipantID(i, w.generation()) }
 
-// isCurrent reports whether n is a participant that is not marked dead and has not left.
+// isCurrent reports whether n is the ID of a participant that is not marked dead and has not left.
 func (c *core) isCurrent(n ParticipantID) bool {
 	i := n.Slot()
 	if i < 1 || i > c.geo.slots {

@@ -64,8 +64,8 @@ const objRecords = 56
 // writer.
 const objOfKind = 60
 
-// linkUnit is the unit of objRecords. As objRecords has 32 bits, records can be only in the first 256
-// GiB of an arena.
+// linkUnit is the unit of the offset in the field at objRecords. As this field has 32 bits, records
+// can be only in the first 256 GiB of an arena.
 const linkUnit = blockMin
 
 // WordOfKind returns the word in the header of o that the kind of o defines. The other words in its
@@ -81,7 +81,8 @@ func (c *core) firstRecord(object Offset) Offset {
 // belongs to a participant of generation 0, which does not exist.
 func makeRecordWord(slot int) blockWord { return makeBlock(blockRaw, makeParticipantID(slot, 0)) }
 
-// recordSlot returns the slot if w is the block word of a slot record. Otherwise it returns 0.
+// recordSlot returns the number of the slot if w is the block word of a slot record. Otherwise it
+// returns 0.
 func (w blockWord) recordSlot() int {
 	if n := w.participant(); w.kind() == blockRaw && n.Generation() == 0 {
 		return n.Slot()
@@ -89,9 +90,10 @@ func (w blockWord) recordSlot() int {
 	return 0
 }
 
-// SlotRecord returns the record of o for this participant's slot, a block of at least size bytes. If
-// the slot has none, SlotRecord makes a new record. After the first [SlotRecordHeader] bytes, a new
-// record is zero. If there is not enough room, the error Is [shmsync.ErrNoSpace].
+// SlotRecord returns the block, of at least size bytes, in which the object o keeps data for this
+// participant's slot. If there is no such record yet, SlotRecord makes a new one. After the first
+// [SlotRecordHeader] bytes, a new record is zero. If there is not enough room, the error Is
+// [shmsync.ErrNoSpace].
 //
 // Preconditions: this participant has o open, or visits o in a reap.
 func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
@@ -116,8 +118,9 @@ func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
 	return a.pushRecord(o.Offset, slot, size)
 }
 
-// pushRecord makes a record. It pushes the record while the block is still marked as claimed. So if the
-// participant dies before the push, its reaper frees the record like other claimed blocks.
+// pushRecord makes the slot record of an object for the given slot. It pushes the record on the
+// object's list while the block is still marked as claimed. So if the participant dies before the
+// push, its reaper frees the record like other claimed blocks.
 func (c *core) pushRecord(object Offset, slot int, size uint64) (Offset, error) {
 	off, err := c.claim(max(size, SlotRecordHeader), 1)
 	if err != nil {
@@ -148,16 +151,17 @@ func (c *core) pushRecord(object Offset, slot int, size uint64) (Offset, error) 
 	return off, nil
 }
 
-// SlotRecordHeader is how many bytes at the beginning of a slot record belong to the arena.
+// SlotRecordHeader is how many bytes at the beginning of a slot record are used by this package.
 const SlotRecordHeader = 32
 
-// SlotRecords returns the word of o with the offset of its latest slot record. The word changes
-// whenever o gets a record.
+// SlotRecords returns the word that contains the place of the latest slot record of o. The word
+// changes whenever o gets a record.
 func (a *Arena) SlotRecords(o Object) *atomic.Uint32 { return a.u32(o.Offset + objRecords) }
 
-// EachSlotRecord calls f for the slot records of o, the latest first, until f returns false. Each
-// record has at least size bytes. If the list contains anything but such records, or two records of the
-// same slot, the error Is [shmsync.ErrCorrupt].
+// EachSlotRecord calls f for the slot records of o, that is, the blocks in which o keeps data for
+// each slot, the latest first, until f returns false. Each record has at least size bytes. If the
+// list contains anything but such records, or two records of the same slot, the error Is
+// [shmsync.ErrCorrupt].
 //
 // Preconditions: this participant has o open, or guards it.
 func (a *Arena) EachSlotRecord(o Object, size uint64, f func(off Offset, slot int) bool) error {
@@ -182,8 +186,9 @@ func (c *core) eachRecord(object Offset, size uint64, f func(b block, slot int) 
 	return nil
 }
 
-// recordAt returns the slot record of an object at off. off may have come from a peer. The maker of the
-// record may not have published the block yet. ok is false if there is no record.
+// recordAt returns the slot record of an object at off. The offset may have come from a peer. The
+// maker of the record may not have published the block yet. The result named ok is false if there
+// is no record.
 func (c *core) recordAt(object, off Offset) (b block, slot int, ok bool) {
 	b, ok = c.locate(off)
 	if !ok || b.class == classNode {
@@ -199,8 +204,9 @@ func (c *core) recordAt(object, off Offset) (b block, slot int, ok bool) {
 	return b, slot, true
 }
 
-// isRecord reports whether b, whose word is w, is a slot record. b may still be marked as claimed: then
-// it is a slot record if it is on the list of its object.
+// isRecord reports whether the block b, whose block word is w, is a slot record, that is, a block
+// that an object has for one slot. A block that is still marked as claimed is a slot record if it
+// is on the list of its object.
 //
 // Preconditions: as for listsRecord, unless b is published.
 func (c *core) isRecord(b block, w blockWord) bool {
@@ -224,12 +230,12 @@ func (c *core) listsRecord(object Offset, b block) (listed bool) {
 }
 
 // keepRecord publishes a block that a dead participant had claimed, if it is a slot record that the
-// dead participant had pushed. It reports whether that is so. The bytes of a claimed block may have any
-// value, so only the list of the object shows what the block is.
+// dead participant had pushed on the list of an object. It reports whether that is so. The bytes of
+// a claimed block may have any value, so only the list of the object shows what the block is.
 //
-// The caller is the reaper of the dead participant, and holds handles. If keepRecord returns false, and
-// the word of the block is still w after the call, the dead participant has not pushed the block. Then
-// no other participant changes the word.
+// The caller is the reaper of the dead participant, and has locked c.handles. If keepRecord returns
+// false, and the word of the block is still w after the call, the dead participant has not pushed
+// the block, and no other participant changes the word.
 //
 // If a peer has damaged the list, the block may have been on it before, and open handles keep the
 // offsets of their records. So keepRecord keeps a block that could be a record of that list.
@@ -240,16 +246,17 @@ func (c *core) keepRecord(b block, w blockWord) bool {
 		return false
 	}
 	if o.load().kind() == blockFreeing && c.listsRecord(object, b) {
-		// The process that deletes the object frees the records of its list, and must find this one there.
+		// The process that deletes the object frees the published records on the object's list, so
+		// this record must be published first.
 		b.swap(w, makeRecordWord(int(c.peek32(b.off+recordSlot))))
 		return true
 	}
 	if o.load().kind() != blockObject {
 		return false
 	}
-	// While the object is guarded, its list does not change: a deleter either sees the guard, or has
-	// already made the block something else than an object. In the second case it has published the
-	// records before.
+	// While the object is guarded, its list does not change: a deleter either sees the guard, or
+	// has already made the block something else than an object. In the second case, the deleter has
+	// published the records on the list before.
 	c.guard(object)
 	defer c.unguard()
 	if now, ok := c.locate(object); !ok || now != o || o.load().kind() != blockObject {
@@ -272,9 +279,9 @@ func (c *core) keepRecord(b block, w blockWord) bool {
 	return true
 }
 
-// publishRecords publishes the slot records of an object that is being freed. If the maker of a
-// record died before it published the record, its reaper may not have done so yet. No living
-// participant has the object open.
+// publishRecords publishes the slot records of an object that is being freed, that is, changes
+// their block words from claimed to raw. If the maker of a record died before it published the
+// record, its reaper may not have done so yet. No living participant has the object open.
 func (c *core) publishRecords(object Offset) {
 	c.eachRecord(object, 0, func(b block, slot int) bool {
 		if w := b.load(); w.kind() == blockClaimed {
@@ -285,10 +292,10 @@ func (c *core) publishRecords(object Offset) {
 }
 
 // freeRecords frees the slot records of an object. The block of the object is being freed by this
-// process, or by a dead process that this process reaps. freeRecords begins at the end of the list. So
-// if it is interrupted, the next call finds the records that are left. For that call, the list ends at
-// the first freed record, even if its block is in use for something else, because the block is no
-// record of this object.
+// process, or by a dead process that this process reaps. freeRecords begins at the end of the list.
+// So if it is interrupted, the next call finds the records that are left. That call stops at the
+// first freed record. Its block may be in use for something else by then, but it is no record of
+// this object any more.
 func (c *core) freeRecords(object Offset) {
 	type record struct {
 		block

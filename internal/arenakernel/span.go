@@ -15,8 +15,9 @@ var (
 	_ = crashpoint.Register("arena.span.dismantling")
 )
 
-// claimSpan claims as many whole chunks as size bytes need, and zeroes them. It searches from the top
-// of the heap downwards, because slabs are made from the bottom.
+// claimSpan claims as many whole chunks as size bytes need, and zeroes them. It searches from the
+// top of the heap downwards, because slabs, which are chunks for small blocks, are made from the
+// bottom.
 func (c *core) claimSpan(size uint64) (Offset, error) {
 	n := size/chunkSize + min(size%chunkSize, 1)
 	if n > c.geo.chunkCount {
@@ -29,8 +30,8 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 		if off == 0 && err == nil {
 			off, busy, err = c.spanBelow(c.geo.chunkCount, n, 0)
 		}
-		// There was no memory for this row of chunks. Search for another row in which more chunks are
-		// already backed by memory.
+		// If there was no memory for a row of chunks, search for another row in which more chunks
+		// are already backed by memory.
 		for least := uint64(1); err != nil && isNoSpace(err) && least <= n; least++ {
 			failed = err
 			off, busy, err = c.spanBelow(c.geo.chunkCount, n, least)
@@ -113,10 +114,10 @@ func (c *core) freeRun(head, n uint64) {
 	}
 }
 
-// makeSpan makes a span of n claimed chunks and claims its block word. If that word is not free,
-// makeSpan frees the chunks again and returns false. The word can still be in use for a moment: an
-// allocator has claimed a block of a former slab in this chunk, and has not noticed yet that the slab
-// no longer exists.
+// makeSpan makes a span, which is one large block, of n claimed chunks, and claims its block word.
+// If that word is not free, makeSpan frees the chunks again and returns false. The word can still
+// be in use for a moment. This happens if an allocator has claimed a block of a former slab in this
+// chunk, and has not noticed yet that the slab no longer exists.
 //
 // The block word is claimed before the head is written, so that a span always has an owner. The head is
 // written before the tails, because a reaper starts from the head to find everything that a dead owner
@@ -152,10 +153,10 @@ func (c *core) makeSpan(head, n uint64) (bool, error) {
 	return true, nil
 }
 
-// dismantle frees the chunks of a span, the head last. Until then, the block word, in the state claimed
-// or freeing, keeps the span for this participant. dismantle may continue an interrupted call, so it
-// skips chunks that are free already. If the span was never completed, some of its chunks are still
-// claimed by its maker, and dismantle frees them, too.
+// dismantle frees the chunks of a span, the first chunk last. Until then, the block word, in the
+// state claimed or freeing, keeps the span for this participant. The call may continue an
+// interrupted call, so it skips chunks that are free already. If the span was never completed, some
+// of its chunks are still claimed by its maker, and dismantle frees them, too.
 func (c *core) dismantle(head uint64) {
 	w := c.loadChunk(head)
 	if w.kind() != chunkHead || !w.legal(head, c.geo.chunkCount) {

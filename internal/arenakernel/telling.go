@@ -24,20 +24,21 @@ package arenakernel
 //	node on its owner's stack       will put it on a stack any more
 //	telling - 1                     it is on no stack
 
-// BeginTell begins a section in which the caller ends waits of other participants. EndTell ends
-// the section.
+// BeginTell begins a section in which the caller ends waits of other participants. The caller also
+// tells the owners of these waits in the section. EndTell ends the section.
 func (a *Arena) BeginTell() { a.beginTell() }
 
 // EndTell ends the section that BeginTell began. The caller has told the owners of all waits that it
 // decided in the section.
 func (a *Arena) EndTell() { a.endTell() }
 
-// AllTold reports whether no participant is still going to push a node that it made ready or resolved
-// before this call. Dead participants do not count.
+// AllTold reports whether no participant is still going to push a node on a ready stack after it
+// made the node ready, or decided its wait, before this call. Dead participants do not count.
 func (a *Arena) AllTold() bool { return a.allTold() }
 
-// The methods below do the same for core, and are not exported. A defined type keeps the methods of
-// embedded fields, so exported methods would also be methods of the Arena of package arena.
+// The methods below do the same for a core, and are not exported. The type Arena of package arena
+// is defined by the type Arena of this package, so it has the methods of its embedded fields. An
+// exported method of a core would therefore be visible to users.
 
 func (c *core) beginTell() { c.u32(c.slot(c.self.Slot()) + slotTelling).Add(1) }
 

@@ -27,7 +27,8 @@ func (c *core) touchedWord(slot int, k uint64) Offset {
 	return c.slot(slot) + slotTouched + Offset(k*8)
 }
 
-// touch records that this participant is about to leave something in a chunk.
+// touch records that this participant is about to claim, free, open or hold something in a chunk of
+// the heap.
 func (c *core) touch(chunk uint64) {
 	bit := chunk % touchedBits
 	word, mask := c.u64(c.touchedWord(c.self.Slot(), bit/64)), uint64(1)<<(bit%64)
@@ -37,7 +38,8 @@ func (c *core) touch(chunk uint64) {
 	}
 }
 
-// eachTouched calls f for the chunks that the participant in a slot may have touched.
+// eachTouched calls f for the chunks in which the participant of a slot may have left something
+// that has to be taken back.
 func (c *core) eachTouched(slot int, f func(chunk uint64)) {
 	for k := range uint64(touchedWords) {
 		// sync(arena.touched): acquire
@@ -49,7 +51,8 @@ func (c *core) eachTouched(slot int, f func(chunk uint64)) {
 	}
 }
 
-// touchedNothing reports whether the set of touched chunks of a slot is empty.
+// touchedNothing reports whether the set of chunks that participants of a slot may have changed is
+// empty.
 func (c *core) touchedNothing(slot int) bool {
 	for k := range uint64(touchedWords) {
 		if c.u64(c.touchedWord(slot, k)).Load() != 0 {
@@ -59,7 +62,7 @@ func (c *core) touchedNothing(slot int) bool {
 	return true
 }
 
-// forgetTouched clears the set of touched chunks of a slot.
+// forgetTouched clears the set of chunks in which participants of a slot may have left something.
 //
 // Preconditions: nothing is left of all participants that were in the slot, and no joiner can take
 // the slot.

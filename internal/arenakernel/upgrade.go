@@ -40,7 +40,8 @@ var (
 // the successor first. Without the successor, the object is the same as before the upgrade. So a death
 // between the two deletions has the same effect as a death before both.
 
-// successorSuffix is appended to the name of an object to name its successor.
+// successorSuffix is appended to the name of an object to name its successor, the object that holds
+// the new body during an upgrade.
 const successorSuffix = " (upgrade)"
 
 // successorTrailer is the length of the bytes after the new body in a successor. These are the offset
@@ -48,10 +49,11 @@ const successorSuffix = " (upgrade)"
 // object, 4 bytes each.
 const successorTrailer = 24
 
-// UpgradeObject gives the object with the name in spec the kind, version, size and layout of spec. It
-// does nothing if there is no such object, or if the object already has this kind, version, size and
-// layout. migrate gets the old object, which is open during the call, and returns a function that fills
-// in the new body. If migrate returns an error, the old object stays unchanged.
+// UpgradeObject gives the object with the name in spec the kind, version, size and layout of spec.
+// It does nothing if there is no such object, or if the object already has this kind, version, size
+// and layout. The function migrate gets the old object, which is open during the call, and returns
+// a function that fills in the new body. If migrate returns an error, the old object stays
+// unchanged.
 //
 // Preconditions: this process runs OnFirst of this arena; otherwise UpgradeObject panics.
 func (a *Arena) UpgradeObject(spec ObjectSpec, migrate func(old Object) (fill func(body []byte), err error)) error {
@@ -95,7 +97,8 @@ func (a *Arena) UpgradeObject(spec ObjectSpec, migrate func(old Object) (fill fu
 	return a.finishUpgrade(spec.Name, next)
 }
 
-// migrated calls migrate. It then closes the old object, even after a panic.
+// migrated calls the function migrate with the old object. It then closes the old object, even if
+// migrate panics.
 func (a *Arena) migrated(old Object, migrate func(old Object) (func(body []byte), error)) (func(body []byte), error) {
 	defer a.CloseObject(old)
 	return migrate(old)
@@ -113,8 +116,8 @@ func (a *Arena) openExisting(name string) (h header, created uint64, err error) 
 	return h, a.u64(h.Offset + objCreated).Load(), nil
 }
 
-// buildSuccessor makes the successor of the object old. No process can find the successor before it
-// is complete.
+// buildSuccessor makes the object that holds the new body of the object in the parameter old while
+// this is upgraded. No process can find the successor before it is complete.
 func (a *Arena) buildSuccessor(spec ObjectSpec, next string, old Object, created uint64, fill func(body []byte)) error {
 	o, made, err := a.OpenObject(ObjectSpec{
 		Kind: KindBlock, Version: 1, Name: next, Size: spec.Size + successorTrailer, Layout: spec.Layout, Type: spec.Type,
@@ -137,8 +140,8 @@ func (a *Arena) buildSuccessor(spec ObjectSpec, next string, old Object, created
 	return nil
 }
 
-// finishUpgrade finishes the upgrade of the object if an earlier process has begun an upgrade and not
-// finished it.
+// finishUpgrade finishes the upgrade of the object with the given name, if an earlier process has
+// begun an upgrade and not finished it.
 func (a *Arena) finishUpgrade(name, next string) error {
 	s, _, err := a.openExisting(next)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,7 +173,7 @@ func (a *Arena) finishUpgrade(name, next string) error {
 		a.CloseObject(s.Object)
 		return err
 	}
-	// The successor does not change any more, so Init may read it.
+	// The successor does not change any more, so the function spec.Init may copy its body.
 	o, _, err := a.OpenObject(spec)
 	a.CloseObject(s.Object)
 	if err != nil {
@@ -181,7 +184,8 @@ func (a *Arena) finishUpgrade(name, next string) error {
 	return a.deleteAlone(next)
 }
 
-// successor is the contents of a successor.
+// successor is the contents of the object that holds the new body of an object that is being
+// upgraded.
 type successor struct {
 	body    []byte // body of the new object
 	kind    Kind   // kind of the new object
@@ -190,7 +194,8 @@ type successor struct {
 	created uint64 // creation time of the old object
 }
 
-// readSuccessor reads s. The caller has checked s with isSuccessor.
+// readSuccessor reads the contents of the successor s, which holds the new body of an object that
+// is being upgraded. The caller has checked s with isSuccessor.
 func (a *Arena) readSuccessor(s *header) successor {
 	body := a.slice(s.Body, s.Size)
 	size := s.Size - successorTrailer
@@ -201,17 +206,18 @@ func (a *Arena) readSuccessor(s *header) successor {
 	}
 }
 
-// becameOf reports whether h is the object that the upgrade makes from the successor s, whose contents
-// are n. It also compares the bytes: a program of the new layout that opens the object without an
-// upgrade makes an empty object of the same kind and size. No participant uses h.
+// becameOf reports whether h is the object that the upgrade has made from the successor s, whose
+// contents are n. It also compares the bytes of the two bodies. They differ if a program of the new
+// layout has opened the object without an upgrade, because that makes an empty object of the same
+// kind and size. No participant uses h.
 func (a *Arena) becameOf(h, s *header, n successor) bool {
 	return h.Kind == n.kind && uint32(h.Version) == n.version && h.Layout == s.Layout && h.Size == uint64(len(n.body)) &&
 		bytes.Equal(a.slice(h.Body, h.Size), n.body)
 }
 
 // deleteSuccessor deletes the successor that an interrupted upgrade of the object of that name has
-// left. It is called before the object itself is deleted. If of is not 0, deleteSuccessor deletes the
-// successor only if the successor belongs to the object at this offset.
+// left. It is called before the object itself is deleted. If the parameter of is not 0,
+// deleteSuccessor deletes the successor only if the successor belongs to the object at that offset.
 //
 // A successor that does not belong to the object has data of its own. It stays if the object cannot be
 // deleted because a process has the object open.
@@ -244,9 +250,10 @@ func (a *Arena) deleteSuccessor(name string, of Offset) (deleted bool, err error
 	}
 }
 
-// isRedundant reports whether the object of that name has the same data as its successor s. busy is an
-// error if the object cannot be deleted now, and otherwise nil. If of is not 0, the object must be at
-// that offset.
+// isRedundant reports whether the object of that name has the same data as its successor s, which
+// an interrupted upgrade has left. The result named busy is an error if the object cannot be
+// deleted now, and otherwise nil. If the parameter of is not 0, isRedundant returns true only for
+// an object at that offset.
 func (a *Arena) isRedundant(name string, s *header, of Offset) (redundant bool, busy, err error) {
 	h, created, err := a.openExisting(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -262,8 +269,8 @@ func (a *Arena) isRedundant(name string, s *header, of Offset) (redundant bool, 
 	return redundant && (of == 0 || h.Offset == of), busy, nil
 }
 
-// deleteCreated deletes the object h that was created at that time. If that object no longer exists,
-// the error Is [fs.ErrNotExist], even if another object has the same name.
+// deleteCreated deletes the object h if h was created at the given time. If that object no longer
+// exists, the error Is [fs.ErrNotExist], even if another object has the same name.
 func (a *Arena) deleteCreated(h *header, created uint64) error {
 	a.handles.Lock()
 	defer a.handles.Unlock()
@@ -291,8 +298,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// checkUnused returns the error that a deletion of h would return now, or nil. openExisting has opened
-// h.
+// checkUnused returns the error that a deletion of the object h would return now, or nil. The
+// caller has opened h by openExisting.
 func (a *Arena) checkUnused(h *header) error {
 	who := slices.DeleteFunc(a.openers(h), func(n ParticipantID) bool { return n == a.self })
 	a.handles.Lock()
@@ -309,8 +316,9 @@ func (a *Arena) checkUnused(h *header) error {
 	return nil
 }
 
-// successorOf reads a successor s. It returns the ObjectSpec of the object that s becomes, and the
-// offset and creation time of the object that s was made from.
+// successorOf reads the successor s, which an upgrade has made from an old object. It returns the
+// ObjectSpec of the new object that the upgrade makes from s, and the offset and creation time of
+// the old object.
 func (a *Arena) successorOf(name string, s *header) (spec ObjectSpec, from Offset, created uint64, err error) {
 	bad := func(err error, what string) error {
 		return a.failObject("arena.upgrade", s.Name, err, what)
@@ -333,15 +341,17 @@ func (a *Arena) successorOf(name string, s *header) (spec ObjectSpec, from Offse
 	}, n.from, n.created, nil
 }
 
-// isSuccessor reports whether the object can be a successor. A block that a program has made by
-// [Arena.Block] has no layout, so it cannot be one.
+// isSuccessor reports whether the object can be a successor, which holds the new body of an object
+// that is being upgraded. A block that a program has made by [Arena.Block] has no layout, so it
+// cannot be one.
 func (h *header) isSuccessor() bool {
 	return h.Kind == KindBlock && h.Layout != 0 && h.Size >= successorTrailer
 }
 
-// noteSuccessor stores 1 in the header of the arena, if an object like spec may be a successor. While
-// that word is 0, deletions do not search for a successor. The search for a name that does not exist is
-// slow, because it has to pass many entries of the directory.
+// noteSuccessor stores 1 in a word of the arena's header, if an object like spec may be a
+// successor, which an upgrade makes. While that word is 0, deletions do not search for a successor.
+// The search for a name that does not exist is slow, because it has to pass many entries of the
+// directory.
 //
 //	writers: the maker of an object that may be a successor, before another participant can find it
 //	readers: participants that delete an object, which no participant upgrades meanwhile

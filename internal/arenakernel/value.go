@@ -19,9 +19,9 @@ func init() {
 	RegisterKind(KindOps{Kind: KindBlock, Version: 1})
 }
 
-// Value returns the T of that name, or creates a T that is zero. It panics if T contains pointers. A
-// value that exists must have been created with a type whose parts have the same sizes, kinds and
-// places. Otherwise the error Is [shmsync.ErrIncompatible].
+// Value returns a pointer to the T of that name, or creates a T that is zero. It panics if T
+// contains pointers. A value that exists must have been created with a type whose parts have the
+// same sizes, kinds and places. Otherwise the error Is [shmsync.ErrIncompatible].
 //
 // The value stays open, and cannot be deleted, until this process leaves the arena. The caller
 // synchronizes access to it, as to any variable: use atomic fields or a lock of package prims.
@@ -31,8 +31,8 @@ func Value[T any](a *Arena, name string) (*T, error) { return value[T](a, name, 
 // [fs.ErrNotExist].
 func AttachValue[T any](a *Arena, name string) (*T, error) { return value[T](a, name, true) }
 
-// Slice returns the n elements of that name, or creates n elements that are zero. The object is the
-// same as the [Value] of the type [n]T.
+// Slice returns the n elements of type T that have that name, or creates n elements that are zero.
+// The object is the same as the [Value] of the type [n]T.
 func Slice[T any](a *Arena, name string, n int) ([]T, error) { return slice[T](a, name, n, false) }
 
 // AttachSlice is Slice for a value that exists. If there is no value of that name, the error Is

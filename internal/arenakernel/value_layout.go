@@ -60,9 +60,9 @@ func (c *core) typeText(h *header) string {
 	return ""
 }
 
-// differs says how the type of an object differs from a type of this program. layout and text are the
-// fingerprint and the description of the type of this program. The result is "" if both types store
-// values in the same way.
+// differs says how the type of an object differs from a type of this program. The parameters layout
+// and text are the fingerprint and the description of the type of this program. The result is "" if
+// both types store values in the same way.
 func (c *core) differs(h *header, layout uint64, text string) string {
 	if h.Layout == layout && text != "" && h.typeLen == uint64(len(text)) && string(c.slice(h.typeOff, h.typeLen)) == text {
 		return ""
@@ -77,9 +77,9 @@ func (c *core) differs(h *header, layout uint64, text string) string {
 	return what
 }
 
-// TypeDiffers says how the type of an object differs from a type of this program. layout and text are
-// the fingerprint and the description of the type of this program. The result is "" if both types store
-// values in the same way. This process has the object open.
+// TypeDiffers says how the type of an object differs from a type of this program. The arguments
+// layout and text are the fingerprint and the description of the type of this program. The result
+// is "" if both types store values in the same way. This process has the object open.
 func (a *Arena) TypeDiffers(o Object, layout uint64, text string) string {
 	h, err := a.headerAt(o.Offset)
 	if err != nil {

@@ -43,9 +43,10 @@ const (
 	windowLastShift   = generationBits
 	windowNumberShift = 2 * generationBits
 
-	// heirsLeft is how many generations at the end of a window are reserved for heirs: joiners that
-	// take over the slot of a dead participant and clean up after it. A slot gets another window only
-	// when nothing of its earlier participants is left, so heirs must not run out of generations.
+	// heirsLeft is how many generations at the end of a window are reserved for heirs. An heir is a
+	// joiner that takes over the slot of a dead participant and cleans up after it. A slot gets
+	// another window only when nothing of its earlier participants is left, so heirs must not run
+	// out of generations.
 	heirsLeft = 256
 
 	// renewMost is how many slots one search covers at most. It bounds the memory of the search to 2
@@ -56,7 +57,7 @@ const (
 // Tests make both variables smaller, so that slots need another window soon.
 var (
 	generationsMost = uint32(maxGeneration)
-	windowLeast     = uint32(32) // half of the window is for heirs; the other 16 joins are worth three walks
+	windowLeast     = uint32(32) // half is for heirs; for fewer than 16 other joins, three searches would cost too much
 )
 
 var renewSearched = func() {} // tests replace it; called between the search and the use of its result
@@ -70,7 +71,7 @@ func (w window) last() uint32   { return uint32(w>>windowLastShift) & maxGenerat
 func (w window) number() uint32 { return uint32(w >> windowNumberShift) }
 func (w window) legal() bool    { return w.first() != 0 && w.first() <= w.last() }
 
-// has reports whether g is a generation of the window.
+// has reports whether g is one of the generations of the window.
 func (w window) has(g uint32) bool { return w.first() <= g && g <= w.last() }
 
 // heirs returns how many generations at the end of the window are reserved for heirs; see heirsLeft.
@@ -83,8 +84,9 @@ func (w window) String() string {
 
 func (c *core) windowWord(slot int) Offset { return c.slot(slot) + slotWindow }
 
-// windowOf returns the window of a slot, and the bytes of the word. If a peer has overwritten the word,
-// the window may not be legal.
+// windowOf returns the window of a slot, that is, the range of generations that it can give to its
+// participants. It also returns the bytes of the word with the window. If a peer has overwritten
+// the word, the window may not be legal.
 func (c *core) windowOf(slot int) (w window, raw uint64) {
 	// sync(arena.window): acquire
 	raw = c.u64(c.windowWord(slot)).Load()
@@ -94,9 +96,10 @@ func (c *core) windowOf(slot int) (w window, raw uint64) {
 	return window(raw), raw
 }
 
-// nextGeneration returns the generation for a process that takes slot i, and the bytes of the window
-// that the generation belongs to. The slot is free or dead, in state w. next is 0 if no generation is
-// left. inherit means that the process takes the slot over from a dead participant.
+// nextGeneration returns the generation for a process that takes slot i, and the bytes of the
+// window that the generation belongs to. The slot is free or dead, in state w. The result named
+// next is 0 if no generation is left. The parameter inherit means that the process takes the slot
+// over from a dead participant.
 func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw uint64) {
 	win, raw := c.windowOf(i)
 	g := w.generation()
@@ -123,16 +126,18 @@ func (c *core) cleaned(i int, w slotWord) bool {
 	return c.u32(c.slot(i)+slotReclaimed).Load() == w.generation() && c.untouched(i)
 }
 
-// mayEnter reports whether a joiner may take slot i as the first participant of window win. w is the
-// free state that the joiner has read, with a generation of an earlier window. mayEnter returns false
-// if other participants have used the slot since, while the joiner was stopped. If a joiner died while
-// it entered the window, slotReclaimed already has the value for win.
+// mayEnter reports whether a joiner may take slot i as the first participant of the window win. The
+// parameter w is the state that the joiner has read: the slot is free, and its generation belongs
+// to an earlier window. mayEnter returns false if other participants have used the slot since,
+// while the joiner was stopped. If a joiner died while it entered the window, slotReclaimed already
+// has the value for win.
 func (c *core) mayEnter(i int, w slotWord, win window) bool {
 	r := c.u32(c.slot(i) + slotReclaimed).Load()
 	return (r == w.generation() || r == win.first()-1) && c.untouched(i)
 }
 
-// untouched reports whether the set of touched chunks of slot i is empty.
+// untouched reports whether the set of chunks that participants of slot i may have changed is
+// empty.
 func (c *core) untouched(i int) bool {
 	for k := range uint64(touchedWords) {
 		if c.u64(c.touchedWord(i, k)).Load() != 0 {
@@ -142,7 +147,8 @@ func (c *core) untouched(i int) bool {
 	return true
 }
 
-// usedUp reports whether slot i, in state w, is free and has no generation left.
+// usedUp reports whether slot i, in state w, is free and has no generation left for another
+// participant.
 func (c *core) usedUp(i int, w slotWord) bool {
 	if w.phase() != phaseFree {
 		return false
@@ -151,7 +157,8 @@ func (c *core) usedUp(i int, w slotWord) bool {
 	return next == 0
 }
 
-// alone reports whether every slot but mySlot is free. A joiner may take another slot at any moment.
+// alone reports whether every slot except mySlot is free. The answer may be outdated at once,
+// because a joiner may take another slot at any moment.
 func (c *core) alone(mySlot int) bool {
 	for i := 1; i <= c.geo.slots; i++ {
 		if i != mySlot && c.slotState(i).taken() {
@@ -167,9 +174,10 @@ func (c *core) alone(mySlot int) bool {
 // moves twice at most, and one of three searches finds it.
 const searches = 3
 
-// renewSlots gives another window to slots that have used up theirs. Of the IDs with generations of the
-// new window, no word of the arena contains one, and no thread is about to act on one. renewSlots
-// reports whether the caller should search for a slot again: it has renewed some, or has to try again.
+// renewSlots gives another window to slots that have used up theirs. No word of the arena contains
+// an ID with a generation of the new window, and no thread is about to act on such an ID.
+// renewSlots returns true if it has renewed slots or has to try again. The caller should then
+// search for a slot again.
 //
 //  1. It reads the states and windows of all slots. If a participant is dead, it gives up.
 //  2. It searches the words of the arena for IDs of those slots.
@@ -178,14 +186,14 @@ const searches = 3
 //  4. It reads the act words, whose IDs count as found, and the states again. If a participant is
 //     dead, it gives up.
 //
-// Then it chooses the longest range of generations that it did not find. Participants may be in the
-// arena meanwhile, and may even be stopped, because of a rule for threads that act on an ID. A thread
-// that has read an ID of an earlier window first publishes the ID in an act word, and then reads the
-// word with the ID again; see slotActs.
+// Then it chooses, for each slot, the longest range of generations that it did not find.
+// Participants may be in the arena meanwhile, and may even be stopped, because of a rule for
+// threads that act on an ID. A thread that has read an ID of an earlier window first publishes the
+// ID in an act word, and then reads the word with the ID again; see slotActs.
 //
-// Finally it records the windows, each by one CAS. It may be stopped for any time before that. The CAS
-// fails if another joiner has renewed the slot. Otherwise no ID of the slot can have appeared in a word
-// meanwhile.
+// Finally it records the windows, each by one CAS. The joiner may be stopped for any time before a
+// CAS. The CAS fails if another joiner has renewed the slot meanwhile. If no joiner has, no ID of
+// the slot can have appeared in a word since the searches.
 func (a *Arena) renewSlots() (again bool) {
 	a.postponed = ""
 	if !a.anyUsedUp() {
@@ -217,7 +225,8 @@ func (a *Arena) renewSlots() (again bool) {
 		if k > 1 {
 			continue
 		}
-		// Wait also before the first search, because a search takes long and may be useless.
+		// Wait also before the first search. A search takes long, and it is useless if the later
+		// wait fails.
 		if n, ok := a.eachTold(); !ok {
 			return a.postpone(true, "%v is in the middle of ending a wait of another, or is stopped there", n)
 		}
@@ -251,7 +260,8 @@ func (a *Arena) renewSlots() (again bool) {
 	return again
 }
 
-// renewEvery is how often a joiner renews the other slots: once in so many joins of its own slot.
+// renewEvery says how often joiners try to renew other slots. The joiner of a slot does so once in
+// this many joins of the slot.
 const renewEvery = 64
 
 // renewOthers renews slots other than this joiner's, before later joiners find that all of them are
@@ -266,7 +276,8 @@ func (a *Arena) renewOthers() {
 	}
 }
 
-// otherIsFree reports whether some slot other than this joiner's is free and has generations left.
+// otherIsFree reports whether some slot other than this joiner's is free and has generations left
+// for later joiners.
 func (a *Arena) otherIsFree() bool {
 	for i := 1; i <= a.geo.slots; i++ {
 		if w := a.slotState(i); i != a.mySlot && w.phase() == phaseFree && !a.usedUp(i, w) {
@@ -276,8 +287,9 @@ func (a *Arena) otherIsFree() bool {
 	return false
 }
 
-// deadSlot returns a slot whose participant is dead and not reaped, or 0. A joiner that takes over such
-// a slot does not publish act words yet.
+// deadSlot returns a slot whose participant is dead and not reaped, or 0. While there is such a
+// slot, no slot can be renewed, because a joiner that is about to take over the slot of a dead
+// participant publishes no act word.
 func (a *Arena) deadSlot() int {
 	for i := 1; i <= a.geo.slots; i++ {
 		if i != a.mySlot && a.slotState(i).phase() == phaseDead {
@@ -310,7 +322,8 @@ func (c *core) eachTold() (teller ParticipantID, ok bool) {
 	return 0, true
 }
 
-// postpone records why a renewal cannot be completed now. It returns its parameter again.
+// postpone records why slots cannot be renewed now, that is, cannot get another range of
+// generations. It returns the value of the parameter named again.
 func (a *Arena) postpone(again bool, format string, args ...any) bool {
 	a.postponed = fmt.Sprintf(format, args...)
 	return again

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// generations is a set of generations.
+// generations is a set of generations, the numbers that distinguish the participants of one slot.
 type generations [(maxGeneration + 1) / 64]uint64
 
 func (s *generations) add(g uint32) { s[g/64] |= 1 << (g % 64) }
 
-// longestGap returns the longest range of generations that are not in the set. first is 0 if there is
-// none.
+// longestGap returns the longest range of generations that are not in the set. The result named
+// first is 0 if the set contains all generations.
 func (s *generations) longestGap() (first, last uint32) {
 	begin, longest := uint32(1), uint32(0)
 	end := func(at uint32) { // end ends a gap
@@ -39,7 +39,8 @@ type idSearch struct {
 	found [MaxSlots + 1]*generations
 }
 
-// add includes a slot in the search. now is the present generation of the slot and counts as found.
+// add includes a slot in the search. The parameter now is the present generation of the slot, which
+// counts as found.
 func (s *idSearch) add(slot int, now uint32) {
 	s.slots = append(s.slots, slot)
 	s.found[slot] = &generations{}
@@ -52,7 +53,7 @@ func (s *idSearch) id(n ParticipantID) {
 	}
 }
 
-// word examines a word that may contain an ID, in bits 0..28 or 3..31.
+// The method word adds the IDs that a word may contain, in bits 0..28 or in bits 3..31.
 func (s *idSearch) word(w uint32) {
 	if w != 0 {
 		s.id(ParticipantID(w & ParticipantIDMask))
@@ -78,7 +79,8 @@ func (s *idSearch) run(a *Arena) {
 		w := a.loadChunk(k)
 		s.id(w.participant())
 		if w.slabOf(classNode) {
-			// The words of a free node keep their old values, and a thread may still read them.
+			// Search free nodes, too. Their words keep their old values, and a thread may still
+			// read them.
 			words(a.chunkOff(k), a.chunkOff(k)+chunkSize)
 		}
 	}
@@ -102,7 +104,7 @@ func (s *idSearch) run(a *Arena) {
 	})
 }
 
-// wordsOfBody calls words for the parts of the body of o that are not user data.
+// wordsOfBody calls the function words for the parts of the body of o that are not user data.
 func (a *Arena) wordsOfBody(o Object, words func(from, to Offset)) {
 	if o.Kind == KindValue || o.Kind == KindBlock {
 		return

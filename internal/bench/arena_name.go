@@ -4,8 +4,8 @@ package bench
 
 import "strings"
 
-// ArenaName converts the path of a directory to the form that keys of cells and names of benchmarks have, such as
-// dev:shm. It returns an empty string for memory without a directory.
+// ArenaName converts the path of a directory to a form that can be part of the name of a measurement or benchmark. For
+// example, /dev/shm becomes dev:shm. An empty path stands for memory without a directory, and stays empty.
 func ArenaName(dir string) string {
 	if len(dir) > 1 {
 		dir = strings.TrimPrefix(dir, "/")

@@ -14,8 +14,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// Cell is one point of the plan: a scenario, a subject, and parameters. The repetitions of a cell
-// are comparable, and so are cells of one group.
+// Cell is one measurement of the plan: a scenario (what is done), a subject (the primitive that is measured), and
+// parameters. The figures of the repetitions of a cell are comparable, and so are those of all cells with the same
+// Group.
 type Cell struct {
 	Scenario *Scenario
 	Subject  *Subject
@@ -30,15 +31,16 @@ type Cell struct {
 	N        int // number of kills or waiters
 	control.Shape
 	Stress
-	Skew string    // skew of the keys of a multi cell
+	Skew string    // how unevenly a multi cell chooses its keys, see skew.go
 	Mem  *MemShape // shape of a mem cell
 
 	Home     string       // where the memory of a home cell lies: one of HomeNames
-	HomeNode int          // the NUMA node that is the Home
+	HomeNode int          // the NUMA node for which Home stands
 	Stream   *StreamShape // shape of a stream cell
 
-	// Pairs are pairs of CPUs that represent the class of a matrix cell. Each repetition visits some of them. If
-	// Pairs is empty, the cell has one pair of CPUs, which its placement determines.
+	// A matrix cell measures a class of pairs of CPUs. Pairs has some pairs that represent the class, and each
+	// repetition visits some of these. If Pairs is empty, the cell has one pair of CPUs, which its placement
+	// determines.
 	Pairs [][2]int
 
 	Arena   string // directory of the memory that subjects share; empty for a memfd
@@ -105,7 +107,7 @@ func (c *Cell) Params() map[string]string {
 	return p
 }
 
-// Key returns the name of the cell: sorted k=v pairs. It is the same in every run.
+// Key returns the name of the cell, which consists of sorted k=v pairs. A cell has the same name in every run.
 func (c *Cell) Key() string {
 	p := c.Params()
 	p["by"], p["prim"] = c.Subject.By, c.Subject.Prim
@@ -148,7 +150,7 @@ func (c *Cell) Processes() int {
 	return c.Procs
 }
 
-// Slots returns the number of threads that report.
+// Slots returns the number of threads that report results.
 func (c *Cell) Slots() int {
 	if c.Scenario.Name == "crash" {
 		return crashSlots
@@ -156,7 +158,8 @@ func (c *Cell) Slots() int {
 	return c.Procs * c.Threads
 }
 
-// CPUOf returns the CPU of a slot, or -1 if the slot is not pinned. cpus are the CPUs of the run.
+// CPUOf returns the CPU of the thread that reports in a slot, or -1 if that thread is not pinned. The parameter cpus
+// has the CPUs of the run.
 func (c *Cell) CPUOf(slot int, cpus []int) int {
 	if c.Mem != nil {
 		return c.Mem.CPU
@@ -186,12 +189,12 @@ func (c *Cell) Spreads() bool { return c.Place == PlacePack || c.Place == PlaceS
 // Apart reports whether each process of the cell has a CPU of its own.
 func (c *Cell) Apart() bool { return c.Place != PlaceSame && c.Place != PlaceAny }
 
-// PairsEachRound is the most pairs of CPUs that a repetition of a matrix cell visits. It is large enough that twelve
-// rounds visit 64 pairs.
+// PairsEachRound is the largest number of pairs of CPUs that one repetition of a matrix measurement visits. It is large
+// enough that twelve rounds visit 64 pairs.
 const PairsEachRound = 6
 
-// PairsOf returns the pairs of CPUs that a repetition of a matrix cell visits. The rounds go through all pairs of the
-// cell in turn.
+// PairsOf returns the pairs of CPUs that one repetition of a matrix cell visits. Successive rounds visit all pairs of
+// the cell in turn.
 func (c *Cell) PairsOf(round int, cpus []int) (list [][2]int) {
 	if len(c.Pairs) == 0 {
 		return [][2]int{{c.CPUOf(0, cpus), c.CPUOf(1, cpus)}}
@@ -203,11 +206,12 @@ func (c *Cell) PairsOf(round int, cpus []int) (list [][2]int) {
 	return list
 }
 
-// matrixStep is the longest time that one pair of CPUs takes in a tour of many pairs (see load.Tour).
+// matrixStep is the longest time that one pair of CPUs takes if one pair of processes measures many pairs of CPUs in
+// turn (see load.Tour).
 const matrixStep = 4 * time.Millisecond
 
-// victimTime returns about how long a victim of a crash cell takes to start and to end. A victim in C is faster,
-// because it has no runtime to start.
+// victimTime returns about how long a victim, a process that a crash cell starts and kills, takes to start and to end.
+// A victim in C is faster, because it has no runtime to start.
 func (c *Cell) victimTime() time.Duration {
 	if c.Subject.C {
 		return 3 * time.Millisecond
@@ -235,7 +239,7 @@ func (c *Cell) Length() time.Duration {
 	return time.Duration(c.Processes())*spawn/2 + spawn + c.Warmup + c.Time
 }
 
-// Check returns the reason why the cell cannot run with these CPUs on this host, or an empty string.
+// Check returns the reason why this measurement cannot run with these CPUs on this host, or an empty string.
 func (c *Cell) Check(cpus []int) string {
 	if why := c.CheckShape(cpus); why != "" {
 		return why
@@ -262,7 +266,7 @@ func (c *Cell) Check(cpus []int) string {
 	return ""
 }
 
-// CheckShape returns the reason why the cell makes no sense with these CPUs on any host, or an empty string.
+// CheckShape returns the reason why this measurement makes no sense with these CPUs on any host, or an empty string.
 func (c *Cell) CheckShape(cpus []int) string {
 	switch {
 	case c.Load > 0 && c.Procs > oversubMost:

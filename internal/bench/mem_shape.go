@@ -12,12 +12,12 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// MemTouch is how many lines a mem cell writes under the lock.
+// MemTouch is how many cache lines a mem measurement writes while it holds the lock.
 const MemTouch = 8
 
-// Placement is the requested placement of a cell's memory, and the actual one.
+// Placement says on which NUMA nodes the memory of a measurement should be, and where it was found.
 type Placement struct {
-	Asked string         `json:"asked"`          // a policy of package shm, or first-touch
+	Asked string         `json:"asked"`          // a policy of package shm, or FirstTouch
 	Nodes []int          `json:"nodes"`          // nodes on which the pages should be
 	Got   map[string]int `json:"got"`            // number of pages on each node
 	Gone  int            `json:"gone,omitempty"` // pages that could not be found
@@ -25,7 +25,7 @@ type Placement struct {
 	Note  string         `json:"note,omitempty"` // why the placement is not known
 }
 
-// Heeded returns which share of the memory is where it should be, in percent.
+// Heeded returns how much of the memory is on the nodes where it should be, in percent.
 func (p *Placement) Heeded() float64 {
 	on, all := 0, 0
 	for node, pages := range p.Got {
@@ -37,10 +37,11 @@ func (p *Placement) Heeded() float64 {
 	return 100 * float64(on) / float64(max(all, 1))
 }
 
-// memMiBTime is how long a worker takes to allocate and link one MiB.
+// memMiBTime is about how long a worker takes to allocate one MiB and to build the chain of links in it.
 const memMiBTime = 2 * time.Millisecond
 
-// MemShape has the parameters that only mem cells have: the CPU of the only worker, and where its memory should be.
+// MemShape has the parameters that only mem measurements have: the CPU of the only worker, and where its memory should
+// be.
 type MemShape struct {
 	Policy shm.Policy
 	Huge   shm.HugePages
@@ -48,7 +49,7 @@ type MemShape struct {
 	CPU    int
 }
 
-// PolicyName returns the name that the policy has in parameters and flags.
+// PolicyName returns the name by which parameters and flags call the NUMA policy.
 func (m *MemShape) PolicyName() string {
 	if m.Policy.Mode == shm.PolicyDefault {
 		return FirstTouch
@@ -56,7 +57,7 @@ func (m *MemShape) PolicyName() string {
 	return m.Policy.String()
 }
 
-// Asked returns the nodes on which the pages should be.
+// Asked returns the NUMA nodes on which the pages should be.
 func (m *MemShape) Asked() []int {
 	if len(m.Policy.Nodes) == 0 {
 		return []int{m.Node}
@@ -64,19 +65,19 @@ func (m *MemShape) Asked() []int {
 	return m.Policy.Nodes
 }
 
-// FirstTouch is the policy of memory that nobody places: each page is on the node of the CPU that touches the page
-// first.
+// FirstTouch is the name of the policy for memory that nobody places. Each page is then on the node of the CPU that
+// touches the page first.
 const FirstTouch = "first-touch"
 
-// MemNames maps names of policies in --mem to the names in package shm, where they differ.
+// MemNames maps the names of policies in the flag --mem to the names in package shm. It has only names that differ.
 var MemNames = map[string]string{
 	FirstTouch: "default", "weighted": "weighted-interleave", "prefer": "preferred", "prefer-many": "preferred-many",
 }
 
-// HugeByName has the choices of --huge.
+// HugeByName maps the values of the flag --huge to sizes of pages.
 var HugeByName = map[string]shm.HugePages{"none": shm.HugeNone, "thp": shm.HugeTransparent, "2M": shm.Huge2M, "1G": shm.Huge1G}
 
-// HugeName returns the name of a page size in --huge.
+// HugeName returns the value of the flag --huge that stands for a size of pages.
 func HugeName(h shm.HugePages) string {
 	for name, is := range HugeByName {
 		if is == h {
@@ -86,15 +87,15 @@ func HugeName(h shm.HugePages) string {
 	return h.String()
 }
 
-// memRefusals caches the results of the method refused. The key is the policy and the page size.
+// memRefusals caches the results of the method refused, by the policy and the page size.
 var memRefusals sync.Map
 
-// MemBytes returns the size of an arena for that much memory. It is larger, because the arena has words for each
-// block that it could have.
+// MemBytes returns the size of an arena that has room for mib MiB of memory. The arena is larger than that, because it
+// also has words for each block that it could have.
 func MemBytes(mib int) int64 { return int64(mib)<<20 + int64(mib)<<17 + ArenaLeast }
 
-// refused returns the reason why the system does not give memory with this placement, or an empty string. It tries a
-// small amount. If the pages come from a pool, it tries the whole amount.
+// refused returns the reason why the system does not give memory with this policy and page size, or an empty string. It
+// tries to get a small amount. If the pages come from a pool that the system reserves, it tries the whole amount.
 func (m *MemShape) refused(mib int) string {
 	size := int64(1)
 	if m.Huge == shm.Huge2M || m.Huge == shm.Huge1G {
@@ -119,7 +120,7 @@ func (m *MemShape) refused(mib int) string {
 	return why
 }
 
-// ShortName returns the policy in the form of --mem, for a table.
+// ShortName returns the policy as the user writes it in the flag --mem. A table shows it in this form.
 func (m *MemShape) ShortName() string {
 	name := m.PolicyName()
 	for short, long := range MemNames {

@@ -2,7 +2,7 @@
 
 package bench
 
-// Or returns the values in asked, or those in byDefault if asked is empty.
+// Or returns asked, or byDefault if asked is empty.
 func Or[T any](asked []T, byDefault ...T) []T {
 	if len(asked) > 0 {
 		return asked

@@ -4,16 +4,16 @@ package bench
 
 import "github.com/shmsync/shmsync/internal/topology"
 
-// Placements of a cell's processes.
+// A placement says on which CPUs the processes of a measurement run. These placements apply to any number of processes.
 const (
 	PlaceSame  = "same"  // all on one CPU
 	PlaceCross = "cross" // one CPU for each process, in the order of the CPUs
 	PlaceAny   = "any"   // unpinned
 )
 
-// Placements by what two CPUs share, which are the classes of package topology. Each process in turn gets a CPU. A
-// full name may have a distance after a dash, and the kinds of the CPUs after a colon. A name without these stands
-// for all such classes of the host.
+// These placements choose two CPUs by what the CPUs share. They are the classes of package topology. Each process in
+// turn gets one of the two CPUs. A full name may have a distance after a dash, and the kinds of the CPUs after a colon.
+// A name without these stands for all such classes of the host.
 const (
 	PlaceSMT         = string(topology.SMT)
 	PlaceModule      = string(topology.Module)
@@ -25,18 +25,18 @@ const (
 	PlaceRemote      = string(topology.Remote)
 )
 
-// Placements of many processes. Each process in turn gets a CPU. Both placements use one thread of each core before
-// they use the second thread of any core.
+// These placements are for many processes, of which each in turn gets a CPU. Both placements use one thread of each
+// core before they use the second thread of any core.
 const (
 	PlacePack   = "pack"   // as near to each other as possible
 	PlaceSpread = "spread" // as far from each other as possible
 )
 
-// PlaceClasses stands for all classes of the host.
+// PlaceClasses is a placement that stands for all classes of pairs of CPUs that the host has.
 const PlaceClasses = "classes"
 
-// PlaceNames are the placements that --place accepts. It also accepts two CPUs such as 0+1, and classes with a
-// distance.
+// PlaceNames are the placements that the flag --place accepts. The flag also accepts two CPUs such as 0+1, and classes
+// of pairs of CPUs with a distance.
 var PlaceNames = []string{
 	PlaceSame, PlaceSMT, PlaceModule, PlaceLLC, PlaceLLCNode, PlaceNode, PlaceNodePackage, PlacePackage, PlaceRemote, PlaceClasses,
 	PlaceCross, PlacePack, PlaceSpread, PlaceAny,

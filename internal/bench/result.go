@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// Outcomes of a cell or of one repetition.
+// These are the outcomes of a measurement, or of one of its repetitions.
 const (
 	StatusOK        = "ok"
 	StatusSkipped   = "skipped"
@@ -21,22 +21,22 @@ const (
 	StatusViolation = "violation"
 )
 
-// Repetition is the result of one run of a cell.
+// Repetition is the result of one run of a measurement.
 type Repetition struct {
 	Status  string
 	Reason  string
 	Metrics map[string]float64
 	Hist    *hdrhistogram.Histogram // histogram of the main latency, in ns times Div
 	Div     float64
-	Told    *hdrhistogram.Histogram // only for crash cells: ns until the survivor learned of the death; nil if the subject does not report that
+	Told    *hdrhistogram.Histogram // only for crash cells: ns until the survivor learned of the death; nil if the subject does not report this
 	Workers []WorkerReport
 	Stacks  string // stacks of hung workers
-	Dirty   bool   // something else disturbed the round of this repetition
+	Dirty   bool   // other programs disturbed the round of this repetition
 
 	Placement *Placement // where the memory of a mem cell was
 }
 
-// WorkerReport is the report of one slot.
+// WorkerReport is the report of one thread of a worker.
 type WorkerReport struct {
 	PID        int     `json:"pid"`
 	CPU        int     `json:"cpu"` // -1 if unpinned
@@ -49,20 +49,21 @@ type WorkerReport struct {
 	ItersPerNs float64 `json:"work_iters_per_ns"`
 }
 
-// Result is a cell and all its repetitions.
+// Result has all repetitions of one cell, that is, of one measurement.
 type Result struct {
 	Cell *Cell
 	Reps []*Repetition
 }
 
-// Violate marks the repetition, because its subject broke a promise. Only the first violation is kept.
+// Violate records in the repetition that its subject broke a promise. It keeps only the first violation.
 func (rep *Repetition) Violate(format string, args ...any) {
 	if rep.Status == StatusOK || rep.Status == StatusHung {
 		rep.Status, rep.Reason = StatusViolation, fmt.Sprintf(format, args...)
 	}
 }
 
-// Account has the data from which a scenario derives its metrics: the page, and figures that were derived from it.
+// Account has the data from which a scenario derives its metrics: the control page, and figures that were derived from
+// the page.
 type Account struct {
 	*control.Page
 	Cell   *Cell
@@ -71,7 +72,7 @@ type Account struct {
 	Shares []float64
 }
 
-// Sum adds up a metric of all slots.
+// Sum adds up the metric with this index over all slots, that is, over all threads.
 func (a *Account) Sum(metric int) (total float64) {
 	for i := range a.Slots() {
 		s, _ := a.Slot(i)
@@ -89,7 +90,8 @@ func (a *Account) Total() (total uint64) {
 	return total
 }
 
-// Throughput sets the metrics of a cell whose threads all do the same.
+// Throughput sets the throughput, the fairness and the latencies of a measurement. All threads of such a measurement do
+// the same.
 func (rep *Repetition) Throughput(a *Account) {
 	all := make([][]uint64, a.Slots())
 	for i := range all {
@@ -102,7 +104,8 @@ func (rep *Repetition) Throughput(a *Account) {
 	rep.Metrics["jain"], rep.Metrics["min-share"] = fairness(a.Shares)
 }
 
-// Second sets quantiles of the second histograms. The names of these metrics begin with prefix.
+// Second sets metrics that are quantiles of the second histograms of all threads. The names of these metrics begin with
+// prefix.
 func (rep *Repetition) Second(prefix string, a *Account) {
 	all := make([][]uint64, a.Slots())
 	for i := range all {
@@ -116,8 +119,9 @@ func (rep *Repetition) Second(prefix string, a *Account) {
 	}
 }
 
-// fairness returns two measures of how equal the shares are. Jain's index is 1 if all shares are equal, and 1/n if
-// one thread has everything. smallest is the smallest share divided by an equal share.
+// fairness returns two measures of how equal the shares of the threads are. The first one, Jain's index, is 1 if all
+// shares are equal, and 1/n if one of n threads has everything. The second one is the smallest share divided by an
+// equal share.
 func fairness(shares []float64) (jain, smallest float64) {
 	var sum, squares float64
 	for _, s := range shares {
@@ -131,7 +135,7 @@ func fairness(shares []float64) (jain, smallest float64) {
 	return sum * sum / (n * squares), slices.Min(shares) * n / sum
 }
 
-// Status returns the status of the worst repetition, or that the cell was skipped.
+// Status returns the status of the worst repetition. If the measurement was skipped, it says so.
 func (r *Result) Status() (status, reason string) {
 	if r.Cell.Skip != "" {
 		return StatusSkipped, r.Cell.Skip
@@ -147,8 +151,8 @@ func (r *Result) Status() (status, reason string) {
 	return status, ""
 }
 
-// Values returns the values of a metric in all repetitions that have it. It omits repetitions of dirty rounds, unless
-// there are no others.
+// Values returns the values of a metric in all repetitions that have the metric. It omits repetitions in rounds that
+// other programs disturbed, unless there are no others.
 func (r *Result) Values(metric string) []float64 {
 	var vs, dirty []float64
 	for _, rep := range r.Reps {
@@ -179,7 +183,7 @@ func (r *Result) Metrics() []string {
 	return names
 }
 
-// Pooled returns the merged histograms of all repetitions.
+// Pooled returns one histogram with the samples of all repetitions.
 func (r *Result) Pooled() *hdrhistogram.Histogram {
 	hs := make([]*hdrhistogram.Histogram, 0, len(r.Reps))
 	for _, rep := range r.Reps {
@@ -188,8 +192,8 @@ func (r *Result) Pooled() *hdrhistogram.Histogram {
 	return stats.MergeHists(hs)
 }
 
-// Ratios returns the ratio of a metric of two results for each round. The cells of one round run shortly after each
-// other, so a drift cancels out.
+// Ratios returns the ratio of the metric of a to that of b, for each round. The measurements of one round run shortly
+// after each other, so a slow change of the host cancels out.
 func Ratios(a, b *Result, metric string) []float64 {
 	var rs []float64
 	for i := range min(len(a.Reps), len(b.Reps)) {

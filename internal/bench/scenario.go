@@ -2,22 +2,23 @@
 
 package bench
 
-// Scenario is one kind of cell.
+// Scenario is one kind of measurement, such as a contended lock.
 type Scenario struct {
 	ID     uint32
 	Name   string
-	Bench  string   // the scenario's part of a benchmark's name, such as Lock in BenchmarkLock
-	Unit   string   // the main metric, for tables and ratios
+	Bench  string   // the scenario's part of the name of a benchmark, such as Lock in BenchmarkLock
+	Unit   string   // name of the main metric, for tables and ratios
 	Higher bool     // more of the main metric is better
-	Others []string // further metrics in the table
-	Keys   []string // parameters that distinguish cells of this scenario, in addition to by and prim
+	Others []string // further metrics that a table shows
+	Keys   []string // parameters that distinguish measurements of this scenario, in addition to by and prim
 	Ref    []string // subjects to which ratios refer; a report uses the first one that ran
-	Versus []string // subjects with which the top of a report compares those of the library
-	procs  int      // number of processes of a cell that does not choose it
+	Versus []string // subjects with which the top of a report compares the library
+	procs  int      // number of processes of a cell that does not set Procs
 	Whole  bool     // all threads of a process are pinned to one CPU, even those of the Go runtime; for processes with one worker thread
 }
 
-// Scenarios in the order of reports. The ids are part of the control page.
+// Scenarios are all kinds of measurement, in the order of reports. Their ids are part of the control page, through
+// which the parent and its workers communicate.
 var Scenarios = []*Scenario{
 	{ID: 1, Name: "uncontended", Bench: "Uncontended", Unit: "p50-ns", Others: []string{"mean-ns", "p99-ns", "max-ns"},
 		Ref:    []string{"c:pthread", "in-process:sync.Mutex"},
@@ -99,7 +100,7 @@ func ScenarioNames() []string {
 	return names
 }
 
-// ScenarioByID returns the scenario that a control page names, or nil if there is none.
+// ScenarioByID returns the scenario with the id that a control page contains, or nil if there is none.
 func ScenarioByID(id uint32) *Scenario {
 	for _, s := range Scenarios {
 		if s.ID == id {

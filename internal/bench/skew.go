@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// Skews of a multi cell.
+// These are the ways to choose keys unevenly in a multi cell, which measures locks by key.
 const (
 	SkewUniform = "uniform"
 	skewZipf    = "zipf" // the k-th key has a weight of k^-theta, as in zipf:1.2
@@ -24,8 +24,8 @@ const (
 	zipfMost  = 10
 )
 
-// ParseSkew parses a skew. It returns theta, which is 0 if all keys are equally likely, and the name that the skew
-// has in keys of cells.
+// ParseSkew parses the name of a way to choose keys unevenly. It returns the exponent theta, which is 0 if all keys are
+// equally likely, and the name that keys of measurements have for it.
 func ParseSkew(text string) (theta float64, name string, err error) {
 	switch text {
 	case SkewUniform:
@@ -46,7 +46,8 @@ func ParseSkew(text string) (theta float64, name string, err error) {
 	return theta, skewZipf + ":" + strconv.FormatFloat(theta, 'g', -1, 64), nil
 }
 
-// DrawKeys draws the order in which the workers of a multi cell take keys.
+// DrawKeys draws at random the order in which the workers of a multi measurement lock keys. If theta is not 0, keys
+// with lower numbers are more likely.
 func DrawKeys(draws *[control.ScratchDraws]uint32, keys int, theta float64, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	sums := make([]float64, keys)

@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Places of the data of a stream cell.
+// These are the places where the data of a stream measurement can lie, by NUMA node.
 const (
 	DataOwn    = "own"    // the data of each thread is on the thread's own node
 	DataOne    = "one"    // all on the node of the first thread
@@ -16,20 +16,21 @@ const (
 	DataSpread = "spread" // on all nodes in turn
 )
 
-// DataNames are the choices of --data.
+// DataNames are the values of the flag --data, which says on which NUMA nodes data lies.
 var DataNames = []string{DataOwn, DataOne, DataFar, DataSpread}
 
-// StreamShape has the parameters that only stream cells have. Thread 0 follows a chain of loads, of which each
-// address depends on the load before. Each of the other threads streams through its own part of the memory.
+// StreamShape has the parameters that only stream measurements have. In such a measurement, thread 0 follows a chain of
+// loads: the address of each load is the result of the load before. Each of the other threads reads and writes its own
+// part of the memory in sequence.
 type StreamShape struct {
 	Data    string
 	Policy  shm.Policy
-	CPUs    []int // of the threads
-	Nodes   []int // NUMA nodes of the memory nearest to the CPUs, in their order
+	CPUs    []int // CPUs of the threads, in the order of the threads
+	Nodes   []int // for each of the CPUs, the NUMA node of the memory that is nearest to it
 	Missing string
 }
 
-// Asked returns the nodes on which the memory of a thread should be.
+// Asked returns the NUMA nodes on which the memory of a thread should be.
 func (s *StreamShape) Asked(thread int) []int {
 	if len(s.Policy.Nodes) > 0 {
 		return s.Policy.Nodes
@@ -37,7 +38,8 @@ func (s *StreamShape) Asked(thread int) []int {
 	return s.Nodes[thread : thread+1]
 }
 
-// StreamBytes returns the size of the memory of a stream cell: the chain, and a part for each stream.
+// StreamBytes returns the size of the memory of a stream cell: the chain of loads, and a part for each streaming
+// thread.
 func (c *Cell) StreamBytes() int64 {
 	return int64(c.N)<<20 + int64(c.Threads-1)*int64(c.Part)
 }

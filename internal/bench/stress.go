@@ -4,14 +4,14 @@ package bench
 
 import "time"
 
-// Stress has the load of an oversub cell.
+// Stress has the parameters of an oversub measurement, which has more workers than CPUs.
 type Stress struct {
 	Load  int // number of workers per CPU
 	Noise int // number of busy loops of SCHED_IDLE on each CPU
 	Quota int // CPU time of all workers together, in percent of one CPU; 0: no limit
 }
 
-// oversubMost is the most workers that an oversub cell may have.
+// oversubMost is the largest number of workers in an oversub measurement.
 const oversubMost = 512
 
 func spinName(v uint64) string {

@@ -10,23 +10,23 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// End returns the index of the thread in its pair, 0 or 1. A pair is two processes with one thread each, or one
-// process with two threads.
+// End returns the index of the thread in its pair, 0 or 1. A pair is two threads that pass values to each other. They
+// belong to two processes with one thread each, or to one process with two threads.
 func End(w *Worker, thread int) int { return (w.Proc + thread) % 2 }
 
-// Worker is one process under measurement, as its threads see it.
+// Worker is one process that runs a measurement, as its threads see it.
 type Worker struct {
 	*control.Page
 	Proc    int
 	Subject *Subject
 	Segment *os.File // the memory of the subject
-	Mem     []byte   // the part of the segment that peers use
+	Mem     []byte   // the part of the segment that primitives of the host use
 
 	Mu    sync.Mutex
-	local any // state of the subject that the threads of this process share
+	local any // state of the subject in this process, which its threads share
 }
 
-// Shared returns the state of the subject that the threads of this process share. The first call creates it.
+// Shared returns the state of the subject in this process, which its threads share. The first call creates the state.
 func (w *Worker) Shared(create func() (any, error)) (any, error) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -40,8 +40,9 @@ func (w *Worker) Shared(create func() (any, error)) (any, error) {
 	return w.local, nil
 }
 
-// File returns the descriptor of inherited file i of the subject.
+// File returns the descriptor of file i of the subject, which this process has inherited.
 func (w *Worker) File(i int) int { return control.FirstSubjectFD + i }
 
-// Word returns the 32-bit word at the start of cache line number line of the segment.
+// Word returns the 32-bit word at the start of the cache line with the number line, counted from the start of the
+// segment.
 func (w *Worker) Word(line int) *atomic.Uint32 { return control.WordAt(w.Mem, line*64) }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// keepFor is how long a program is kept that no test uses.
+// keepFor is how long a program is kept that no test uses any more.
 const keepFor = 14 * 24 * time.Hour
 
 // Compile compiles a program to the file output. args has the sources and flags, and no output. If the program is
@@ -57,7 +57,7 @@ func compileKept(cc string, args []string, kept string) error {
 	return os.Rename(program, kept)
 }
 
-// place returns the path where the program is kept, or will be.
+// place returns the path of the kept program, whether it exists or not.
 func place(cc string, args []string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

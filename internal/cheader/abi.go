@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ABI lists what a program depends on that was compiled with the header: functions with their types, structs with
-// their sizes, fields with their offsets, and constants. Each takes one line, and the lines are sorted. Sizes are
-// those of 64-bit Linux.
+// ABI lists everything in the header on which a compiled program depends: functions with their types, structs with
+// their sizes, fields with their offsets, and constants. There is one line for each, and the lines are sorted. The
+// sizes are those of 64-bit Linux.
 func ABI(decls []Decl) (lines []string, err error) {
 	known := shapesByName{}
 	for name, size := range map[string]int{
@@ -54,7 +54,7 @@ func ABI(decls []Decl) (lines []string, err error) {
 // A shape is the size and the alignment of a type.
 type shape struct{ size, align int }
 
-// shapesByName has the shapes of the known types.
+// shapesByName maps the name of a type to its size and alignment.
 type shapesByName map[string]shape
 
 // A field is a field of a struct.
@@ -88,7 +88,8 @@ func enumerators(text string) (lines []string) {
 	return lines
 }
 
-// structure computes the layout of a struct: its shape and its fields.
+// structure computes the layout of a struct from the text of its body. It returns the size and alignment of the struct,
+// and its fields.
 func (known shapesByName) structure(body string) (s shape, fields []field, err error) {
 	s.align = 1
 	for _, statement := range split(body, ';') {
@@ -133,7 +134,7 @@ func (known shapesByName) structure(body string) (s shape, fields []field, err e
 	return s, fields, nil
 }
 
-// split splits text at the separators that are not inside brackets.
+// split splits text at each separator that is not inside brackets.
 func split(text string, at rune) (all []string) {
 	depth, from := 0, 0
 	for i, c := range text + string(at) {

@@ -14,7 +14,7 @@ type Decl struct {
 	Kind    Kind
 	Text    string // the declaration without its comment and without a function body
 	Comment string // the comment above it or on the same line, without the comment marks; line breaks are kept
-	File    string // the part that contains it
+	File    string // the part of the header that contains it
 }
 
 // A Kind says what kind of thing a declaration declares.
@@ -51,8 +51,8 @@ func Declarations(dir string) (all []Decl, err error) {
 	return all, nil
 }
 
-// declarations returns the public declarations of one part. A comment belongs to the declaration on the next
-// line.
+// declarations returns the public declarations in one part of the header. A comment belongs to the declaration that
+// begins on the line after it.
 func declarations(file, src string) (all []Decl) {
 	var comment string
 	lines := strings.Split(src, "\n")

@@ -184,7 +184,7 @@ func (p *page) page(own []Decl, known map[string]string, safe map[string]bool, e
 		if !strings.Contains(text, others[i].Comment) || others[i].Kind == Type {
 			prose(&w, others[i].Comment)
 		}
-		// Constants that need no explanation are written together.
+		// Successive constants whose only comment is on their own line are written together.
 		for ; i < len(others)-1 && others[i+1].Kind == Macro && strings.Contains(others[i+1].Text, others[i+1].Comment); i++ {
 			text += "\n" + others[i+1].Text
 		}
@@ -208,7 +208,7 @@ func (p *page) page(own []Decl, known map[string]string, safe map[string]bool, e
 	return w.String()
 }
 
-// signals writes what docs/c-contract.md promises about signals and cancellation.
+// signals writes the section about signals and cancellation, from what docs/c-contract.md promises.
 func (p *page) signals(w *strings.Builder, own []Decl, safe map[string]bool) {
 	w.WriteString(".Sh SIGNALS AND CANCELLATION\n")
 	var calls []string
@@ -263,9 +263,10 @@ func (p *page) results(w *strings.Builder, funcs []Decl) {
 var errnoName = regexp.MustCompile(`\bE[A-Z]{3,}\b`)
 var errnoSentence = regexp.MustCompile(`^(E[A-Z]{3,}(?:, E[A-Z]{3,})*)(?:, ([^:]*))?: (.*)$`)
 
-// failures lists the errno values: their general meaning, and what the comments of the functions say about them.
+// failures writes the list of the errno values that the functions return. For each value it gives the general meaning,
+// and what the comments of the functions say.
 func failures(w *strings.Builder, funcs []Decl, known map[string]string) {
-	said := make(map[string]map[string][]string) // by errno value and text: the functions
+	said := make(map[string]map[string][]string) // by errno value, and then by text: the functions
 	for _, e := range []string{"EBADF", "ENOTCONN", "EPROTO"} {
 		said[e] = map[string][]string{}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/shmsync/shmsync/internal/mdtable"
 )
 
-// quoted quotes an argument of a macro.
+// quoted returns s as an argument of an mdoc macro, with quotes.
 func quoted(s string) string {
 	return `"` + strings.ReplaceAll(escaped(s), `"`, `\(dq`) + `"`
 }
@@ -18,7 +18,7 @@ func escaped(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\e`), "~", `\(ti`)
 }
 
-// sentence writes a sentence, and breaks long lines.
+// sentence writes a sentence of a manual page, and breaks long lines.
 func sentence(w *strings.Builder, s string) {
 	short := ""
 	for _, word := range strings.Fields(s) {
@@ -57,7 +57,8 @@ func sentences(text string) (all []string) {
 
 var heading = regexp.MustCompile(`^-+ (.*?) -+$`)
 
-// prose writes a comment: paragraphs are filled, and lines that are indented by four blanks are kept as they are.
+// prose writes a comment of the header as text of a manual page. Paragraphs are filled. Lines that are indented by four
+// blanks are kept as they are.
 func prose(w *strings.Builder, comment string) {
 	for i, block := range strings.Split(comment, "\n\n") {
 		if strings.HasPrefix(block, "    ") {
@@ -73,7 +74,7 @@ func prose(w *strings.Builder, comment string) {
 	}
 }
 
-// literal writes text unfilled, without its common indentation.
+// literal writes text that the formatter must not fill, without its common indentation.
 func literal(w *strings.Builder, text string) {
 	lines := strings.Split(strings.Trim(text, "\n"), "\n")
 	common := -1

@@ -6,11 +6,12 @@ import "strings"
 type page struct {
 	name     string   // shmsync_NAME(3)
 	about    string   // completes "shmsync_NAME is about ..."
-	prefixes []string // prefixes of the names of its declarations, without shmsync_
-	see      []string // other pages
+	prefixes []string // prefixes of the declarations on the page, without shmsync_
+	see      []string // other pages to refer to
 }
 
-// pages has a page for each declaration. If several prefixes match, the longest one decides.
+// pages lists the manual pages. Each declaration is on one page, which is found by a prefix of the declaration's name.
+// If several prefixes match, the longest one decides.
 var pages = []page{
 	{"arena", "join an arena that processes share", []string{"arena", "participant", "epoch", "offset", "RECREATE", "LIFETIME", "KERNEL_IO", "ABI", "LAYOUT_VERSION", "CREATE_ONLY", "OPEN_EXISTING"}, []string{"alloc", "error", "recover"}},
 	{"alloc", "memory of an arena, by offset and by name", []string{"alloc", "free", "at", "block_", "value_", "delete"}, []string{"arena", "queue"}},

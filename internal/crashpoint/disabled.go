@@ -12,9 +12,8 @@ func Hit(name string) {}
 // crashpoint nothing is counted, and it always returns 0.
 func HitCount(name string) int { return 0 }
 
-// Arm makes the n'th following Hit of name kill the process with SIGKILL. Without the build tag
-// crashpoint it panics, because otherwise a test whose process cannot die would pass without having
-// tested anything.
+// Arm makes the n'th following Hit of name kill the process with SIGKILL. Without the build tag crashpoint no process
+// can die in a Hit, so Arm panics. If it did nothing, a test could pass without having tested anything.
 func Arm(name string, n int) { panicDisabled("Arm") }
 
 // ArmStop is Arm, but stops the process with SIGSTOP.
@@ -27,8 +26,8 @@ func ArmFunc(name string, n int, f func()) { panicDisabled("ArmFunc") }
 // crashpoint there are none.
 func Disarm() {}
 
-// disabled is a variable, so that linters do not regard the code behind a call of Arm as dead. In a test, that code is
-// compiled without the tag, too.
+// disabled is a variable and not a constant, because linters would regard the code after a call of Arm as dead
+// otherwise. Tests that contain such code are compiled without the tag, too.
 var disabled = !Enabled
 
 func panicDisabled(op string) {

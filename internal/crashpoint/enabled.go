@@ -18,8 +18,8 @@ const (
 	envStop = "SHMSYNC_CRASHPOINT_STOP"
 )
 
-// armed is an action at a crash point. left is the number of hits that remain; the hit that makes
-// it 0 runs the action.
+// armed is an action that runs at a crash point. left is the number of hits until then. The hit that decrements left to
+// 0 runs the action.
 type armed struct {
 	left   int
 	action func()
@@ -32,8 +32,8 @@ var state struct {
 	armed   map[string][]*armed
 }
 
-// Hit marks a crash point. It counts the hit and runs the actions that are armed for it. It panics
-// if name is not registered.
+// Hit marks a crash point, at which a test may let the process die. It counts the hit, and runs the actions that are
+// armed for this hit. It panics if name is not registered.
 func Hit(name string) {
 	if !registered(name) {
 		panic("crashpoint: Hit of unregistered name " + strconv.Quote(name))
@@ -44,7 +44,7 @@ func Hit(name string) {
 	}
 }
 
-// count counts one hit of name and returns the actions to run. They run without the lock, because
+// count counts one hit of name and returns the actions to run. The caller runs them without holding the lock, because
 // an action may itself hit or arm a point.
 func count(name string) []func() {
 	state.Lock()
@@ -115,8 +115,8 @@ func Disarm() {
 	clear(state.armed)
 }
 
-// armFromEnv reads the environment at the first Hit or Arm. An init function would be too early,
-// because packages that are initialised after this one register names.
+// armFromEnv arms the points that the environment names. It runs at the first Hit or Arm. An init function would be too
+// early, because packages that are initialised after this one register names.
 func armFromEnv() {
 	for env, action := range map[string]func(){envKill: dieHere, envStop: stopHere} {
 		spec := os.Getenv(env)

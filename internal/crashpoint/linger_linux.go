@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/internal/linger"
 )
 
-// keepLocks starts a process that keeps this process's byte locks for as long as package linger
-// says. Package proctest does the same for processes that it kills, but cannot do it for a process
-// that dies here.
+// keepLocks starts a process that keeps the byte locks of this process after its death, for as long as package linger
+// says. Package proctest does the same for processes that it kills. It cannot do so for a process that dies at a crash
+// point.
 func keepLocks() {
 	d := linger.Time()
 	if d == 0 {
@@ -26,7 +26,7 @@ func keepLocks() {
 	must(err)
 	for _, e := range entries {
 		if b, _ := os.ReadFile("/proc/self/fdinfo/" + e.Name()); !linger.Locks(b) {
-			continue // or a descriptor that was closed meanwhile
+			continue // a descriptor that was closed meanwhile, or has no such lock
 		}
 		n, err := strconv.Atoi(e.Name())
 		must(err)

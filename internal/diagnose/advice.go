@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// killCommand returns the command that sends a signal to a participant. It is empty if the process cannot be found
-// from here. It is also empty for a dump, because its processes may be of another host.
+// killCommand returns the shell command that sends a signal to the process of a participant. It returns an empty string
+// if the process is not visible here. It also does so for a dump, because a dump may be of another host.
 func (s *Snapshot) killCommand(signal, name string) string {
 	i, ok := s.who[name]
 	if !ok || s.Participants[i].HostPID == 0 || s.opts.Dump != nil {
@@ -18,14 +18,14 @@ func (s *Snapshot) killCommand(signal, name string) string {
 	return fmt.Sprintf("kill %s%d", signal, s.Participants[i].HostPID)
 }
 
-// end sets the commands that end the process of a participant. A process may handle SIGTERM and continue. For that
-// case Force sends SIGKILL.
+// end sets Command and Force of a finding to the commands that end the process of a participant. A process may handle
+// SIGTERM and continue; for that case Force sends SIGKILL.
 func (f *Finding) end(s *Snapshot, name string) {
 	f.Command, f.Force = s.killCommand("", name), s.killCommand("-9 ", name)
 }
 
-// continueAdvice sets the advice on how to continue a stopped participant. If a debugger has stopped it, no signal
-// continues it, but the end of the debugger does.
+// continueAdvice sets the advice on how to continue a stopped participant. If a debugger has stopped the process, no
+// signal continues it. It continues when the debugger ends.
 func (f *Finding) continueAdvice(s *Snapshot, name string) {
 	i, ok := s.who[name]
 	if !ok || s.Participants[i].Life != LifeTraced {
@@ -50,7 +50,7 @@ func tracerOf(pid int) int {
 	return tracer
 }
 
-// recoverable has the kinds of objects that "shmctl recover" can recover.
+// recoverable has the kinds of objects that the command "shmctl recover" can make usable again.
 var recoverable = []string{"MUTX", "RWMX", "COHM", "FAIR", "SPIN", "RWSP", "MULT", "WGRP", "LTCH", "BARR", "FUTR"}
 
 // Recoverable reports whether a tool can make the object usable again, without the program to which it belongs.

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Confirm takes a later snapshot by a call of the function again. It returns the findings of s that the later
-// snapshot confirms, and the later snapshot. This is needed because a snapshot is read word by word, and so can
-// show a deadlock that never existed.
+// Confirm compares the snapshot s with a later one, which the function again takes. It returns those findings of s that
+// the later snapshot confirms, and the later snapshot. A single snapshot is not enough, because it is read word by
+// word, and so can show a deadlock that never existed.
 func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot, error) {
 	f := s.findings()
 	passing := func(f Finding) bool { return f.Kind != Corrupt || s.Damage == nil }
@@ -27,20 +27,20 @@ func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot
 		})
 	}
 	still := slices.DeleteFunc(later.findings(), func(f Finding) bool { return !stays(f) })
-	return causes(still), later, nil // causes runs last, so that a deadlock that did not stay hides no long hold
+	return causes(still), later, nil // causes is called last: a deadlock that did not stay must hide no long hold
 }
 
-// proof identifies one wait and one hold. It differs for the next wait of the same process for the same object, and
-// for the next hold. Without it, two short cycles could look like one that lasts, if processes have many goroutines
-// and a lock is used often.
+// proof identifies one wait and one hold, so that they can be recognized in a later snapshot. The next wait of the same
+// process for the same object has another proof, and so has the next hold. Without proofs, two short cycles could look
+// like one that lasts, if processes have many goroutines and use a lock often.
 type proof struct {
 	order uint64
 	since int64
 	words string
 }
 
-// prove returns the proof of an edge: the oldest of its waits, and those words of the object that a release changes
-// while there are waiters.
+// prove returns the proof of an edge, which identifies its wait and its hold. The proof consists of the stamp of the
+// oldest wait, and of those words of the object that a release changes while there are waiters.
 func (s *Snapshot) prove(e Edge) (p proof) {
 	for _, w := range s.Waits {
 		if w.Owner != e.From || w.Object != e.Object || w.For != e.For {
@@ -67,8 +67,8 @@ func wordsOf(o *Object, w *Wait) (text string) {
 	return text
 }
 
-// same reports whether a later proof is of the same wait for the same hold. The later proof may have a date that the
-// earlier one lacks.
+// same reports whether a proof from a later snapshot identifies the same wait for the same hold. The later proof may
+// contain a time that was still unknown in the earlier one.
 func (p proof) same(later proof) bool {
 	return p.order == later.order && (p.since == 0 || p.order != 0 || p.since == later.since) && p.words == later.words
 }

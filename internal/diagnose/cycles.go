@@ -7,9 +7,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Edges returns which process waits for which. It contains only waits whose holds are known and belong to another
-// process. A process that waits for a hold of its own is no evidence of a deadlock, because another of its goroutines
-// may release the hold.
+// Edges returns an edge for each wait of one process for another. It omits a wait if the hold that is in the way is not
+// known, or belongs to the waiting process. A process that waits for a hold of its own is no evidence of a deadlock,
+// because another of its goroutines may release the hold.
 func (s *Snapshot) Edges() (all []Edge) {
 	seen := map[Edge]bool{}
 	for _, w := range s.Waits {
@@ -24,8 +24,9 @@ func (s *Snapshot) Edges() (all []Edge) {
 	return all
 }
 
-// stuck returns the largest set of living participants in which each one has a wait that only a participant of the
-// set can end. It begins with all participants that wait. Then it repeatedly removes those without such a wait.
+// stuck returns the largest set of living participants with this property: each of them has a wait that only
+// participants of the set can end. It begins with all participants that wait, and repeatedly removes those without such
+// a wait.
 func (s *Snapshot) stuck() map[string]bool {
 	waiting := map[string][]*Wait{}
 	for i := range s.Waits {
@@ -60,7 +61,7 @@ func (s *Snapshot) hopeless(w *Wait, set map[string]bool) bool {
 				in++
 			}
 		} else if w.Any {
-			return false // a hold of this process may give what the wait needs
+			return false // another goroutine of the waiting process may release enough
 		}
 	}
 	if w.Any {
@@ -69,8 +70,8 @@ func (s *Snapshot) hopeless(w *Wait, set map[string]bool) bool {
 	return in > 0
 }
 
-// deadlocks returns a cycle for each deadlock. A deadlock is a group of stuck participants in which each one waits,
-// directly or indirectly, for each other.
+// deadlocks returns a cycle for each deadlock. A deadlock is a group of stuck participants in which each waits for each
+// other, directly or through others.
 func (s *Snapshot) deadlocks() (all [][]Edge) {
 	set := s.stuck()
 	next := map[string][]Edge{}
@@ -156,7 +157,7 @@ func components(next map[string][]Edge) (all []map[string]bool) {
 	return all
 }
 
-// cycle returns a shortest cycle through one of the members, the one with the lowest slot.
+// cycle returns a shortest cycle through the member with the lowest slot.
 func cycle(next map[string][]Edge, members map[string]bool) []Edge {
 	first := ""
 	for m := range members {

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Title is the name of a participant in a sentence.
+// Title returns the name of a participant for use in a sentence.
 func (s *Snapshot) Title(name string) string {
 	if i, ok := s.who[name]; ok {
 		p := &s.Participants[i]
@@ -28,7 +28,8 @@ func (s *Snapshot) Title(name string) string {
 // Findings lists the findings of a snapshot, the worst first.
 func (s *Snapshot) Findings() []Finding { return causes(s.findings()) }
 
-// causes removes the long holds of processes that are in a deadlock, because the deadlock is their cause.
+// causes omits a long hold if its process is in a deadlock that is also found, because the deadlock is the cause of the
+// long hold.
 func causes(all []Finding) []Finding {
 	deadlocked := map[string]bool{}
 	for _, f := range all {
@@ -128,8 +129,8 @@ func none(name string) []string {
 	return []string{name}
 }
 
-// holderFinding describes a holder that will not release its hold by itself. ok is false if the holder is not of that
-// kind.
+// holderFinding returns a finding about a holder that will not release its hold by itself. ok is false if the holder
+// may still release it.
 func (s *Snapshot) holderFinding(o *Object, h *Hold, waiters string) (f Finding, ok bool) {
 	f = Finding{Objects: []string{o.Name}, Participants: []string{h.Owner}, Trouble: true}
 	what := s.heldText(o, h)
@@ -174,7 +175,7 @@ func (s *Snapshot) IsGone(name string) bool {
 	return !ok || s.Participants[i].Life == arenakernel.LifeDead
 }
 
-// waiters says how many living participants wait for an object, and for how long.
+// waiters returns a phrase that says how many living participants wait for an object, and for how long.
 func (s *Snapshot) waiters(o *Object) string {
 	n, longest := uint64(0), int64(-1)
 	for _, w := range o.Waits {

@@ -27,8 +27,8 @@ func newProcesses() *processes {
 	return p
 }
 
-// find returns the process with that pid in that pid namespace. If start is not 0, the process must have that start
-// time, because pids are reused.
+// find returns the process that has the ID pid in the pid namespace ns. If start is not 0, the process must also have
+// that start time, because process IDs are reused.
 func (p *processes) find(ns uint64, pid int, start uint64) (process, bool) {
 	here := pid
 	if ns != p.ownNS {

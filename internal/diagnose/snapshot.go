@@ -15,7 +15,7 @@ import (
 
 // Snapshot is the state of an arena at one time.
 type Snapshot struct {
-	Time         int64 // CLOCK_MONOTONIC, ns
+	Time         int64 // when it was taken, by CLOCK_MONOTONIC in ns
 	Info         Arena
 	Participants []Participant
 	Gone         []DeathRecord
@@ -23,26 +23,27 @@ type Snapshot struct {
 	Holds        []Hold
 	Waits        []Wait
 	Damage       error             // damage of the header
-	Usage        arenakernel.Usage // of the heap
+	Usage        arenakernel.Usage // how the memory of the heap is used
 
 	ins  *arenakernel.Inspector
 	opts Options
-	who  map[string]int // participants by name
+	who  map[string]int // index of each participant, by its name
 }
 
 // Options say how to take a snapshot.
 type Options struct {
-	// Older is the age from which a wait counts as a wedge. If it is 0, the ages are [LongLock] and [LongWork].
+	// Older is the age from which a wait counts as a wedge, that is, as a wait that may never end. If Older is 0, the
+	// ages are [LongLock] and [LongWork].
 	Older time.Duration
-	// Dump is set if the bytes are those of a dump.
+	// Dump is set if the snapshot is made from a dump and not from a live arena.
 	Dump *Dump
 }
 
-// Dump has what was known when a dump was made.
+// Dump has the facts about an arena that were recorded when a dump was made.
 type Dump struct {
 	Name         string // name of the arena
 	Path         string // path of the dump
-	Time         int64  // CLOCK_MONOTONIC, ns
+	Time         int64  // when it was made, by CLOCK_MONOTONIC in ns
 	WithData     bool   // the dump has the data of the users
 	Participants []Participant
 }
@@ -67,7 +68,8 @@ func Look(ins *arenakernel.Inspector, opts Options) *Snapshot {
 	return s
 }
 
-// restore sets the participants to their states at the time of the dump.
+// restore sets the participants to the states that they had when the dump was made, because their processes may be gone
+// or on another host.
 func (s *Snapshot) restore(then []Participant) {
 	for _, p := range then {
 		if i, ok := s.who[p.Name]; ok {
@@ -127,8 +129,8 @@ func (s *Snapshot) addParticipants() {
 			PID: w.PID, PIDNamespace: w.PIDNS, Life: w.Life, State: w.State, UID: w.UID,
 			Joined: timeOf(w.Joined), Died: timeOf(w.Died), Notice: w.Notice, Fenced: w.Fenced,
 		}
-		// The Open of this participant has not returned. It waits for the first participant of an epoch, or it is
-		// that participant.
+		// This participant is still in its call of Open. It either begins an epoch itself, or waits for the participant
+		// that does.
 		if _, first, _ := s.ins.Epoch(); p.State == "live" && !s.ins.IsIn(w.Slot) {
 			if p.State = "pending"; first == w.Participant.Name() {
 				p.State = "first"
@@ -151,7 +153,7 @@ func (s *Snapshot) addParticipants() {
 	}
 }
 
-// Lives in addition to those that the arena knows.
+// Values of Participant.Life, in addition to those that package arena defines.
 const (
 	LifeStopped = "stopped"
 	LifeTraced  = "traced"
@@ -225,7 +227,7 @@ func (s *Snapshot) count(n arenakernel.ParticipantID, f func(*Participant)) {
 func (s *Snapshot) ageOf(since int64) *int64 {
 	age := s.Time - since
 	if since <= 0 || age < 0 {
-		return nil // the time is impossible: a peer has written it, or it is from an earlier boot
+		return nil // an impossible time, which a peer has written or which is from an earlier boot
 	}
 	return &age
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Short renders a duration in a form for people.
+// Short writes a duration in a short form for people.
 func Short(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -30,7 +30,7 @@ func Short(d time.Duration) string {
 
 func Ago(d time.Duration) string { return Short(d) + " ago" }
 
-// Age renders an age that may not be known.
+// Age writes the age of a wait or hold, or a placeholder if the age is not known.
 func Age(ns *int64) string {
 	if ns == nil {
 		return "unknown"
@@ -38,7 +38,7 @@ func Age(ns *int64) string {
 	return Short(time.Duration(*ns))
 }
 
-// HoldAge renders the age of a hold, with "≥" if the hold may be older.
+// HoldAge writes the age of a hold. It puts "≥" before the age if the hold may be older.
 func HoldAge(h *Hold) string {
 	if h.AgeNs != nil && h.AtLeast {
 		return "≥" + Age(h.AgeNs)
@@ -46,7 +46,7 @@ func HoldAge(h *Hold) string {
 	return Age(h.AgeNs)
 }
 
-// Short names a participant in a table: label, pid and ID.
+// Short returns the name of a participant for a table, with its label, pid and ID.
 func (s *Snapshot) Short(name string) string {
 	if i, ok := s.who[name]; ok {
 		p := &s.Participants[i]

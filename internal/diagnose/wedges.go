@@ -14,7 +14,8 @@ import (
 )
 
 // A wedge is a wait that has lasted long although all processes that are involved are alive. The arena cannot
-// distinguish a wedge from slow work, so a wait counts as a wedge from these ages. Tests change them.
+// distinguish a wedge from slow work. So a wait counts as a wedge when it is as old as one of these variables says.
+// Tests change them.
 var (
 	LongLock = 10 * time.Second // a wait for a lock, or for a function that another process runs
 	LongWork = time.Minute      // a wait for work: permits, parties, room in a queue
@@ -35,8 +36,8 @@ func (s *Snapshot) OldWaits() []Wait {
 	return slices.DeleteFunc(slices.Clone(s.Waits), func(w Wait) bool { return !s.isOld(w.AgeNs) })
 }
 
-// OldHolds returns the holds that are at least that old, and the holds for which a process has waited at least that
-// long.
+// OldHolds returns the holds that are as old as the user asked for. It also returns the holds for which another process
+// has waited that long.
 func (s *Snapshot) OldHolds() []Hold {
 	waited := map[int]bool{}
 	for _, w := range s.Waits {
@@ -57,8 +58,8 @@ func (s *Snapshot) isOld(ns *int64) bool {
 	return s.opts.Older <= 0 || ns != nil && time.Duration(*ns) >= s.opts.Older
 }
 
-// wedgeFindings returns the wedges of one object. It returns none if the object has a finding of another kind,
-// because that is the cause.
+// wedgeFindings returns a finding for each wait for the object that has lasted too long. It returns none if the object
+// has a finding of another kind, because that is the cause of the long waits.
 func (s *Snapshot) wedgeFindings(o *Object) (all []Finding) {
 	lock, work := s.limits()
 	seen := map[string]bool{}
@@ -90,8 +91,8 @@ func (s *Snapshot) wedgeFindings(o *Object) (all []Finding) {
 	return all
 }
 
-// longHold describes the hold for which w has lasted long. If several holds are in the way, it takes the first one of
-// another process, or else one of the waiting process.
+// longHold returns a finding about a hold that has kept w waiting for too long. If several holds keep w waiting, it
+// chooses the first one of another process. If there is none, it chooses one of the waiting process.
 func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 	h := &s.Holds[w.OnHolds[0]]
 	for _, i := range w.OnHolds {
@@ -139,7 +140,7 @@ func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 	return f
 }
 
-// heldText says what a participant holds.
+// heldText returns a phrase that says what a participant holds of an object.
 func (s *Snapshot) heldText(o *Object, h *Hold) string {
 	text := "has " + h.Mode + " of"
 	if h.Mode == arenakernel.HoldExclusive {
@@ -151,7 +152,7 @@ func (s *Snapshot) heldText(o *Object, h *Hold) string {
 	return fmt.Sprintf("%s %s %s", text, o.Type, o.Name)
 }
 
-// exhausted describes a semaphore whose permits do not come back.
+// exhausted returns a finding about a semaphore whose permits are not returned.
 func (s *Snapshot) exhausted(o *Object) Finding {
 	f := Finding{Kind: Exhausted}
 	holders, most := s.listHolds(o, arenakernel.HoldPermits, "has")
@@ -166,8 +167,7 @@ func (s *Snapshot) exhausted(o *Object) Finding {
 	return f
 }
 
-// missingParties describes a wait for work that is not done, or for parties that have not
-// arrived.
+// missingParties returns a finding about a wait for work that is not done, or for parties that have not arrived.
 func (s *Snapshot) missingParties(o *Object, w *Wait) Finding {
 	f := Finding{Kind: MissingParties}
 	mode, verb := arenakernel.HoldOwes, "owes"
@@ -185,7 +185,7 @@ func (s *Snapshot) missingParties(o *Object, w *Wait) Finding {
 	return f
 }
 
-// fullQueue describes a queue from which no process takes items.
+// fullQueue returns a finding about a full queue from which no process takes items.
 func (s *Snapshot) fullQueue(o *Object) Finding {
 	f := Finding{Kind: FullQueue, Advice: "see why none of them takes items", Command: s.Command("show", o)}
 	f.Text = fmt.Sprintf("%s %s is full (%s), and no process takes items%s%s", o.Type, o.Name, o.State, s.others(o), s.waiters(o))
@@ -206,8 +206,8 @@ func (s *Snapshot) isStopped(name string) bool {
 	return ok && slices.Contains([]string{LifeStopped, LifeTraced}, s.Participants[i].Life)
 }
 
-// allStopped reports whether no process can take items from a queue because each process that has the queue open and
-// does not wait for it is stopped.
+// allStopped reports whether no process can take items from a queue. This is so if each process that has the queue open
+// is stopped, apart from those that wait for the queue.
 func (s *Snapshot) allStopped(o *Object) bool {
 	stopped := 0
 	for _, name := range o.OpenBy {
@@ -221,8 +221,8 @@ func (s *Snapshot) allStopped(o *Object) bool {
 	return stopped > 0
 }
 
-// listHolds returns a text that lists the participants with holds of a mode, and the name of the one with the largest
-// count, which comes first.
+// listHolds returns a text that lists the participants with holds of the given mode. It also returns the name of the
+// participant with the largest count, which comes first in the text.
 func (s *Snapshot) listHolds(o *Object, mode, verb string) (text, most string) {
 	var holds []*Hold
 	for _, h := range o.Holds {
@@ -261,8 +261,8 @@ func (s *Snapshot) others(o *Object) string {
 	return "; open in " + strings.Join(names, ", ")
 }
 
-// runs reports whether a thread of the participant's process runs, waits for a CPU, or waits for a disk in the
-// kernel.
+// runs reports whether the process of a participant is busy. This is so if one of its threads runs, waits for a CPU, or
+// waits for a disk in the kernel.
 func (s *Snapshot) runs(name string) bool {
 	i, ok := s.who[name]
 	if !ok || s.Participants[i].HostPID == 0 {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// columns has the names of the values of a row.
+// columns has the names of the columns of the table to which each run adds a row.
 var columns = []string{
 	"environment", "kernel", "absent", "go", "c", "selftest", "torture", "placement", "huge", "words-p50-us", "data-p50-us", "why",
 }
@@ -22,7 +22,7 @@ var columns = []string{
 // checker runs the checks.
 type checker struct {
 	brief    bool
-	causes   []string // causes for which the library may fail here; without any it must work
+	causes   []string // reasons why the library may fail here; without any, it must work
 	limit    time.Duration
 	prefix   []string // the command that runs each check, with its arguments
 	self     string
@@ -31,7 +31,7 @@ type checker struct {
 	why      []string
 }
 
-// find finds the programs in the directory of this one.
+// find finds shmbench and the C program, which are in the directory of this program.
 func (c *checker) find() (err error) {
 	if c.self, err = os.Executable(); err != nil {
 		return err
@@ -48,7 +48,8 @@ func (c *checker) find() (err error) {
 	return nil
 }
 
-// row runs all checks. It reports whether the outcome is the expected one.
+// row runs all checks and returns their results as a row of the table. It also reports whether the outcome is the
+// expected one.
 func (c *checker) row(name string) (string, bool) {
 	kernel, absent := c.features()
 	goForm := c.form("go", c.self, "library")
@@ -74,8 +75,8 @@ func (c *checker) row(name string) (string, bool) {
 	return strings.Join(row, "\t"), c.expected()
 }
 
-// expected reports whether the outcome is the expected one. Without causes nothing may have failed. With causes,
-// something must have failed, and each failure must name one of the causes.
+// expected reports whether the outcome is the expected one. If the user gave no causes, no check may have failed.
+// Otherwise at least one check must have failed, and each failure must name one of the causes.
 func (c *checker) expected() bool {
 	for _, why := range c.why {
 		if !slices.ContainsFunc(c.causes, func(cause string) bool { return strings.Contains(why, cause) }) {
@@ -91,7 +92,8 @@ type outcome struct {
 	err            error
 }
 
-// run runs a check.
+// run executes a check, by means of the command in front of it that the user gave, if any. It returns what the check
+// printed, and its error.
 func (c *checker) run(args ...string) outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), c.limit)
 	defer cancel()
@@ -158,7 +160,7 @@ func (c *checker) features() (kernel, absent string) {
 	return kernel, strings.Join(names, ",")
 }
 
-// form runs a program that uses the library once, and returns whether that works.
+// form runs a program that uses the library once. It returns "works" or "fails", and records the reason of a failure.
 func (c *checker) form(name string, args ...string) string {
 	o := c.run(args...)
 	if o.err != nil {
@@ -221,8 +223,8 @@ func (c *checker) torture() string {
 	return fmt.Sprintf("%d deaths, %d violations", result.Deaths, len(result.Violations))
 }
 
-// crash returns the median times from a kill until the survivor learns of the death, for which the words of the
-// lock suffice, and until it may use the data.
+// crash kills holders of a lock and returns two median times. The first is from the kill until the survivor knows of
+// the death by the words of the lock. The second is until the survivor may also use the data that the lock guards.
 func (c *checker) crash() (words, data string) {
 	kills := "40"
 	if c.brief {
@@ -248,7 +250,7 @@ func (c *checker) crash() (words, data string) {
 		case cell.Status != "ok":
 			c.why = append(c.why, fmt.Sprintf("crash %s: %s: %s", cell.Subject, cell.Status, cell.Reason))
 		case c.brief:
-			text = "works" // a few kills give no median
+			text = "works" // a few kills worked, but do not make a median
 		default:
 			text = fmt.Sprintf("%.0f", cell.Summary["p50-ns"].Center/1000)
 		}

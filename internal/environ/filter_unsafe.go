@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The answers of a filter, from linux/seccomp.h.
+// The actions of a filter of system calls, from linux/seccomp.h.
 const (
 	seccompKill  = 0x80000000
 	seccompErrno = 0x00050000
@@ -26,7 +26,7 @@ const (
 	seccompSetModeFilter = 1
 )
 
-// answers maps the names of answers to what the filter returns.
+// answers maps the name of an answer to the action that the filter returns for it.
 var answers = map[string]uint32{
 	"allow":  seccompAllow,
 	"kill":   seccompKill,
@@ -34,7 +34,7 @@ var answers = map[string]uint32{
 	"ENOSYS": seccompErrno | uint32(unix.ENOSYS),
 }
 
-// rule is the answer of a filter to one system call.
+// rule says how a filter answers one system call.
 type rule struct{ number, answer uint32 }
 
 // readRules reads lines with the number of a system call and the answer to it.
@@ -56,8 +56,8 @@ func readRules(in io.Reader) ([]rule, error) {
 	return rules, lines.Err()
 }
 
-// program returns a filter in the form that the kernel wants. Each listed call has its own comparison and return,
-// because a conditional jump can skip at most 255 instructions.
+// program returns a filter of system calls in the form that the kernel wants. Each listed call has its own comparison
+// and return, because a conditional jump can skip at most 255 instructions.
 func program(rules []rule, others uint32) []unix.SockFilter {
 	const (
 		load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -71,7 +71,8 @@ func program(rules []rule, others uint32) []unix.SockFilter {
 	return append(prog, unix.SockFilter{Code: ret, K: others})
 }
 
-// underFilter replaces this process by a command that runs under a filter. It returns only if that fails.
+// underFilter replaces this process by a command that runs under a filter of system calls. It returns only if that
+// fails.
 func underFilter(answer, file string, command []string) error {
 	others, ok := answers[answer]
 	if !ok {

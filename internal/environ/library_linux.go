@@ -28,7 +28,8 @@ func tellFeatures(out io.Writer) {
 	}
 }
 
-// useLibrary makes a named arena of 4 MiB, allocates memory in it, and uses a Mutex in it.
+// useLibrary creates a named arena of 4 MiB, allocates memory in it, and uses a Mutex in it, to find out whether that
+// works here.
 func useLibrary() (err error) {
 	name := fmt.Sprintf("shmsync-environ-%d", os.Getpid())
 	a, err := arena.Open(name, &arena.Options{Size: 4 << 20})

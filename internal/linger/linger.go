@@ -23,7 +23,8 @@ func Time() time.Duration {
 	return d
 }
 
-// byteLock matches the line in fdinfo for a lock on one byte after the header of an arena.
+// byteLock matches a line of /proc/PID/fdinfo that shows a lock on one byte. The offset of the byte has at least four
+// digits, because the header of an arena comes before it.
 var byteLock = regexp.MustCompile(`(?m)^lock:.* OFDLCK .* [0-9]{4,} [0-9]{4,}$`)
 
 // Locks reports whether a descriptor has the byte lock of a participant. fdinfo is the contents of its file in

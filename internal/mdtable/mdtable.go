@@ -10,14 +10,14 @@ import (
 
 // Table is one table of a Markdown document.
 type Table struct {
-	Section string // the heading above it, without the marks
+	Section string // the heading above the table, without the marks
 	Columns []string
 	Rows    []Row
 }
 
 // Row is one row of a table: a cell for each column.
 type Row struct {
-	Line  int // in the document, from 1
+	Line  int // number of the line in the document, from 1
 	Cells []string
 }
 
@@ -30,8 +30,8 @@ func ReadFile(path string) ([]Table, error) {
 	return Parse(string(src))
 }
 
-// Parse reads the tables of a document. A row with another number of cells
-// than its header is an error, as what it says would not be shown.
+// Parse reads the tables of a document. It returns an error if a row has more or fewer cells than the header of its
+// table, because a renderer would not show them all.
 func Parse(src string) (tables []Table, err error) {
 	var section string
 	var t *Table
@@ -107,7 +107,7 @@ func Code(cell string) (found []string) {
 	return found
 }
 
-// Text gives what is below the heading of that name, up to the next heading.
+// Text returns the text between a heading with the given name and the next heading.
 func Text(src, heading string) string {
 	var b strings.Builder
 	inside := false

@@ -1,5 +1,5 @@
-// Package model explores every state that a small protocol can reach. So a test can show what no
-// number of runs can show: that no order of steps breaks the protocol.
+// Package model explores every state that a small protocol can reach. So a test can show that no order of steps
+// breaks the protocol, which no number of real runs can show.
 //
 // [Spec.Explore] explores any system that can list the successors of a state. [System] does so for
 // threads of several processes that share words:

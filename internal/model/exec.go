@@ -1,7 +1,7 @@
 package model
 
-// Exec is a thread that does one step: at most one access to shared memory or one system call, and
-// any amount of computation.
+// Exec is what the program of a thread uses to do one step. A step is at most one access to shared memory or one
+// system call, and any amount of computation.
 type Exec struct {
 	*Sys
 	Me int
@@ -17,26 +17,26 @@ type Exec struct {
 // Say sets the text that a trace shows for this step.
 func (x *Exec) Say(what string) { x.what = what }
 
-// PC returns the step at which the thread is.
+// PC returns the number of the step that the thread does now.
 func (x *Exec) PC() uint8 { return x.Thread[x.Me].PC }
 
-// Goto makes pc the thread's next step.
+// Goto makes pc the number of the thread's next step.
 func (x *Exec) Goto(pc uint8) { x.Thread[x.Me].PC = pc }
 
-// R returns a register of the thread.
+// R returns a pointer to register r of the thread.
 func (x *Exec) R(r int) *uint8 { return &x.Thread[x.Me].R[r] }
 
 // Process returns the process of the thread.
 func (x *Exec) Process() int { return x.system.Threads[x.Me].Process }
 
-// Idle ends a call. The thread forgets all its registers.
+// Idle ends a call of the modelled protocol. The thread forgets all its registers.
 func (x *Exec) Idle() {
 	t := &x.Thread[x.Me]
 	t.PC, t.R = Idle, [Registers]uint8{}
 }
 
-// Choose returns a number from 0 to n-1. The model explores the step once for each
-// of them. A step calls Choose at most once.
+// Choose returns a number from 0 to n-1. The model explores the step once for each of these numbers. A step may
+// call Choose at most once.
 func (x *Exec) Choose(n int) int {
 	x.choices = n
 	return x.choice
@@ -45,20 +45,20 @@ func (x *Exec) Choose(n int) int {
 // Optional says that this step need not happen.
 func (x *Exec) Optional() { x.optional = true }
 
-// Require says that this step has to happen some time, although the thread is idle. It is for
-// threads that run without being called.
+// Require says that this step has to happen at some time, although the thread is idle and steps of an idle thread
+// are otherwise optional. It is for threads that run without being called.
 func (x *Exec) Require() { x.required = true }
 
-// Disable says that this step is not possible now.
+// Disable says that this step is not possible in the present state.
 func (x *Exec) Disable() { x.disabled = true }
 
-// Load is a load.
+// Load returns the value of word w, as a load by the thread sees it.
 func (x *Exec) Load(w int) uint8 { return x.load(x.Me, w) }
 
-// Store is a plain store.
+// Store sets word w to v by a plain store.
 func (x *Exec) Store(w int, v uint8) { x.store(x.Me, w, v) }
 
-// CAS is a compare-and-swap.
+// CAS sets word w to the value to by a compare-and-swap, if w has the value old, and reports whether it did.
 func (x *Exec) CAS(w int, old, to uint8) bool {
 	x.drain(x.Me)
 	if x.Mem[w] != old {
@@ -68,13 +68,13 @@ func (x *Exec) CAS(w int, old, to uint8) bool {
 	return true
 }
 
-// Update is a read-modify-write that applies f.
+// Update replaces the value of word w by the result of f, in one atomic step.
 func (x *Exec) Update(w int, f func(uint8) uint8) {
 	x.drain(x.Me)
 	x.Mem[w] = f(x.Mem[w])
 }
 
-// Membarrier is membarrier(GLOBAL_EXPEDITED).
+// Membarrier does what the system call membarrier(GLOBAL_EXPEDITED) does.
 func (x *Exec) Membarrier() { x.system.membarrier(x.Sys, x.Me) }
 
 // Wake wakes up to n sleepers on w.
@@ -83,7 +83,7 @@ func (x *Exec) Wake(w, n int) int {
 	return x.wake(w, n)
 }
 
-// All is the number to pass to Wake in order to wake all sleepers.
+// All is the number to pass to Wake to wake all sleepers.
 const All = Threads
 
 // Wait is a word, and the value that a sleeper expects in it.
@@ -92,9 +92,9 @@ type Wait struct {
 	Value uint8
 }
 
-// Sleep sleeps while all words have their expected values, and continues at the step then. It also
-// continues there if a word has another value. If quit is not 0, the thread continues at the step
-// quit when its context ends.
+// Sleep puts the thread to sleep while all words have their expected values. When the thread is woken, it continues
+// at the step whose number is then. It also continues there at once if a word has another value. If the number quit
+// is not 0, the thread continues at the step quit when its context ends.
 func (x *Exec) Sleep(then, quit uint8, waits ...Wait) {
 	x.drain(x.Me)
 	var on uint16
@@ -108,12 +108,13 @@ func (x *Exec) Sleep(then, quit uint8, waits ...Wait) {
 	x.sleep(x.Me, on, then, quit)
 }
 
-// SleepDeep is Sleep without the effects of Spurious and Restart, like a wait on a Go channel.
+// SleepDeep does what Sleep does, but the options Spurious and Restart of the System do not affect the sleeper, as
+// with a wait on a Go channel.
 func (x *Exec) SleepDeep(then, quit uint8, waits ...Wait) {
 	x.Sleep(then, quit, waits...)
 	t := &x.Thread[x.Me]
 	t.deep = t.Run == Asleep
 }
 
-// LifeOf returns whether a process is alive.
+// LifeOf returns whether a process is alive, condemned or gone.
 func (x *Exec) LifeOf(process int) Life { return x.Sys.Life[process] }

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Spec describes a system by its states and steps. It is explored breadth first, so the trace of a
+// Spec describes a system by its states and steps. Explore visits the states breadth first, so the trace of a
 // violation is one of the shortest.
 type Spec[S comparable] struct {
 	Init []S
 	// Next calls emit for each step that is possible in s.
 	Next func(s *S, emit func(Step[S]))
-	// Check returns an error if s must not be reachable.
+	// Check returns an error if s is a state that a correct system cannot reach.
 	Check func(s *S) error
 	// Done reports whether everything that has to happen has happened in s.
 	Done func(s *S) bool
 	// Show renders a state for a trace.
 	Show func(s *S) string
-	// Limit is the largest number of states; 0 means 1<<24.
+	// Limit is the maximum number of states to visit; 0 means 1<<24.
 	Limit int
 }
 
@@ -34,7 +34,7 @@ type Step[S comparable] struct {
 type Result struct {
 	States int
 	Steps  int
-	// Violation is nil if the system is correct.
+	// Violation says what is wrong; it is nil if the system is correct.
 	Violation *Violation
 }
 
@@ -50,13 +50,13 @@ func (v *Violation) Error() string {
 
 func (v *Violation) Unwrap() error { return v.Err }
 
-// The violations in addition to the errors of Check.
+// The violations that Explore can find in addition to the errors of Check.
 var (
-	// ErrStuck: something remains to be done, but no step is possible.
+	// ErrStuck means that something remains to be done, but no step is possible.
 	ErrStuck = errors.New("nobody can go on")
-	// ErrEndless: steps can be taken for ever, but no sequence of them leads to a done state.
+	// ErrEndless means that steps can be taken for ever, but no sequence of mandatory steps leads to a done state.
 	ErrEndless = errors.New("the end cannot be reached any more")
-	// ErrTooMany: there are more states than the limit.
+	// ErrTooMany means that there are more states than the limit.
 	ErrTooMany = errors.New("too many states")
 )
 
@@ -98,7 +98,7 @@ type exploration[S comparable] struct {
 	to    []uint32
 }
 
-// none means that there is no such state.
+// none is the number of no state.
 const none = ^uint32(0)
 
 func (e *exploration[S]) add(s S, from uint32) uint32 {
@@ -109,7 +109,7 @@ func (e *exploration[S]) add(s S, from uint32) uint32 {
 	return i
 }
 
-// expand finds the states that follow state at.
+// expand finds the states that follow the state whose number is at.
 func (e *exploration[S]) expand(at uint32) error {
 	s := *e.table.at(at)
 	if err := e.spec.Check(&s); err != nil {
@@ -136,7 +136,7 @@ func (e *exploration[S]) expand(at uint32) error {
 func (e *exploration[S]) endless() (at uint32, found bool) {
 	n := e.table.len()
 	e.first = append(e.first, uint64(len(e.to)))
-	// Turn the steps around.
+	// Make a list of the steps by the states in which they end.
 	start := make([]uint64, n+1)
 	for _, t := range e.to {
 		start[t+1]++
@@ -179,12 +179,12 @@ func (e *exploration[S]) endless() (at uint32, found bool) {
 	return 0, false
 }
 
-// result returns the Result of an exploration that ended with err in state at.
+// result returns the Result of an exploration that ended with err in the state whose number is at.
 func (e *exploration[S]) result(err error, at uint32) Result {
 	return Result{States: e.table.len(), Steps: e.steps, Violation: &Violation{Err: err, Trace: e.trace(at)}}
 }
 
-// trace returns the steps that lead to state at, as text.
+// trace returns the steps from the first state to the state whose number is at, as text.
 func (e *exploration[S]) trace(at uint32) (lines []string) {
 	var path []uint32
 	for i := at; i != none; i = e.parent[i] {
@@ -204,7 +204,7 @@ func (e *exploration[S]) trace(at uint32) (lines []string) {
 	return lines
 }
 
-// label returns the label of the step from state at to s.
+// label returns the label of the step from the state whose number is at to the state s.
 func (e *exploration[S]) label(at uint32, s *S) (what string) {
 	e.spec.Next(e.table.at(at), func(step Step[S]) {
 		if step.To == *s && what == "" {

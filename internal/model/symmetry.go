@@ -5,16 +5,18 @@ package model
 // then explored only once.
 type Symmetry struct {
 	Threads int
-	// Names are the registers that contain numbers of threads. They do not affect the order.
+	// Names are the indexes of registers that contain numbers of threads. They do not affect the order of the
+	// threads.
 	Names []int
-	// Rename renames the threads in memory, in ghosts, and in the registers Names: thread i becomes
-	// thread to[i].
+	// Rename changes the numbers of threads wherever the state contains them, that is, in memory, in Ghost, and in
+	// the registers Names: thread i becomes thread to[i].
 	Rename func(s *Sys, to *[Threads]uint8)
 }
 
-// reorder sorts the threads. In rare cases the result still depends on the old order.
+// reorder sorts the threads, so that states which differ only in their order become equal. In rare cases the result
+// still depends on the old order, and such states are explored more than once.
 func (y *Symmetry) reorder(s *Sys) {
-	var order [Threads]uint8 // by new number
+	var order [Threads]uint8 // the old numbers of the threads, by new number
 	for i := range order {
 		order[i] = uint8(i)
 	}
@@ -42,7 +44,7 @@ func (y *Symmetry) reorder(s *Sys) {
 	y.Rename(s, &to)
 }
 
-// before reports whether thread a comes before thread b.
+// before reports whether thread a is sorted before thread b.
 func (y *Symmetry) before(s *Sys, a, b uint8) bool {
 	if s.Life[a] != s.Life[b] {
 		return s.Life[a] < s.Life[b]
@@ -50,7 +52,7 @@ func (y *Symmetry) before(s *Sys, a, b uint8) bool {
 	return y.key(&s.Thread[a]) < y.key(&s.Thread[b])
 }
 
-// key returns a number for the state of a thread, without the registers Names.
+// key returns a number that describes the state of a thread, without the registers Names.
 func (y *Symmetry) key(t *Thread) (k uint64) {
 	registers := t.R
 	for _, r := range y.Names {

@@ -15,7 +15,7 @@ const (
 type Sys struct {
 	// Mem is shared memory. A word is a byte here, and the model defines its meaning.
 	Mem [Words]uint8
-	// Ghost is what the invariant has to remember, and what no thread can read.
+	// Ghost is memory for the invariant: what it has to remember from earlier steps. No thread can read it.
 	Ghost  [Ghosts]uint8
 	Thread [Threads]Thread
 	// Life says for each process whether it is alive.
@@ -28,11 +28,11 @@ type Sys struct {
 // Thread is the state of one thread.
 type Thread struct {
 	PC   uint8            // the next step of its program
-	R    [Registers]uint8 // what it remembers
+	R    [Registers]uint8 // its registers, which keep values between steps
 	Run  Run
 	then uint8 // where a sleeper continues when it is woken
 	quit uint8 // where a sleeper continues when its context ends; 0 if it has no context
-	deep bool  // nothing disturbs the sleeper
+	deep bool  // only a wake ends the sleep; see SleepDeep
 
 	on uint16 // the words that a sleeper sleeps on, one bit each
 
@@ -57,10 +57,10 @@ type Life uint8
 // The states of a process.
 const (
 	Alive Life = iota
-	// Condemned: SIGKILL is pending. Other processes can see the death, but the threads of the
-	// process may still do some steps.
+	// Condemned means that SIGKILL is pending. Other processes can see the death, but the threads of the process
+	// may still do some steps.
 	Condemned
-	// Gone: no thread of the process does anything any more.
+	// Gone means that no thread of the process does anything any more.
 	Gone
 )
 
@@ -70,7 +70,8 @@ func (s *Sys) Asleep(thread, w int) bool {
 	return t.Run == Asleep && t.on&(1<<w) != 0
 }
 
-// load returns what thread i sees at w: its own latest store, or else memory.
+// load returns the value that thread i sees in word w: its own latest store, if that is still in its buffer, or
+// else memory.
 func (s *Sys) load(i, w int) uint8 {
 	t := &s.Thread[i]
 	for k := int(t.buffered) - 1; k >= 0; k-- {
@@ -81,7 +82,7 @@ func (s *Sys) load(i, w int) uint8 {
 	return s.Mem[w]
 }
 
-// store puts a store of thread i into its buffer. If the buffer is full, the oldest store reaches
+// store puts a store of thread i into the thread's buffer. If the buffer is full, the oldest store in it reaches
 // memory first.
 func (s *Sys) store(i, w int, v uint8) {
 	t := &s.Thread[i]
@@ -108,7 +109,7 @@ func (s *Sys) drain(i int) {
 	}
 }
 
-// sleep puts thread i to sleep on the words of a mask.
+// sleep puts thread i to sleep on the words in the mask named on.
 func (s *Sys) sleep(i int, on uint16, then, quit uint8) {
 	t := &s.Thread[i]
 	t.Run, t.on, t.then, t.quit = Asleep, on, then, quit
@@ -120,7 +121,7 @@ func (s *Sys) sleep(i int, on uint16, then, quit uint8) {
 	}
 }
 
-// rouse takes sleeper i off the queue, so that it continues at pc.
+// rouse takes thread i off the queue of sleepers, so that it continues at step pc.
 func (s *Sys) rouse(i int, pc uint8) {
 	t := &s.Thread[i]
 	t.Run, t.on, t.then, t.quit, t.deep, t.PC = Running, 0, 0, 0, false, pc
@@ -134,7 +135,7 @@ func (s *Sys) rouse(i int, pc uint8) {
 	clear(s.queue[kept:])
 }
 
-// wake wakes up to n sleepers on w, in order, and returns how many it woke.
+// wake wakes up to n sleepers on word w, in the order of arrival, and returns how many it woke.
 func (s *Sys) wake(w, n int) (woken int) {
 	queue := s.queue
 	for _, q := range queue {

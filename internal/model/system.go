@@ -10,19 +10,20 @@ type System struct {
 	// Spurious lets sleepers wake without a reason. Restart lets a sleeper start its wait again,
 	// without reading anything in between.
 	Spurious, Restart bool
-	// Check is the invariant.
+	// Check is the invariant: it returns an error if a state violates it.
 	Check func(*Sys) error
 	// Done reports whether nothing has to happen any more. It is called only when all stores have
 	// reached memory and no thread has anything to do: each is idle, halted, of a dead process, or
 	// asleep where MaySleep allows it.
 	Done func(*Sys) bool
-	// MaySleep reports whether no wake is due for the thread, which sleeps. If it is nil, no thread
-	// may sleep for ever.
+	// MaySleep reports whether the given thread, which sleeps, may sleep for ever, because no wake is due. If
+	// MaySleep is nil, no thread may sleep for ever.
 	MaySleep func(s *Sys, thread int) bool
-	// Canon, if set, replaces a state by an equivalent one, so that there are fewer states.
+	// Canon, if set, replaces a state by one that stands for all states equivalent to it, so that there are fewer
+	// states to explore.
 	Canon func(*Sys)
-	// Symmetry, if set, does the same for threads that run the same program. Traces are hard to
-	// read with it, because threads change their numbers along the way.
+	// Symmetry, if set, reduces the states in the same way for threads that run the same program. It makes traces
+	// hard to read, because threads change their numbers along the way.
 	Symmetry *Symmetry
 	// Show renders the words for a trace.
 	Show func(*Sys) string
@@ -40,12 +41,12 @@ type ThreadSpec struct {
 	Run     Program
 	// Mortal says that the process of the thread may be killed.
 	Mortal bool
-	// Unregistered says that the process of the thread is not a target of membarrier. Its stores
-	// stay in their buffer for any time, and after a kill a membarrier does not stop it.
+	// Unregistered says that the process of the thread is not registered for membarrier. A membarrier of another
+	// process then does not empty the thread's store buffer and, after a kill, does not stop the thread.
 	Unregistered bool
 }
 
-// Idle is the PC of a thread that is between two calls. A step from Idle is optional.
+// Idle is the step number of a thread that is between two calls. A step that begins there is optional.
 const Idle = 0
 
 // Explore visits all states of the system.
@@ -75,7 +76,7 @@ func (y *System) canon(s *Sys) {
 	}
 }
 
-// quiet reports whether no thread has anything to do.
+// quiet reports whether no thread has anything to do, so that Done may be called.
 func (y *System) quiet(s *Sys) bool {
 	for i := range y.Threads {
 		t := &s.Thread[i]
@@ -94,7 +95,7 @@ func (y *System) quiet(s *Sys) bool {
 	return y.Done == nil || y.Done(s)
 }
 
-// next emits every step that is possible in s.
+// next calls emit for every step that is possible in s.
 func (y *System) next(s *Sys, emit func(Step[Sys])) {
 	send := func(to *Sys, who, what string, optional bool) {
 		y.canon(to)
@@ -119,7 +120,7 @@ func (y *System) next(s *Sys, emit func(Step[Sys])) {
 	}
 }
 
-// run emits the steps of thread i's program.
+// run sends the steps of the program of thread i.
 func (y *System) run(s *Sys, i int, send func(*Sys, string, string, bool)) {
 	spec := &y.Threads[i]
 	optional := s.Thread[i].PC == Idle || s.Life[spec.Process] != Alive
@@ -134,7 +135,7 @@ func (y *System) run(s *Sys, i int, send func(*Sys, string, string, bool)) {
 	}
 }
 
-// disturb emits what can happen to a sleeper without a wake.
+// disturb sends the steps in which a sleeper wakes, or starts its wait again, although no thread wakes it.
 func (y *System) disturb(s *Sys, i int, send func(*Sys, string, string, bool)) {
 	t, name := &s.Thread[i], y.Threads[i].Name
 	if y.Spurious && !t.deep {
@@ -154,7 +155,7 @@ func (y *System) disturb(s *Sys, i int, send func(*Sys, string, string, bool)) {
 	}
 }
 
-// kill emits the deaths.
+// kill sends the steps in which processes are killed or end.
 func (y *System) kill(s *Sys, send func(*Sys, string, string, bool)) {
 	for p := range Threads {
 		to, mortal := *s, false
@@ -183,7 +184,7 @@ func (y *System) threadOf(process int) int {
 	return 0
 }
 
-// membarrier applies a membarrier of thread me.
+// membarrier carries out the membarrier call of the thread whose number is me.
 func (y *System) membarrier(s *Sys, me int) {
 	s.drain(me)
 	for i := range y.Threads {

@@ -39,7 +39,7 @@ func (t *table[S]) insert(s *S) (i uint32, fresh bool) {
 	return i, true
 }
 
-// find returns the slot in which s is, or would be.
+// find returns the index of the slot that contains s, or of the slot where insert would put s.
 func (t *table[S]) find(s *S) int {
 	mask := len(t.slots) - 1
 	k := int(maphash.Comparable(t.seed, *s)) & mask

@@ -1,12 +1,11 @@
-// Command mutants puts known mistakes into the library, one at a time, and makes
-// sure that a test finds each.
+// Command mutants puts known mistakes into the library, one at a time, and checks that a test finds each mistake.
 //
 //	go run ./internal/mutants [-run regexp] [-list] [-v]
 //
-// A mutant is an edit of one file, of which a copy is built through the overlay of
-// the go command: the tree stays as it is. Its test is the cheapest that is known to
-// find it; the table is in docs/testing/mutants.md. A mutant that its test does not find, an
-// edit that does not apply any more, and one that does not build, are failures.
+// A mutant is an edit of one file. The command edits a copy of the file, and builds with the copy through the overlay
+// of the go command, so the tree stays as it is. Each mutant has one test, which is the fastest that is known to find
+// the mistake; docs/testing/mutants.md lists them. The command fails if the test of a mutant passes, if an edit no
+// longer applies, or if the edited library does not build.
 package main
 
 import (
@@ -23,21 +22,21 @@ import (
 	"time"
 )
 
-// A mutant is a mistake.
+// A mutant is an edit of one source file that puts a known mistake into the library.
 type mutant struct {
 	name string
 	file string // path from the root of the module
-	old  string // occurs once in the file
+	old  string // the text to replace, which occurs once in the file
 	new  string
-	pkg  string // of the test
-	run  string // the test, as for -run
+	pkg  string // the package of the test
+	run  string // the pattern of the test, as for go test -run
 	tags string
 	env  []string
-	// count is how often the test is run at most; 0 means once.
+	// count is the largest number of times that the test is run. The value 0 means once.
 	count int
 }
 
-// limit is how long a test may take that is to fail: one that hangs is found, too.
+// limit is how long a test may take. A test that takes longer counts as a failure, and so finds the mistake.
 const limit = 90 * time.Second
 
 func main() {
@@ -99,12 +98,12 @@ func moduleRoot() (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
-// row is the mutant's row in docs/testing/mutants.md.
+// row returns the line for the mutant in the table of docs/testing/mutants.md.
 func (m *mutant) row() string {
 	return fmt.Sprintf("| %s | `%s` | `%s` |", m.name, m.file, strings.ReplaceAll(m.run, "|", "\\|"))
 }
 
-// apply makes the edit.
+// apply returns the source with the edit of the mutant.
 func (m *mutant) apply(source string) (string, error) {
 	switch n := strings.Count(source, m.old); {
 	case n != 1:
@@ -115,13 +114,13 @@ func (m *mutant) apply(source string) (string, error) {
 	return strings.Replace(source, m.old, m.new, 1), nil
 }
 
-// bench builds and runs tests.
+// bench builds and runs the tests of the mutants.
 type bench struct {
 	root, dir string
-	sound     map[string]error // results without a mutant, by binary and test
+	sound     map[string]error // results of tests without a mutant, by binary and test
 }
 
-// build builds the test of m, with the overlay if that is not "".
+// build builds the test of m. If overlay is not empty, it names a file that replaces a source file by the edited one.
 func (b *bench) build(m *mutant, overlay, binary string) error {
 	args := []string{"test", "-c", "-tags", m.tags, "-o", binary}
 	if overlay != "" {
@@ -141,14 +140,14 @@ func (b *bench) run(m *mutant, binary string) (output string, err error) {
 	defer cancel()
 	test := exec.CommandContext(ctx, binary, "-test.run", m.run, "-test.timeout", limit.String())
 	test.Dir = filepath.Join(b.root, m.pkg)
-	// A test that hangs is found sooner so.
+	// A shorter limit makes a test that hangs fail sooner.
 	test.Env = append(append(os.Environ(), "SHMSYNC_TEST_TIMEOUT_SCALE=0.5"), m.env...)
 	test.WaitDelay = 5 * time.Second
 	out, err := test.CombinedOutput()
 	return string(out), err
 }
 
-// passes makes sure that the test of m passes where there is no mistake.
+// passes returns an error unless the test of m passes without the mistake.
 func (b *bench) passes(m *mutant) error {
 	binary := filepath.Join(b.dir, strings.ReplaceAll(m.pkg, "/", "-")+m.tags+".test")
 	if _, err := os.Stat(binary); err != nil {
@@ -170,7 +169,7 @@ func (b *bench) passes(m *mutant) error {
 	return err
 }
 
-// test returns an error unless the test of m passes without it and fails with it.
+// test returns an error unless the test of m passes without the mistake and fails with it.
 func (b *bench) test(m *mutant) (output string, err error) {
 	path := filepath.Join(b.root, m.file)
 	source, err := os.ReadFile(path)

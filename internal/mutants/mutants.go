@@ -2,11 +2,12 @@ package main
 
 import "slices"
 
-// noLooks has no process look for lost wakes, which it would do every 100 ms: so a wake
-// that is lost is a hang.
+// noLooks turns off a periodic check for lost wakes, which each process makes every 100 ms. Without that check, a wake
+// that is lost makes a test hang, so the test finds the mistake.
 var noLooks = []string{"SHMSYNC_CHECK_EVERY=1h"}
 
-// images has a newcomer join most states of a scene.
+// images makes a test examine more states: it lets a new process join most of the memory states that a death between
+// two instructions can leave.
 var images = []string{"SHMSYNC_TEST_STEPKILLS=20"}
 
 var txImages = []string{"SHMSYNC_TEST_STEPKILLS=20", "SHMSYNC_TEST_SCENE=mutex rollback"}
@@ -17,21 +18,21 @@ var mutants = slices.Concat(generalMutants, deathMutants, recordMutants, synchro
 
 var generalMutants = []mutant{
 	{
-		name: "drop the waiters bit", // the waiter that was woken does not announce those that stay asleep
+		name: "drop the waiters bit", // the woken waiter does not announce the waiters that still sleep
 		file: "prims/mutex_slow.go",
-		old:  "\tif w.slept {\n\t\tv := w.m.wakeWord.Announce()\n\t\tw.m.meet(ownerWord(w.m.owner.Load()), uint32(v)) // those that still sleep do not meet this hold\n\t}\n",
+		old:  "\tif w.slept {\n\t\tv := w.m.wakeWord.Announce()\n\t\tw.m.meet(ownerWord(w.m.owner.Load()), uint32(v)) // the waiters that still sleep cannot date this hold\n\t}\n",
 		new:  "",
 		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "unlock wakes nobody",
 		file: "prims/mutex_slow.go",
-		old:  "\tif m.wakeWord.Announced() {\n\t\t// A handoff to a waiter of this process was tried above.\n\t\tcrashpoint.Hit(\"mutex.unlock.before_wake\")\n\t\tm.wakeAny()\n\t}\n}\n",
+		old:  "\tif m.wakeWord.Announced() {\n\t\t// This call has already tried to hand the lock to a goroutine of this process.\n\t\tcrashpoint.Hit(\"mutex.unlock.before_wake\")\n\t\tm.wakeAny()\n\t}\n}\n",
 		new:  "}\n",
 		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: append([]string{"SHMSYNC_DISABLE=membarrier"}, noLooks...),
 	},
 	{
-		name: "skip the recheck", // after announcing; others run between it and the look before
+		name: "skip the recheck", // after the announcement; others run between it and the check before it
 		file: "prims/mutex_slow.go",
 		old:  "\tv := m.wakeWord.Announce()\n\tcrashpoint.Hit(\"mutex.lock.announced\")\n\to := ownerWord(m.owner.Load())\n",
 		new:  "\to := ownerWord(m.owner.Load())\n\tshmsync.Yield()\n\tv := m.wakeWord.Announce()\n\tcrashpoint.Hit(\"mutex.lock.announced\")\n",
@@ -59,7 +60,7 @@ var generalMutants = []mutant{
 		pkg:  "prims", run: "TestFutexMultipleWaiters|TestFutexWaitSuspended", tags: withPoints, env: noLooks,
 	},
 	{
-		name: "do not announce again", // after a post that was for others
+		name: "do not announce again", // after a post that was meant for other waiters
 		file: "prims/futex.go",
 		old:  "uint64(s|futexAnnounced)) {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\ts |= futexAnnounced\n",
 		new:  "uint64(s)) {\n\t\t\t\tcontinue\n\t\t\t}\n",
@@ -87,7 +88,7 @@ var generalMutants = []mutant{
 		pkg:  "prims", run: "TestMultiLock",
 	},
 	{
-		name: "account for nobody", // whose granter died
+		name: "account for nobody", // a waiter whose granter died
 		file: "prims/monitor_redo.go",
 		old:  "\t\t\tm.rules.account(w)\n",
 		new:  "\t\t\tm.releaseNode(w)\n",
@@ -261,7 +262,7 @@ var generalMutants = []mutant{
 		pkg:  "prims", run: "TestSpinLockHolderDies",
 	},
 	{
-		name: "who leaves is not asked for again", // whether somebody tells it of a wait
+		name: "who leaves is not asked for again", // whether another process tells it of a wait
 		file: "internal/arenakernel/node.go",
 		old:  "n.State() == NodeResolved && !(told && c.allTold())",
 		new:  "n.State() == NodeResolved && !told",

@@ -1,6 +1,6 @@
 package main
 
-// adviceMutants are mistakes of the advice of shmbench, which tests of planted and invented results find.
+// adviceMutants are mistakes in the advice that shmbench gives. Tests with invented measurements find them.
 var adviceMutants = []mutant{
 	{
 		name: "any effect is large enough for advice",

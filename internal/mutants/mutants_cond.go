@@ -1,6 +1,6 @@
 package main
 
-// These mistakes concern the Cond: see docs/design/0058.
+// These are mistakes in the Cond. The document docs/design/0058 describes how a Cond works.
 func init() {
 	mutants = append(mutants, []mutant{
 		{

@@ -1,6 +1,7 @@
 package main
 
-// deathMutants are mistakes in slots that are used again, in the two stages of a death, and in the wakes of a process's own waiters.
+// deathMutants are mistakes in slots that are used again, in the two stages of a death, and in how a process wakes its
+// own waiters.
 var deathMutants = []mutant{
 	{
 		name: "search for IDs in one place of a word only",
@@ -131,8 +132,8 @@ var deathMutants = []mutant{
 	{
 		name: "the state of the log before the record",
 		file: "prims/tx_words_unsafe.go",
-		old:  "\tif n == 8 { // a word",
-		new:  "\tstoreLogState(tx.place.state, uint64(tail+padded+logFooter)|tx.active)\n\tif n == 8 { // a word",
+		old:  "\tif n == 8 { // one word",
+		new:  "\tstoreLogState(tx.place.state, uint64(tail+padded+logFooter)|tx.active)\n\tif n == 8 { // one word",
 		pkg:  "internal/stepkill", run: "TestStepImages/mutex_rollback", env: txImages,
 	},
 	{

@@ -54,7 +54,7 @@ var eventcountMutants = []mutant{
 	{
 		name: "WaitAny ends a round of a Future outside of a call",
 		file: "prims/future.go",
-		old:  "\tif err := f.enter(); err != nil { // without a call, a Close would not wait for the stores\n\t\treturn true, err\n\t}\n\tdefer f.leave()\n",
+		old:  "\tif err := f.enter(); err != nil { // Close waits for a call that has entered, and so for its stores\n\t\treturn true, err\n\t}\n\tdefer f.leave()\n",
 		new:  "",
 		pkg:  "prims", run: "TestFutureReachedAfterClose",
 	},

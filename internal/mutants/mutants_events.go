@@ -1,6 +1,6 @@
 package main
 
-// eventMutants are mistakes in the auto-reset Event, and in calls that change nothing.
+// eventMutants are mistakes in the auto-reset Event, and in calls that find nothing to change.
 var eventMutants = []mutant{
 	{
 		name: "a Set makes no token for a second wait",

@@ -1,6 +1,7 @@
 package main
 
-// recordMutants are mistakes in changes by records, and in the Semaphore, which changes so.
+// recordMutants are mistakes in changes that a call describes in a record, so that any process can carry them out. They
+// include mistakes in the Semaphore, which changes in this way.
 var recordMutants = []mutant{
 	{
 		name: "wake nobody after a record",
@@ -103,8 +104,8 @@ var recordMutants = []mutant{
 	{
 		name: "a TryLock does not carry the last change out",
 		file: "prims/fairmutex_rules.go",
-		old:  "or makes one that is made once.\n\t\tif err := f.begin(x, b); err != nil {\n",
-		new:  "or makes one that is made once.\n\t\tif s == nil && ctx == nil && !f.state().free() {\n\t\t\treturn fairNotNow, nil\n\t\t}\n\t\tif err := f.begin(x, b); err != nil {\n",
+		old:  "makes only once. So the loop is lock-free.\n\t\tif err := f.begin(x, b); err != nil {\n",
+		new:  "makes only once. So the loop is lock-free.\n\t\tif s == nil && ctx == nil && !f.state().free() {\n\t\t\treturn fairNotNow, nil\n\t\t}\n\t\tif err := f.begin(x, b); err != nil {\n",
 		pkg:  "prims", run: "TestFairMutexTryLockSeesACommittedUnlock", tags: withPoints,
 	},
 	{

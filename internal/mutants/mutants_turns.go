@@ -1,7 +1,7 @@
 package main
 
 func init() {
-	// Mistakes in the turns of waits inside a process.
+	// These are mistakes in how waits inside one process take turns.
 	mutants = append(mutants, []mutant{
 		{
 			name: "a wait is appended to its line too late", // after the private lock was released

@@ -7,11 +7,11 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// A Cancel ends a wait when a context ends. The zero value is for a wait without a context. A
-// Cancel is used for one blocked call, from its first sleep until Stop.
+// A Cancel ends a wait when a context ends. The zero value is for a wait without a context. A Cancel is used for
+// one blocked call, which may sleep several times, from its first sleep until Stop.
 type Cancel struct {
 	ctx  context.Context
-	word *atomic.Uint32 // becomes 1 when the context ends; the waiter sleeps on it, too
+	word *atomic.Uint32 // becomes 1 when the context ends; the waiter also sleeps on this word
 	stop func() bool
 
 	slept bool  // the call has slept at least once

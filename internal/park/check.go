@@ -6,8 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// checkPeriodically puts q on the list of the periodic checker. The checker removes q from the list
-// when no goroutine waits in it any more.
+// checkPeriodically puts q on the list of the periodic checker, the goroutine that looks for lost wakes ten times a
+// second. The checker removes q from the list when no goroutine waits in q any more.
 func (h *lot) checkPeriodically(q *Queue) {
 	if q.listed.Load() || q.listed.Swap(true) {
 		return
@@ -52,11 +52,12 @@ func (h *lot) runChecks() {
 	}
 }
 
-// recover delivers wakes that the poller cannot see. There are two cases.
+// recover delivers wakes that the poller cannot see. The poller is the goroutine that waits for all parked
+// goroutines of this process. There are two cases.
 //
-// First, a releaser may have made the queue's poller node ready and then died or stopped before it
-// pushed the node on the ready stack, or the node may have been lost from the stack. recover
-// assumes this only if two checks in a row find the node ready.
+// First, a releaser, a process that wakes waiters, may have made the queue's poller node ready and then died or
+// stopped before it pushed the node on the ready stack, which the poller reads. Or the node may have been lost from
+// that stack. recover assumes this only if two checks in a row find the node ready.
 //
 // Second, the goroutines may wait without a node, because there was no room for a node or because a
 // peer has removed it from the list. In this case, recover wakes all of them.
@@ -65,8 +66,8 @@ func (h *lot) runChecks() {
 func (q *Queue) recover() bool {
 	q.mu.Lock()
 	cut := q.first != nil && !q.reachable()
-	// While a wake is being delivered, releasers cannot find the node for a moment either. So only
-	// a second check in a row counts.
+	// While the poller delivers a wake, releasers cannot find the node for a moment either. So recover acts only if
+	// two checks in a row do not find the node.
 	nodeless := cut && (q.node == 0 || q.wasCut)
 	q.wasCut = cut
 	ready := q.node != 0 && q.Arena.NodeReady(q.node)
@@ -81,8 +82,8 @@ func (q *Queue) recover() bool {
 	return !cut && !ready
 }
 
-// reachable reports whether a releaser can find the poller node of the queue, in state waiting or
-// ready. It cannot if a peer has overwritten the list or the node.
+// reachable reports whether a releaser, that is, a process that wakes waiters, can find the poller node of the
+// queue, and the node is waiting or ready. It cannot find the node if a peer has overwritten the list or the node.
 func (q *Queue) reachable() (found bool) { // guarded by: mu
 	if q.node == 0 {
 		return false

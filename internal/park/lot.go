@@ -12,8 +12,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// DirectMax is the maximum number of goroutines of a process that sleep in the kernel for one
-// arena, each on its own thread. It is less than the number of announce records of a slot.
+// DirectMax is the maximum number of goroutines of a process that sleep in the kernel for one arena, each on its
+// own thread. It is less than the number of records in which the threads of a participant announce what they wait
+// for.
 const DirectMax = 12
 
 // A lot is the state that all queues of one arena share in this process.
@@ -24,28 +25,28 @@ type lot struct {
 
 	mu       sync.Mutex
 	all      map[*Queue]struct{}           // guarded by: mu
-	queues   map[arenakernel.Offset]*Queue // guarded by: mu; the queue of each poller node
+	queues   map[arenakernel.Offset]*Queue // guarded by: mu; the queue to which each poller node belongs
 	loose    map[arenakernel.Offset]uint64 // guarded by: mu; nodes that may be pushed while not ready; see takeLoose
 	loosed   uint64                        // guarded by: mu; how many times a node has become loose
 	checked  []*Queue                      // guarded by: mu; queues that have waiters
 	checking bool                          // guarded by: mu; the periodic checker is running
 	polling  bool                          // guarded by: mu; the poller is running
 
-	resting atomic.Int32 // how many queues rest
+	resting atomic.Int32 // how many queues need no check at present; see resting
 
 	running sync.WaitGroup // the periodic checker and the poller
 	end     chan struct{}
 
 	nodePool nodePool
 
-	// took may be set by a test before the poller starts. The poller calls it when it has taken a
-	// node and has not delivered its wake yet.
+	// took may be set by a test before the poller starts. The poller calls it after it has taken a node from the
+	// ready stack and before it delivers the wake.
 	took func()
 }
 
 var lots struct {
 	sync.Mutex
-	of map[any]*lot // guarded by: Mutex; the lot of each membership, by segment
+	of map[any]*lot // guarded by: Mutex; the lot of each arena that this process has joined, by segment
 }
 
 func lotOf(a *arenakernel.Arena) *lot {
@@ -76,8 +77,9 @@ func (h *lot) remove(q *Queue) {
 	delete(h.all, q)
 }
 
-// adopt gets a poller node for q, and registers q so that the poller delivers to q when the node
-// becomes ready. Each queue has its own node.
+// adopt gets a poller node for q, that is, the record in the arena through which other processes wake parked
+// goroutines of q. It registers q so that the poller delivers to q when the node becomes ready. Each queue has its
+// own node.
 func (h *lot) adopt(q *Queue) (arenakernel.Offset, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,8 +92,8 @@ func (h *lot) adopt(q *Queue) (arenakernel.Offset, error) {
 	return node, nil
 }
 
-// release gives up the poller node of a closed queue. If a closed queue kept its node, it would
-// receive wakes that are for the next queue of the object.
+// release gives up the poller node of a queue that was closed. If the closed queue kept the node, it would receive
+// wakes that are meant for the next queue of the object.
 func (h *lot) release(node arenakernel.Offset) {
 	h.mu.Lock()
 	delete(h.queues, node)
@@ -101,7 +103,8 @@ func (h *lot) release(node arenakernel.Offset) {
 	}
 }
 
-// mayRelease reports whether other queues may use a node of this process from now on.
+// mayRelease reports whether other queues may use a poller node of this process from now on. They may not if a
+// releaser may still push the node on the ready stack.
 func (h *lot) mayRelease(node arenakernel.Offset) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,8 +123,8 @@ func (h *lot) startPoller() { // guarded by: mu
 	}
 }
 
-// takeLoose makes a ready node of this process idle although the node has not come off the ready
-// stack. It reports whether the node was ready. From then on the node is loose: its releaser may
+// takeLoose makes a ready poller node of this process idle although the node has not come off the ready stack. It
+// reports whether the node was ready. From then on the node counts as loose: the process that made it ready may
 // still push it on the stack.
 func (h *lot) takeLoose(node arenakernel.Offset) bool {
 	if !h.a.TakeReadyNode(node) {
@@ -134,18 +137,19 @@ func (h *lot) takeLoose(node arenakernel.Offset) bool {
 	return true
 }
 
-// orphanCheck is how long, in nanoseconds, the poller waits before it searches for nodes that were
-// lost from its stack. It searches twice after it has found something on the stack that is not
-// ready. A releaser that is about to push such a node does so meanwhile.
+// orphanCheck is how long, in nanoseconds, the poller waits before it searches for nodes that were lost from the
+// ready stack. The poller searches twice after it has found something on the stack that is not ready. A process
+// that is about to push a node on the stack does so meanwhile.
 const orphanCheck = 1e6
 
-// poller sleeps for all parked goroutines of this process. deaths is the number of deaths that are
-// already handled.
+// poller waits in the kernel for all parked goroutines of this process, and wakes them. The parameter deaths is the
+// number of deaths that are already handled.
 func (h *lot) poller(deaths uint32) {
-	var lost []untold // wait nodes whose waits are over and which may never come off the stack
+	var lost []untold // wait nodes whose waits are over, and which may never come off the ready stack
 	for checks := 0; ; {
 		doorbell, rung := h.a.Doorbell()
-		// The doorbell must be read first, because close sets closed before it rings the doorbell.
+		// The doorbell word must be read before closed, because the method close sets closed before it changes the
+		// doorbell.
 		if h.closed.Load() {
 			return
 		}
@@ -208,7 +212,8 @@ func (h *lot) poller(deaths uint32) {
 	}
 }
 
-// looseBefore returns how many times a node has become loose, or 0 if no node is loose now.
+// looseBefore returns how many times a node has become loose, or 0 if no node is loose now. A node is loose if it
+// may be pushed on the ready stack while it is not ready.
 func (h *lot) looseBefore() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -218,10 +223,9 @@ func (h *lot) looseBefore() uint64 {
 	return h.loosed
 }
 
-// fasten ends the loose state of the nodes that were loose when looseBefore returned the list
-// before. The caller has seen that every releaser has pushed these nodes since they became loose,
-// and has then emptied the stack. So a releaser can push one of these nodes only after it has made
-// the node ready again.
+// fasten ends the loose state of nodes: of those that were loose when looseBefore returned the value before. Since
+// then, the caller has seen that every process that had made a node ready has pushed it, and has then emptied the
+// ready stack. So a process can push one of these nodes only after it has made that node ready again.
 func (h *lot) fasten(before uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -250,8 +254,8 @@ func (h *lot) adopted() []*Queue {
 	return queues
 }
 
-// close ends all waits by waking the waiters. It returns when they have left, because the memory
-// that they read is unmapped next.
+// close ends all waits of this process by waking the waiters. It returns when all of them have left, because the
+// caller then unmaps the memory that they read.
 func (h *lot) close() {
 	h.mu.Lock()
 	h.closed.Store(true)
@@ -267,7 +271,7 @@ func (h *lot) close() {
 	lots.Unlock()
 }
 
-// sendAway wakes all waiters of this process. It reports whether there were any.
+// sendAway wakes all waiters of this process, so that they end their waits. It reports whether there were any.
 func (h *lot) sendAway() (busy bool) {
 	h.mu.Lock()
 	queues := slices.Collect(maps.Keys(h.all))

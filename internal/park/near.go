@@ -5,8 +5,8 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// NodeNow returns the NUMA node of the CPU on which the caller runs. It returns false if only a
-// system call could find that out. Tests replace it.
+// NodeNow returns the NUMA node of the CPU on which the caller runs. ok is false if only a system call could find
+// that out. Tests replace NodeNow.
 var NodeNow = func() (node uint32, ok bool) {
 	_, node, ok = asm.CPU()
 	return node, ok
@@ -16,13 +16,13 @@ var NodeNow = func() (node uint32, ok bool) {
 // differ by a multiple of 32 share a bit.
 func nearBits(node uint32) uint32 { return 1 << (node % 32) }
 
-// anyEvery is how often a wake of a near WaitList goes to the first sleeper in the queue, on
-// whatever NUMA node it runs: once in anyEvery wakes. Otherwise sleepers on other NUMA nodes would
-// wait until this NUMA node has no sleeper left.
+// anyEvery says how often a wake that prefers the waker's own NUMA node ignores that preference: once in anyEvery
+// wakes. Such a wake goes to the first sleeper in the queue, on whatever NUMA node it runs. Otherwise sleepers on
+// other NUMA nodes would wait until this NUMA node has no sleeper left.
 const anyEvery = 64
 
-// wakeOne wakes one sleeper in the kernel's queue, if there is one, and returns how many it woke.
-// For a near WaitList it prefers sleepers on the NUMA node of this CPU.
+// wakeOne wakes one sleeper in the kernel's queue, if there is one, and returns how many it woke. If l.Near is set,
+// it prefers sleepers on the NUMA node of this CPU.
 //
 // Some sleepers do not say on which NUMA node they are: those of other processes, waiters with a
 // context, and C programs. They sleep with a bitset for all NUMA nodes. A wake for all NUMA nodes,
@@ -48,9 +48,9 @@ func (l *WaitList) wakeOne(turn uint32) int {
 	return shmsync.Wake(l.Raw, 1)
 }
 
-// nearSleepSpec returns the futex bitset with which a thread sleeps, so that wakes can prefer its
-// NUMA node. It returns false if the thread sleeps without a bitset, for example on several words,
-// for which the kernel has no bitset.
+// nearSleepSpec returns the futex bitset with which a thread sleeps, so that wakes can prefer its NUMA node. ok is
+// false if the thread sleeps without a bitset, for example because it sleeps on several words, for which the kernel
+// has no bitset.
 func (q *Queue) nearSleepSpec(b *SleepSpec, c *Cancel) (bits uint32, ok bool) {
 	if !q.Near || c.ctx != nil || b.Other != nil {
 		return 0, false

@@ -1,8 +1,8 @@
 package park
 
-// mayBeDirect reports whether the caller may sleep in the kernel, and counts the caller if so. It
-// returns false if other goroutines of this process are parked, or if as many goroutines sleep in
-// the kernel as can run at the same time. A caller that parks instead is woken sooner, because
+// mayBeDirect reports whether the caller may sleep in the kernel instead of parking on a channel, and counts the
+// caller if so. It returns false if other goroutines of this process are parked in the queue, or if as many
+// goroutines sleep in the kernel as can run at the same time. A caller that parks is then woken sooner, because
 // Grant finds parked waiters.
 func (q *Queue) mayBeDirect(since int64) bool {
 	if q.asleep.Add(1); since == 0 {
@@ -15,9 +15,8 @@ func (q *Queue) mayBeDirect(since int64) bool {
 	return false
 }
 
-// link inserts me into the queue, which is ordered by the field since of the waiters. A waiter that
-// has been woken and waits again has waited longer than those that came meanwhile, and usually
-// longest of all.
+// link inserts the waiter me into the queue, which is ordered by the times in the field since. A waiter that has
+// been woken and waits again has waited longer than those that came meanwhile, and usually longest of all.
 func (q *Queue) link(me *waiter) { // guarded by: mu
 	me.queued = true
 	if me.since != 0 && q.first != nil && me.since < q.first.since {

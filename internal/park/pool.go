@@ -11,13 +11,14 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// leavePauses limits how long a waiter waits until its node is off the queue.
+// leavePauses is how many pauses a goroutine whose wait was resolved waits for its node to be taken off the queue.
 const leavePauses = 200
 
 func pause() { asm.Pause(2) }
 
-// A nodePool contains the wait nodes of a process. It keeps nodes for later waits, so a wait
-// allocates a node only if more goroutines wait than ever before.
+// A nodePool contains the wait nodes of a process, that is, the records in the arena by which its goroutines wait
+// in queues. It keeps nodes for later waits, so a wait allocates a node only if more goroutines wait than ever
+// before.
 type nodePool struct {
 	lot *lot
 
@@ -31,10 +32,11 @@ type nodePool struct {
 // another node, the error Is ErrNoSpace.
 func TakeNode(a *arenakernel.Arena) (*WaitNode, error) { return lotOf(a).nodePool.take() }
 
-// TakeNode is like the function TakeNode, for the arena of this queue.
+// TakeNode does what the function TakeNode does, for the arena of this queue.
 func (q *Queue) TakeNode() (*WaitNode, error) { return q.lot.nodePool.take() }
 
-// CachedWaitNode is TakeNode if the pool has a free node. Otherwise it returns nil.
+// CachedWaitNode returns a wait node from the pool, or nil if the pool has no free node. Unlike TakeNode it
+// allocates none.
 func (q *Queue) CachedWaitNode() *WaitNode {
 	b := &q.lot.nodePool
 	b.mu.Lock()
@@ -52,7 +54,7 @@ func (b *nodePool) cached() *WaitNode {
 	s.taken, s.notify, s.told, s.Withdrawer = true, nil, false, nil
 	s.in.Store(nil)
 	select {
-	case <-s.wake: // left from an earlier wait, which ended without this wake
+	case <-s.wake: // a wake that an earlier wait did not need
 	default:
 	}
 	return s
@@ -90,7 +92,7 @@ func (b *nodePool) put(s *WaitNode) { // guarded by: mu
 	b.free = append(b.free, s)
 }
 
-// keep returns a wait node to the pool. The wait of s was resolved, and the node is on no stack.
+// keep puts the wait node s back into the pool. The wait of s was resolved, and the node is not on the ready stack.
 func (b *nodePool) keep(s *WaitNode) { // guarded by: mu
 	w := s.Node.Load()
 	// sync(waitnode.unqueue): acquire
@@ -99,9 +101,9 @@ func (b *nodePool) keep(s *WaitNode) { // guarded by: mu
 		b.put(s)
 		return
 	}
-	// The granter has resolved the wait but not taken the node off the queue, because it is stopped
-	// or dead. The participant that takes the node off the queue frees it. If that happened a
-	// moment ago, the code below frees the node.
+	// The granter, the participant that granted the wait, has resolved the wait but not taken the node off the
+	// queue, because the granter is stopped or dead. The participant that takes the node off the queue will free
+	// it. If that has happened just now, the code below frees the node.
 	b.forget(s)
 	if s.Node.Swap(w, w.With(arenakernel.NodeSpent)) && s.Node.Stamp().Load() == 0 {
 		b.lot.a.ReclaimNode(s.Off, w)
@@ -123,8 +125,9 @@ func (b *nodePool) forget(s *WaitNode) { // guarded by: mu
 	b.all = b.all[:last]
 }
 
-// popped handles a node that has come off the ready stack or that is known never to come. It wakes
-// the waiter, or returns a function that the caller must call for that.
+// popped handles a node that has come off the ready stack, or of which the poller knows that it will never come
+// off. It wakes the waiter. If it cannot do so under the lock, it returns a function that the caller must call for
+// that.
 func (b *nodePool) popped(off arenakernel.Offset) (notify func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,27 +137,27 @@ func (b *nodePool) popped(off arenakernel.Offset) (notify func()) {
 	}
 	s.owed = false
 	if !s.taken {
-		b.keep(s) // the wait ended before this wake came
+		b.keep(s) // the wait had ended before this wake came
 		return nil
 	}
 	return s.tell()
 }
 
-// TellOwn wakes a waiter of this process whose node was parked when the caller resolved its wait.
-// It is used instead of Tell. It needs neither the ready stack nor the poller, which on a busy P
-// would run only after all other goroutines.
+// TellOwn wakes a waiter of this process whose node was parked when the caller resolved its wait. The caller uses
+// it instead of the method Tell of the arena. It needs neither the ready stack nor the poller goroutine, which on a
+// busy P would run only after all other goroutines.
 //
 // TellOwn only wakes: the waiter then reads its node, as after every wake. If the caller stops or
 // dies before the wake, a periodic check wakes the waiter.
 func (q *Queue) TellOwn(off arenakernel.Offset) {
 	if notify := q.lot.nodePool.popped(off); notify != nil {
-		// In a new goroutine, because the caller may hold locks that notify takes.
+		// Call notify in a new goroutine, because the caller may hold locks that notify takes.
 		go notify()
 	}
 }
 
-// untold is a wait node whose wait was resolved and which has not come off the ready stack. Either
-// its granter is about to push it, or the granter has died, or the node was lost from the stack.
+// untold is a wait node whose wait was resolved, but which has not come off the ready stack. There are three
+// possible reasons: its granter is about to push it, or the granter has died, or the node was lost from the stack.
 type untold struct {
 	waitNode *WaitNode
 	word     arenakernel.NodeWord
@@ -171,9 +174,9 @@ func (b *nodePool) untold() (lost []untold) {
 	return lost
 }
 
-// forgive wakes the waiters of lost nodes. The caller is the poller. It first found these nodes by
-// a call of untold, then saw that every granter had pushed all its nodes, and then emptied the
-// stack once more. So the poller will never pop a node that it has not popped by now.
+// forgive wakes the waiters of nodes that were lost from the ready stack. The caller is the poller. It first found
+// these nodes by a call of the method untold, then saw that every granter had pushed all its nodes, and then
+// emptied the stack once more. So a node that the poller has not popped by now will never be popped.
 func (b *nodePool) forgive(lost []untold) {
 	for _, l := range lost {
 		b.mu.Lock()
@@ -187,7 +190,8 @@ func (b *nodePool) forgive(lost []untold) {
 	}
 }
 
-// tell wakes the waiter, or returns a function that the caller must call for that.
+// tell wakes the waiter of s. If it cannot do so under the lock, it returns a function that the caller must call
+// for that.
 func (s *WaitNode) tell() (notify func()) { // guarded by: nodePool.mu
 	switch {
 	case s.notify == nil:
@@ -199,8 +203,7 @@ func (s *WaitNode) tell() (notify func()) { // guarded by: nodePool.mu
 	return nil
 }
 
-// check wakes each waiter whose wait is over and which has not been woken, because its granter may
-// be dead or stopped.
+// check wakes each waiter whose wait is over and which has not been woken. Its granter may be dead or stopped.
 func (b *nodePool) check() {
 	b.mu.Lock()
 	all := slices.Clone(b.all)
@@ -220,17 +223,17 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 	switch {
 	case !s.taken:
 	case always:
-		// A peer may have overwritten the node, and the waiter may have been woken before. Wake it
-		// in any case.
+		// A peer may have overwritten the node, and the waiter may have been woken before. Wake the waiter all the
+		// same.
 		s.told = false
 		notify = s.tell()
 		shmsync.Wake(wordPtr(s.Node.Word()), allSleepers)
-	case !s.Resolved(): // the node is already used by another wait
+	case !s.Resolved(): // the granter's wake came late: another wait uses the node by now
 	case s.owed:
 		notify = s.tell()
 	default:
 		if s.notify == nil {
-			s.look() // the goroutine may be waiting for its turn; see Turns
+			s.look() // the goroutine may be waiting for its turn to read the node; see Turns
 		}
 		shmsync.Wake(wordPtr(s.Node.Word()), allSleepers)
 	}

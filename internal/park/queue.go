@@ -15,17 +15,17 @@ import (
 type Result uint8
 
 const (
-	// Again: the waiter was woken, or may have been, so the caller must check the state again.
+	// Again means that the waiter was woken, or may have been, so the caller must check the state again.
 	Again Result = iota
-	// Canceled: the context ended.
+	// Canceled means that the context ended.
 	Canceled
-	// Closed: this process leaves the arena, or the handle of the waiter is being closed.
+	// Closed means that this process leaves the arena, or that the handle of the waiter is being closed.
 	Closed
-	// Granted: Grant chose this waiter.
+	// Granted means that the method Grant chose this waiter.
 	Granted
 )
 
-// A Queue is one handle's part of a WaitList. Goroutines that use the handle wait in its Queue.
+// A Queue is the part of a WaitList that belongs to one handle. Goroutines that use the handle wait in its Queue.
 type Queue struct {
 	WaitList
 	config Config
@@ -38,8 +38,8 @@ type Queue struct {
 	serves    atomic.Bool  // see ServeToTheEnd
 	listed    atomic.Bool  // the periodic checker has this queue on its list
 
-	// life is held by Close, and by code that uses the object outside any call. After Close has
-	// returned, the object may no longer exist.
+	// life is held by Close, and by code that uses the object outside any call. After Close has returned, the
+	// object may no longer exist.
 	life   sync.Mutex
 	closed bool // guarded by: life
 
@@ -50,16 +50,16 @@ type Queue struct {
 	count int                // guarded by: mu; number of parked goroutines
 	since int64              // guarded by: mu; when the queue last became non-empty, CLOCK_MONOTONIC ns
 
-	asleep atomic.Int32 // number of waiters that sleep in the kernel and whose since is known
+	asleep atomic.Int32 // how many waiters sleep in the kernel and have a known start time
 	oldest atomic.Int64 // first.since; 0 if no waiter is parked or if that time is unknown
-	seated atomic.Int32 // goroutines in WaitNode.Sleep
+	seated atomic.Int32 // how many goroutines are in WaitNode.Sleep
 
 	wasReady bool // guarded by: mu; the last check found the poller node ready
 	wasCut   bool // guarded by: mu; at the last check, releasers could not find the poller node
 }
 
-// A waiter is a parked goroutine. Waiters are pooled. While the waiter is on the queue, the parked
-// goroutine owns it. Afterwards the goroutine that has taken it off the queue owns it.
+// A waiter is a parked goroutine. Waiters are pooled. While the waiter is on the queue, the parked goroutine owns
+// it. Afterwards the goroutine that has taken the waiter off the queue owns it.
 type waiter struct {
 	prev, next *waiter
 	queued     bool
@@ -68,7 +68,7 @@ type waiter struct {
 	granted    bool          // Grant chose this waiter; written by the goroutine that takes it off the queue
 	wake       chan struct{} // capacity 1
 	notify     func()        // called for a Watch, instead of a send on wake
-	timer      *time.Timer   // nil until one is needed
+	timer      *time.Timer   // nil until a timer is needed
 }
 
 // after returns a channel that receives a value after d nanoseconds, unless the timer me.timer is
@@ -93,10 +93,9 @@ type Config struct {
 	// Check examines the words of the object for a wake that a waiter should have got. It is called
 	// ten times a second while a goroutine waits.
 	Check func()
-	// Rest returns a word of the object, and the value that this word had when the last Check found
-	// no wake to be due. Every process changes the word before a wake becomes due. While the word
-	// has that value, Check is called only every few seconds. ok is false if no such value is
-	// known. Rest is nil if the object has no such word.
+	// Rest returns a word of the object, and the value that this word had when the last Check found no wake to be
+	// due. Every process changes the word before a wake becomes due. So Check is called only every few seconds
+	// while the word has that value. ok is false if none is known. Rest is nil if the object has no such word.
 	Rest func() (word *atomic.Uint64, value uint64, ok bool)
 	// Miss is called if a wake for one waiter finds no waiter in this queue. It wakes another
 	// waiter instead. Miss is nil if each wake is for all waiters.
@@ -120,17 +119,17 @@ type SleepSpec struct {
 	Park    bool                      // park, so that Grant can find the waiter, and do not sleep in the kernel
 }
 
-// Sleep suspends a waiter that has announced itself and has then found that it has to wait. It
-// returns at once if the word is no longer w. Otherwise it returns when the waiter is woken, or
-// when the context of c ends.
+// Sleep suspends a waiter that has announced itself in the word and has then found that it has to wait. It returns
+// at once if the word no longer has the value w. Otherwise it returns when the waiter is woken, or when the context
+// of c ends.
 func (q *Queue) Sleep(w uint32, b SleepSpec, c *Cancel) Result {
 	h := q.lot
 	h.checkPeriodically(q)
 	if q.refuses() {
 		return Closed
 	}
-	// Without waitv, a thread can sleep on only one word. A parked waiter can always be woken by
-	// the end of the context, and by a hand-off.
+	// Without the system call futex_waitv, a thread can sleep on only one word. A parked waiter can always be woken
+	// by the end of the context, and by a hand-off.
 	if !b.Park && (q.haveWaitV || c.ctx == nil && b.Other == nil) && q.mayBeDirect(b.Since) {
 		defer q.asleep.Add(-1)
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, q.config.Word, uint64(w), DirectMax); ok {
@@ -164,8 +163,8 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 		if b.Owner != 0 {
 			if word, alive, ok := q.Arena.AliveWord(b.Owner); ok {
 				if alive&shmsync.RobustOwnerDied != 0 {
-					// The owner is dead, but its threads cannot be fenced yet, so check again soon;
-					// see Dead.
+					// The owner is dead, but it is not certain yet that its threads have stopped, so check again
+					// soon; see Dead.
 					deadline = shmsync.Monotonic() + unfencedCheck
 				} else {
 					add(word, alive)
@@ -207,8 +206,8 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 	return Again
 }
 
-// unfencedCheck is the time in nanoseconds after which a waiter checks again whether the threads of
-// a dead owner can be fenced.
+// unfencedCheck is the time in nanoseconds after which a waiter for a dead owner checks again whether the threads
+// of that owner have certainly stopped.
 const unfencedCheck = 200e3
 
 // park waits on a channel. The process that changes the word wakes the poller of this process,
@@ -252,8 +251,8 @@ func (q *Queue) park(w uint32, b SleepSpec, c *Cancel) Result {
 	return result
 }
 
-// enlist marks the poller node as waiting, and then puts me on the queue. If the word is no longer
-// w after the mark, enlist returns false and does not queue me. since is only for tools.
+// enlist marks the poller node as waiting, and then puts the waiter me on the queue. If the word no longer has the
+// value w after the mark, enlist returns false and does not queue the waiter. since is only for tools.
 func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -283,8 +282,8 @@ func (q *Queue) tellPeople() { // guarded by: mu
 	}
 }
 
-// needNode gets a poller node if the queue has none. If the arena has no room for a node, the
-// periodic checks wake the waiters.
+// needNode gets a poller node if the queue has none. If the arena has no room for a node, only the periodic checks
+// wake the waiters.
 func (q *Queue) needNode() { // guarded by: mu
 	if q.node != 0 {
 		return
@@ -294,13 +293,13 @@ func (q *Queue) needNode() { // guarded by: mu
 		return
 	}
 	q.node = node
-	// A node that is ready now was ready when its last queue was closed, and that Close has passed the
-	// wake on. Its releaser may never push the node, and a ready node gets no other wake.
+	// A node that is ready now was ready when its last queue was closed, and that Close has passed the wake on. The
+	// process that made it ready may never push it, and a ready node gets no other wake, so make it idle.
 	q.lot.takeLoose(node)
 }
 
-// delist takes me off the queue. If me is already off the queue, it got a wake before the
-// cancellation. The caller then checks the state once more and passes that wake on.
+// delist takes the waiter me off the queue. If it is already off the queue, it got a wake before the cancellation.
+// The caller then checks the state once more and passes that wake on.
 func (q *Queue) delist(me *waiter) {
 	q.mu.Lock()
 	if me.queued {
@@ -320,17 +319,16 @@ func (q *Queue) setWaiting() { // guarded by: mu
 	}
 }
 
-// setIdle marks the poller node as idle if no goroutine waits. If a releaser has made the node
-// ready meanwhile, the node stays ready. Its wake then finds no waiter in this queue, and is passed
-// on to another queue.
+// setIdle marks the poller node as idle if no goroutine waits. If another process has made the node ready
+// meanwhile, the node stays ready. Its wake then finds no waiter in this queue, and is passed on to another queue.
 func (q *Queue) setIdle() { // guarded by: mu
 	if q.first == nil && q.node != 0 {
 		q.Arena.SetIdle(q.node)
 	}
 }
 
-// deliver wakes the first parked goroutine of the queue, or all of them if the parameter all is
-// true. If it has to wake one and none is parked, it passes the wake on to another queue.
+// deliver wakes the first parked goroutine of the queue, or all of them if the parameter all is true. If no
+// goroutine is parked and all is false, deliver passes the wake on to another queue.
 //
 // If goroutines stay parked, deliver first marks the poller node as waiting. A woken goroutine may
 // take the lock, release it, and search for the next waiter before deliver goes on.
@@ -364,7 +362,7 @@ func (q *Queue) deliver(all bool) {
 	}
 }
 
-// DeliverAllAsOne wakes all waiters. It first wakes the goroutines of this queue directly, without
+// DeliverAllAsOne wakes all waiters of all processes. It first wakes the goroutines of this queue directly, without
 // the poller, so no process has to ring the doorbell of this process.
 func (q *Queue) DeliverAllAsOne() {
 	q.deliver(true)
@@ -374,7 +372,7 @@ func (q *Queue) DeliverAllAsOne() {
 	q.DeliverAll()
 }
 
-// ReleaseAsOne is Release for the wake word b of this queue. It wakes a goroutine of this queue
+// ReleaseAsOne does what b.Release does, for the wake word b of this queue. But it wakes a goroutine of this queue
 // directly, without the poller, so no process has to ring the doorbell of this process.
 func (q *Queue) ReleaseAsOne(b *WakeWord) {
 	if b.Announced() {
@@ -382,7 +380,7 @@ func (q *Queue) ReleaseAsOne(b *WakeWord) {
 	}
 }
 
-// DeliverOneAsOne is DeliverOne, but wakes a goroutine of this queue directly, without the poller.
+// DeliverOneAsOne does what DeliverOne does, but wakes a goroutine of this queue directly, without the poller.
 func (q *Queue) DeliverOneAsOne(turn uint32) {
 	if turn&1 == 0 && q.wakeOne(turn) > 0 || q.deliverHere(turn>>1) || q.readyOne(turn) {
 		return
@@ -392,8 +390,8 @@ func (q *Queue) DeliverOneAsOne(turn uint32) {
 	}
 }
 
-// deliverHere wakes a goroutine of this queue, and reports whether it did. If goroutines of other
-// queues are parked as well, it does so only every second time.
+// deliverHere wakes a goroutine of this queue, and reports whether it did. If goroutines of other queues are parked
+// as well, deliverHere wakes one of this queue only every second time.
 func (q *Queue) deliverHere(turn uint32) bool {
 	q.mu.Lock()
 	here := q.first != nil
@@ -423,9 +421,9 @@ func (q *Queue) alive(f func()) {
 	}
 }
 
-// afterDeath delivers a wake that a dead process may have failed to send. If the dead process had
-// made the poller node ready and had not pushed it, afterDeath makes the node usable again. The
-// poller calls afterDeath just after it has emptied the stack.
+// afterDeath delivers a wake that a dead process may have failed to send. If the dead process had made the poller
+// node ready and had not pushed it on the ready stack, afterDeath makes the node usable again. The poller calls
+// afterDeath just after it has emptied the stack.
 func (q *Queue) afterDeath() {
 	q.mu.Lock()
 	ready := q.node != 0 && q.lot.takeLoose(q.node)
@@ -443,7 +441,7 @@ func (q *Queue) StartPoller() {
 	q.lot.startPoller()
 }
 
-// Seated returns how many goroutines of this process sleep in wait nodes of this object.
+// Seated returns how many goroutines of this process sleep in wait nodes for this object.
 func (q *Queue) Seated() int { return int(q.seated.Load()) }
 
 // Waiting returns how many goroutines of this process are in a call that may sleep in this queue.

@@ -14,7 +14,7 @@ func (q *Queue) Enter() bool {
 	return true
 }
 
-// EnterNode is Enter for a call that waits in a WaitNode.
+// EnterNode does what Enter does, for a call that waits in a WaitNode.
 func (q *Queue) EnterNode() bool {
 	q.calls.Add(1)
 	if q.Closing() {
@@ -24,8 +24,8 @@ func (q *Queue) EnterNode() bool {
 	return true
 }
 
-// EnterEnding is Enter for a call that Close already waits for. Such a call cannot be refused, and
-// needs the object for longer.
+// EnterEnding does what Enter does, for a call that Close already waits for. The call needs the object for longer,
+// and cannot be refused.
 func (q *Queue) EnterEnding() { q.calls.Add(1) }
 
 // Empty reports whether no call is between Enter and Exit.
@@ -34,7 +34,7 @@ func (q *Queue) Empty() bool { return q.calls.Load() == 0 }
 // Exit ends a call that Enter has begun.
 func (q *Queue) Exit() { q.calls.Add(-1) }
 
-// EnterLasting is Enter for a call that Left does not count. Close of the handle does not wait for
+// EnterLasting does what Enter does, for a call that Left does not count. Close of the handle does not wait for
 // such a call, but Close of the arena does.
 func (q *Queue) EnterLasting() bool {
 	q.lasting.Add(1)
@@ -50,8 +50,8 @@ func (q *Queue) ExitLasting() {
 	q.lasting.Add(-1)
 }
 
-// EnterStay is EnterLasting for a call that needs the object even while its handle is being closed,
-// or after that. The caller keeps the object open. EnterStay returns false if this process is
+// EnterStay does what EnterLasting does, for a call that needs the object even while its handle is being closed, or
+// after that. The caller itself makes sure that the object stays open. EnterStay returns false if this process is
 // leaving the arena.
 func (q *Queue) EnterStay() bool {
 	q.lasting.Add(1)
@@ -62,8 +62,8 @@ func (q *Queue) EnterStay() bool {
 	return true
 }
 
-// ServeToTheEnd restricts Refuse to waits in wait nodes. It is used for the queue of a queue lock,
-// because a call whose wait has ended still needs that lock to clean up.
+// ServeToTheEnd makes Refuse refuse only waits in wait nodes. It is used for the queue of a queue lock, because a
+// call whose wait has ended still needs that lock to clean up.
 func (q *Queue) ServeToTheEnd() { q.serves.Store(true) }
 
 // Closing reports whether the handle is being closed or this process is leaving the arena.
@@ -85,10 +85,10 @@ func Refuse(queues ...*Queue) {
 	}
 }
 
-// Left reports whether all calls except the lasting ones have left queues that refuse waits. If
-// they have not, Left wakes the calls that wait. The caller must call Left again after a moment,
-// because a call may have decided to sleep just before. Left examines all queues of a handle
-// together, because a call in one queue may wait in another queue.
+// Left reports whether all calls except those of EnterLasting and EnterStay have left the queues, after Refuse. If
+// they have not, Left wakes the calls that wait. The caller must then call Left again after a moment, because a
+// call may have decided to sleep just before. Left examines all queues of a handle together, because a call in one
+// queue may wait in another queue.
 func Left(queues ...*Queue) bool {
 	if !slices.ContainsFunc(queues, func(q *Queue) bool { return q.calls.Load() > 0 }) {
 		return true
@@ -100,8 +100,8 @@ func Left(queues ...*Queue) bool {
 	return false
 }
 
-// sendAway wakes the waiters in this queue. It also wakes sleepers of other processes and other
-// handles, which check the state and sleep again.
+// sendAway wakes the waiters in this queue, so that they end their waits. It also wakes sleepers of other processes
+// and other handles, which check the state and sleep again.
 func (q *Queue) sendAway() {
 	if q.Waiting() == 0 {
 		return
@@ -110,9 +110,9 @@ func (q *Queue) sendAway() {
 	q.deliver(true)
 }
 
-// Close gives up the queue's poller node, so that other queues can use it. Left must have returned
-// true before. If the node is ready, or if its releaser may still push it, the process keeps the
-// node for its next queue of the object.
+// Close gives up the queue's poller node, so that other queues can use it. A call of Left must have returned true
+// before. If the node is ready, or if the process that made it ready may still push it on the ready stack, this
+// process keeps the node for its next queue of the object.
 //
 // The poller may have taken a wake from the node, or may take one later. It does not pass such a
 // wake on any more, because the object may no longer exist by then. So Close itself passes one wake

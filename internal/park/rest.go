@@ -6,34 +6,34 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// resting is a queue with waiters that the periodic checker need not check now. It contains two
-// words of the arena: a word that changes before a wake becomes due, and the word of the queue's
-// poller node. While both words have the same values as at the last check, a check would find
-// nothing. So the checker reads only these words, and not the queue, its locks and its list.
+// resting describes a queue with waiters that the periodic checker need not check now. It contains two words of the
+// arena: a word that changes before a wake becomes due, and the word of the queue's poller node. While both words
+// have the same values as at the last check, a check would find nothing. So the checker reads only these words, and
+// not the queue, its locks and its list.
 type resting struct {
 	q     *Queue
 	word  *atomic.Uint64
 	node  *atomic.Uint32
 	value uint64
 	state arenakernel.NodeWord
-	until uint32 // in this tick, the queue is checked whatever its words are
+	until uint32 // in this tick of the checker, the queue is checked whatever its words are
 	phase uint32 // differs between queues, so that they are not all read in the same tick
 }
 
-// A queue rests for restTicks to 2*restTicks reads of its words: 6 to 13 seconds if the words are
-// read in each tick. The check that follows finds out whether releasers can still find the poller
-// node. Only a peer that overwrites the list can prevent that.
+// A queue rests, that is, only its words are read, for restTicks to 2*restTicks reads. That is 6 to 13 seconds if
+// the words are read in each tick. Then the queue is checked, to find out whether releasers can still find its
+// poller node. They can, unless a peer has overwritten the list.
 const restTicks = 64
 
-// nodeTicks: the word of the poller node of a resting queue is read only every nodeTicks-th time.
-// If a releaser has made the node ready and is stopped, the first word still changes before the
-// next wake becomes due, and the checker then checks the queue.
+// nodeTicks says how often the word of the poller node of a resting queue is read: every nodeTicks-th time. This is
+// enough even if a releaser has made the node ready and is stopped: the first word changes before the next wake
+// becomes due, and the checker then checks the queue.
 const nodeTicks = 8
 
 const (
-	// lookMost is approximately how many resting queues the checker reads in a tick. The words of
-	// each queue are in cache lines of their own, so the checker needs 50 to 100 ns for each queue,
-	// and 1 % of a CPU for lookMost queues.
+	// lookMost is approximately how many resting queues the checker reads in a tick. The words of each queue are in
+	// cache lines of their own, so the checker needs 50 to 100 ns for each queue. That makes 1 % of a CPU for
+	// lookMost queues.
 	lookMost = 1 << 13
 	// lapMost is the maximum number of ticks that the checker takes to read every resting queue
 	// once (a lap). Every lap is a power of two.
@@ -43,12 +43,12 @@ const (
 // checker is the state of the periodic checker of a lot between ticks.
 type checker struct {
 	tick    uint32
-	rests   uint32             // how many times a queue has begun to rest
+	rests   uint32             // how many times any queue has begun to rest
 	resting [lapMost][]resting // by phase, modulo lapMost
 }
 
-// check checks the queues with waiters, and the resting queues whose words have changed. It returns
-// the queues that must be checked at the next tick.
+// check checks the queues with waiters, and those resting queues whose words have changed. It returns the queues
+// that must be checked at the next tick.
 func (c *checker) check(queues []*Queue) (kept []*Queue) {
 	c.tick++
 	lap := c.lap()
@@ -72,8 +72,8 @@ func (c *checker) check(queues []*Queue) (kept []*Queue) {
 	return kept
 }
 
-// look reads the words of the resting queues in the list at. It appends the queues that have to be
-// checked to the list queues.
+// look reads the words of the resting queues in the list to which the parameter at points. It appends the queues
+// that have to be checked to the list queues.
 func (c *checker) look(at *[]resting, lap uint32, queues []*Queue) []*Queue {
 	all, rest := *at, 0 // rest counts the queues that still rest
 	for i := range all {
@@ -93,7 +93,7 @@ func (c *checker) look(at *[]resting, lap uint32, queues []*Queue) []*Queue {
 	return queues
 }
 
-// rest returns how many queues rest.
+// rest returns how many queues rest, that is, need no check while their words do not change.
 func (c *checker) rest() (n int) {
 	for k := range c.resting {
 		n += len(c.resting[k])
@@ -111,13 +111,13 @@ func (c *checker) lap() uint32 {
 	return lap
 }
 
-// check checks a queue. waits reports whether a goroutine waits in the queue. rest says how the
-// queue may rest; it is zero if it may not.
+// check checks the queue q for lost wakes. waits reports whether a goroutine waits in the queue. rest says which
+// words to read instead of a check; it is zero if the queue must be checked each time.
 func (q *Queue) check() (waits bool, rest resting) {
 	if q.Waiting() == 0 {
 		q.listed.Store(false)
-		// A waiter that entered before the store above found listed set, and did not put the queue
-		// on the list.
+		// A waiter that entered before the store above found listed set, and did not put the queue on the checker's
+		// list. So look for waiters once more.
 		if q.Waiting() == 0 || q.listed.Swap(true) {
 			return false, resting{}
 		}
@@ -134,8 +134,8 @@ func (q *Queue) check() (waits bool, rest resting) {
 	return true, rest
 }
 
-// rest returns how the queue may rest. It returns the zero value if the queue may not rest. The
-// caller has just checked the object.
+// rest returns the words that the periodic checker reads instead of checking q. It returns the zero value if q must
+// be checked each time. The caller has just checked the object.
 func (q *Queue) rest() resting {
 	word, value, ok := q.config.Rest()
 	if !ok {
@@ -155,5 +155,5 @@ func (q *Queue) rest() resting {
 	return resting{q: q, word: word, value: value, node: n.Word(), state: state}
 }
 
-// Resting returns how many queues of this process are resting. It is for tests.
+// Resting returns how many queues of this process need no periodic check at present. It is for tests.
 func Resting(a *arenakernel.Arena) int { return int(lotOf(a).resting.Load()) }

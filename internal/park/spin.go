@@ -20,11 +20,11 @@ const (
 	spinLeast  = 600    // ns: the budget if spins usually fail
 	spinSome   = 10_000 // ns: the budget while fewer than 1 spin of 8 fails, if successful spins need no more
 	spinMost   = 40_000 // ns: the budget while fewer than 1 spin of 64 fails: the cost of a sleep and a wake
-	spinGiveUp = 3      // after this many failures in a row, the budget is what successful spins needed, and shrinks
+	spinGiveUp = 3      // after so many failures in a row, the budget is what successful spins needed, and shrinks
 	spinChunk  = 8      // pauses between two calls of done after the first microsecond
-	probeEvery = 16     // how many failures come between two long spins
+	probeEvery = 16     // how many failed spins come between two long spins
 
-	yieldMost  = 20_000 // ns: longer than a releaser needs to run
+	yieldMost  = 20_000 // ns: longer than a releaser that gets the CPU needs to release
 	yieldPause = 30     // no yield for this many times the length of a yield over yieldMost: costs at most 3 %
 )
 
@@ -37,8 +37,8 @@ type Tuning struct {
 	Slot    int            // slot of this participant
 }
 
-// Spin calls the function done until it returns true, or until it is likely that sleeping is faster
-// than spinning. Spin reports whether the function has returned true.
+// Spin calls the function done until it returns true, or until sleeping is likely to be faster than spinning. Spin
+// reports whether that function has returned true.
 func (t Tuning) Spin(done func() bool) bool {
 	b := t.Budget.Load()
 	if b == 1 || oneCPU() {
@@ -85,10 +85,10 @@ func SpinFor(limit int64, done func(spent int64) bool) {
 	}
 }
 
-// yield is used instead of spinning if the last releaser ran on this CPU. It lets that releaser run
-// once, which saves the system calls of a sleep and a wake. If there is also a thread on this CPU
-// that computes, a yield gives the CPU away for a whole time slice. So after a yield that took
-// long, this process does not yield for thirty times as long.
+// yield is used instead of spinning if the last releaser ran on this CPU. It lets that releaser run once, which
+// saves the system calls of a sleep and a wake. But if a thread that computes also runs on this CPU, a yield gives
+// the CPU to that thread for a whole time slice. So after a yield that took long, this process does not yield for
+// thirty times as long.
 func (t Tuning) yield(done func() bool) bool {
 	p := payWord(t.Pays.Load())
 	if n := p.failures(); n > 4 && n%probeEvery != 0 {
@@ -128,12 +128,12 @@ func GiveWay(n int, done func() bool) bool {
 // noYieldUntil is the time until which this process must not yield, CLOCK_MONOTONIC ns.
 var noYieldUntil atomic.Int64
 
-// learn records how many nanoseconds a spin took, and whether it succeeded.
+// learn records in the Tuning how many nanoseconds a spin took, and whether it succeeded.
 func (t Tuning) learn(spent int64, success bool) {
 	t.note(func(p payWord) payWord { return p.after(spent, success) })
 }
 
-// note changes the payWord of an object whose budget is adaptive.
+// note replaces the payWord by the result of the function next, if the budget of the object is adaptive.
 func (t Tuning) note(next func(payWord) payWord) {
 	if t.Budget.Load() != 0 {
 		return
@@ -151,11 +151,11 @@ func (t Tuning) note(next func(payWord) payWord) {
 //	bits 10..19  the share of the spins that failed: a mean, in 1/1024
 //	bits 20..31  failures in a row
 //
-// Two parties that hand an object over to each other may both sleep. If each of them then spins for
-// less time than a wake takes, both sleep again each time, and every hand-over needs a wake by the
-// kernel. A single delay by another program is enough to start this. If both were awake at the same
-// time once, they would need no more wakes. So while few spins fail, the budget is as long as a
-// wake takes. After many failures in a row, one spin in probeEvery is that long.
+// Two processes that hand an object over to each other may both sleep. If each of them then spins for less time
+// than a wake takes, both sleep again each time, and every hand-over needs a wake by the kernel. A single delay by
+// another program is enough to start this. If both were awake at the same time once, they would need no more wakes.
+// So while few spins fail, the budget is as long as a wake takes. After many failures in a row, one spin in
+// probeEvery is that long.
 type payWord uint32
 
 const (
@@ -172,7 +172,7 @@ func (p payWord) took() uint32     { return uint32(p) & payField }
 func (p payWord) share() uint32    { return uint32(p>>10) & payField }
 func (p payWord) failures() uint32 { return uint32(p >> 20) }
 
-// budget returns the maximum length of the next spin, in ns.
+// budget returns the maximum length of the next spin, in ns, for an object with the payWord p.
 func (p payWord) budget() int64 {
 	need := min(4*payUnit*int64(p.took())+spinLeast, spinMost) // enough for nearly all spins that succeed
 	switch n, share := p.failures(), p.share(); {
@@ -187,14 +187,14 @@ func (p payWord) budget() int64 {
 	}
 }
 
-// after returns the word after a spin that took spent nanoseconds.
+// after returns the payWord after a spin that took the time spent, in nanoseconds.
 func (p payWord) after(spent int64, success bool) payWord {
 	took, share := p.took(), p.share()
 	if !success {
 		failures := (p.failures() + 1) & (1<<12 - 1)
 		return makePay(took, share+(payField-share)/payPart, failures)
 	}
-	// Round up the steps of the mean. Otherwise it would stop before it reaches its goal, because
+	// Round up the steps of the mean. Otherwise the mean would stop short of the value that it approaches, because
 	// it changes in whole numbers.
 	now := uint32(min(spent/payUnit, payField))
 	if now > took {
@@ -205,8 +205,8 @@ func (p payWord) after(spent int64, success bool) payWord {
 	return makePay(took, share-(share+payPart-1)/payPart, 0)
 }
 
-// afterYield returns the word after a yield. A yield says nothing about how long a spin takes. It
-// only shows whether the object was released.
+// afterYield returns the payWord after a yield. A yield says nothing about how long a spin takes. It only shows
+// whether the object was released.
 func (p payWord) afterYield(success bool) payWord {
 	if success {
 		return makePay(p.took(), p.share(), 0)
@@ -214,7 +214,7 @@ func (p payWord) afterYield(success bool) payWord {
 	return makePay(p.took(), p.share(), (p.failures()+1)&(1<<12-1))
 }
 
-// NoteCPU records the number of this CPU for the waiters.
+// NoteCPU stores the number of this CPU in the object, for waiters that decide whether to spin.
 func (t Tuning) NoteCPU() {
 	cpu, _, ok := asm.CPU()
 	if !ok {
@@ -251,7 +251,7 @@ func (n cpuNote) by(slot int, cpu uint32) cpuNote {
 
 func (n cpuNote) slot() int { return int(n >> 20 & (1<<11 - 1)) }
 
-// other returns CPU + 1 of the last releaser other than the participant in slot.
+// other returns the CPU, plus 1, of the last releaser that is not the participant in the given slot.
 func (n cpuNote) other(slot int) uint32 {
 	if n.slot() == slot {
 		return uint32(n >> 10 & noteCPUs)

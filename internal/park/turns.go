@@ -9,12 +9,11 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// Turns orders the waits of goroutines of this process on the lines of an object. A line is a queue
-// of waits that are granted in the order of arrival, so only the first wait of this process on a
-// line can be granted next. This wait has the turn: its goroutine polls its node, and then sleeps,
-// so that a granter wakes it. The other goroutines wait for the turn in the Go runtime. Their nodes
-// stay in state queued, so no granter has to wake them. When a wait ends, the next wait gets the
-// turn.
+// Turns orders the waits of goroutines of this process on the lines of an object. A line is a queue of waits that
+// are granted in the order of arrival, so only the first wait of this process on a line can be granted next. This
+// wait has the turn: its goroutine polls its node, that is, reads it again and again, and then sleeps, so that a
+// granter wakes it. The other goroutines wait for the turn in the Go runtime. Their nodes stay in state queued, so
+// no granter has to wake them. When a wait ends, the next wait on the line gets the turn.
 //
 // A hand-over inside a process therefore only switches goroutines, and at most one thread of a
 // process sleeps in the kernel for each line. All handles of a process share the Turns of an
@@ -26,29 +25,28 @@ type Turns struct {
 	spare *turnLine            // guarded by: mu; an empty line for reuse, or nil
 }
 
-// A turnLine contains the waits of one line, ordered by their stamps.
+// A turnLine contains the waits of this process on one line, that is, in one queue of waits that are granted in
+// order. They are ordered by their stamps.
 type turnLine struct {
 	first, last *WaitNode    // guarded by: Turns.mu
 	length      atomic.Int32 // number of waits on the line; written under Turns.mu
-	// held is true while a wait of this line has been granted and its hold has not ended. The next
-	// wait gets the turn only when the hold ends, because it cannot be granted before. held is
-	// written under Turns.mu.
+	// held is true from the grant of a wait of this line until its hold ends. The next wait cannot be granted
+	// before the hold ends, so it gets the turn only then. held is written under Turns.mu.
 	held  atomic.Bool
-	key   uint64 // its key in Turns.keyed
+	key   uint64 // the key of the line in Turns.keyed
 	keyed bool
 }
 
-// Append puts a wait at the end of the line. The caller must still hold the queue lock under which
-// the wait got its place among the waits of all processes. Without the lock, a later wait could be
-// appended first. The later wait would then have the turn, and no goroutine would read the node of
-// the earlier wait.
+// Append puts a wait at the end of the line of waits without a key. The caller must still hold the queue lock under
+// which the wait got its place among the waits of all processes. Without that lock, a later wait could be appended
+// first. The later wait would then have the turn, and no goroutine would read the node of the earlier wait.
 func (t *Turns) Append(s *WaitNode) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.add(s, &t.line)
 }
 
-// AppendKey is Append for the line of the given key.
+// AppendKey does what Append does, for the line of the given key.
 func (t *Turns) AppendKey(s *WaitNode, key uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,11 +77,12 @@ func (t *Turns) add(s *WaitNode, l *turnLine) { // guarded by: mu
 	l.length.Add(1)
 }
 
-// OnLine reports whether the wait of s is on a line.
+// OnLine reports whether the wait of s is on a line of [Turns].
 func (s *WaitNode) OnLine() bool { return s.turns != nil }
 
-// LeaveLine takes a wait that is over off its line. If the wait was granted, the next wait gets the
-// turn when the hold ends, by a call of HoldEnded. Otherwise the next wait gets the turn now.
+// LeaveLine takes a wait that is over off its line. If the wait was granted, the next wait on the line gets the
+// turn when the hold ends, by a call of HoldEnded. Otherwise the next wait gets the turn now. The wait that has the
+// turn is the one whose goroutine reads its node.
 func (s *WaitNode) LeaveLine(granted bool) {
 	t := s.turns
 	t.mu.Lock()
@@ -117,16 +116,16 @@ func (t *Turns) tidy(l *turnLine) { // guarded by: mu
 	}
 }
 
-// giveTurn gives the turn to a wait. The wait stays on its line while Turns.mu is held, so its
-// goroutine cannot reuse the wait node meanwhile.
+// giveTurn gives the turn to the wait of s, that is, makes its goroutine read its node. The wait stays on its line
+// while Turns.mu is held, so its goroutine cannot reuse the wait node meanwhile.
 func (s *WaitNode) giveTurn() { // guarded by: Turns.mu
 	s.turn.Store(true)
 	s.look()
 }
 
-// HoldEnded gives the turn to the next wait if the hold of a granted wait has ended. It may be
-// called for each hold that ends. A turn that comes too early only costs a poll, but a turn must
-// never be missing.
+// HoldEnded gives the turn to the next wait on the line if the hold of a granted wait has ended. It may be called
+// for every hold that ends, because a turn that comes too early only costs a poll. But it must not be left out,
+// because then the next wait would never get the turn.
 func (t *Turns) HoldEnded() {
 	if t.line.held.Load() {
 		t.mu.Lock()
@@ -135,7 +134,7 @@ func (t *Turns) HoldEnded() {
 	}
 }
 
-// KeyHoldEnded is HoldEnded for the line of the given key.
+// KeyHoldEnded does what HoldEnded does, for the line of the given key.
 func (t *Turns) KeyHoldEnded(key uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,7 +162,7 @@ func (t *Turns) Waits() int {
 	return n
 }
 
-// look wakes the goroutine of a wait, so that it reads its node.
+// look wakes the goroutine of a wait, so that the goroutine reads its node.
 func (s *WaitNode) look() {
 	select {
 	case s.wake <- struct{}{}:
@@ -171,9 +170,9 @@ func (s *WaitNode) look() {
 	}
 }
 
-// SleepInTurn is Sleep for a wait on a line. It waits for the turn, polls the node, and then
-// sleeps. awake reports whether the wait ended without a sleep. The caller must call LeaveLine
-// afterwards.
+// SleepInTurn does what Sleep does, for a wait on a line. It waits until the wait has the turn, that is, is the
+// first of this process on the line. Then it polls the node, and then sleeps. awake reports whether the wait ended
+// without a sleep. The caller must call LeaveLine afterwards.
 func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake bool) {
 	if r, over := s.awaitTurn(q, c); over {
 		return r, true
@@ -184,18 +183,18 @@ func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake b
 	return s.Sleep(q, c), false
 }
 
-// awaitTurn waits for the turn. over reports whether the wait ended before it got the turn. In that
-// case, r says why.
+// awaitTurn waits until the wait of s has the turn, that is, is the first of this process on its line. over reports
+// whether the wait ended before. In that case, r says why.
 func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 	if s.turn.Load() {
 		return Again, false
 	}
-	// A wait may be granted although it does not have the turn, for example if a peer has
-	// overwritten the line. The periodic checks find such a wait.
+	// A wait may be granted although other waits of this process are before it on the line, for example if a peer
+	// has overwritten the queue. The periodic checks find such a wait.
 	s.nodePool.lot.checkPeriodically(q)
 	s.since = shmsync.Monotonic()
 	s.Node.SetParkedSince(s.since)
-	s.in.Store(q) // before Closing is called, because a Close wakes the waits that have its queue in this field
+	s.in.Store(q) // stored before the call of Closing, because a Close wakes the waits that have its queue here
 	var done <-chan struct{}
 	if c.ctx != nil {
 		done = c.ctx.Done()
@@ -208,7 +207,7 @@ func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 			return s.giveUp(Closed), true
 		}
 		if done == nil {
-			<-s.wake // faster than the select below
+			<-s.wake // this is faster than the select below
 			continue
 		}
 		select {
@@ -221,19 +220,19 @@ func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 }
 
 const (
-	pollLooks  = 2 // how many times a round reads the node after a pause
+	pollLooks  = 2 // reads of the node in a round, each after a pause
 	pollPause  = 8
-	pollYields = 6 // how many times a round reads the node after other goroutines could run
+	pollYields = 6 // reads of the node in a round, each after other goroutines could run
 
 	pollShort = 50_000  // ns: the budget if polls usually fail: about the cost of a sleep and a wake
 	pollLong  = 500_000 // ns: the budget if polls usually succeed; longer than a wake takes on a busy machine
 	pollPays  = 20_000  // ns: polling is worth its cost if successful polls do not take longer
 )
 
-// pollBudget returns the maximum length of the next poll, in ns. If two processes both sleep when
-// their turns come, they have to wake each other for ever. This ends only if one of them polls for
-// as long as the other needs to wake up. So the budget is long while polls usually succeed quickly.
-// If they usually fail, one poll in probeEvery is long.
+// pollBudget returns the maximum length of the next poll, that is, of reading a node repeatedly, in ns. If two
+// processes both sleep when their turns come, they have to wake each other for ever. This ends only if one of them
+// polls for as long as the other needs to wake up. So the budget is long while polls usually succeed quickly. If
+// they usually fail, one poll in probeEvery is long.
 func (p payWord) pollBudget() int64 {
 	n := p.failures()
 	if n < spinGiveUp && payUnit*p.took() <= pollPays || n >= spinGiveUp && n%probeEvery == 0 {

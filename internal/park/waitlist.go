@@ -14,20 +14,21 @@ var (
 	_ = crashpoint.Register("park.wake.done")
 )
 
-// A WaitList says where a releaser finds the waiters of an object: in the kernel's futex queue of a
-// word, and in a list of poller nodes.
+// A WaitList says where a releaser, a process that wakes waiters, finds the waiters of an object: in the kernel's
+// futex queue of a word, and in a list of poller nodes, the records of waiters that do not sleep in the kernel.
 type WaitList struct {
 	Arena  *arenakernel.Arena
 	Word   *atomic.Uint32 // the word on which waiters sleep
-	Raw    *uint32        // Word, for the kernel
+	Raw    *uint32        // the same word, for system calls
 	Poller *atomic.Uint64 // head of the list of poller nodes
-	// Near makes wakes of this process prefer sleepers on its own NUMA node, and makes its own
-	// sleepers say on which NUMA node they are. Each process decides this for itself; see wakeOne.
+	// Near makes wakes by this process prefer sleepers on its own NUMA node, and makes sleepers of this process say
+	// on which NUMA node they are. Each process decides this for itself; see wakeOne.
 	Near bool
 }
 
-// DeliverOne wakes one waiter. turn decides whether it first tries the kernel's queue or the poller
-// nodes. The caller has changed the word before, so a waiter that is about to sleep does not sleep.
+// DeliverOne wakes one waiter. The parameter turn decides whether it first tries the kernel's queue or the poller
+// nodes. The caller has changed the word before, so a waiter that is just about to sleep on the old value does not
+// sleep.
 func (l *WaitList) DeliverOne(turn uint32) {
 	if turn&1 == 0 {
 		if l.wakeOne(turn) == 0 {
@@ -84,18 +85,19 @@ const announced = 1
 // Announced reports whether a release has to wake a waiter.
 func (w Word) Announced() bool { return w&announced != 0 }
 
-// Bumped returns the word after a release that has to wake a waiter.
+// Bumped returns the word after a release that has to wake a waiter: the sequence has changed, and no waiter is
+// announced.
 func (w Word) Bumped() Word { return (w + 2) &^ announced }
 
-// turn returns a number that changes with each bump. Wakes use it to alternate between the kernel's
-// queue and the poller nodes.
+// turn returns a number that changes with each change of the sequence. Wakes use it to alternate between the
+// kernel's queue and the poller nodes.
 func (w Word) turn() uint32 { return uint32(w >> 1) }
 
-// A WakeWord is a WaitList whose word is a Word.
+// A WakeWord is a WaitList on whose word waiters announce themselves; see [Word].
 type WakeWord struct{ WaitList }
 
-// Announce makes the next release wake a waiter, and returns the value on which the caller sleeps.
-// The caller must check the state once more before it sleeps.
+// Announce sets the bit that makes the next release wake a waiter, and returns the value of the word on which the
+// caller sleeps. The caller must check the state once more before it sleeps.
 func (b *WakeWord) Announce() Word {
 	for {
 		w := Word(b.Word.Load())
@@ -119,14 +121,14 @@ func (b *WakeWord) Announced() bool {
 // before.
 func (b *WakeWord) Release() { b.release(b.DeliverOne) }
 
-// release bumps the word if a waiter has announced itself, and then calls deliver to wake one
+// release changes the sequence of the word if a waiter has announced itself, and then calls deliver to wake one
 // waiter.
 func (b *WakeWord) release(deliver func(turn uint32)) {
 	w := Word(b.Word.Load())
 	for w.Announced() {
 		crashpoint.Hit("park.wake.before_bump")
-		// If the CAS fails, another thread has bumped or announced. Each waiter announces only
-		// once, so the loop ends.
+		// If the CAS fails, another thread has changed the sequence or announced a waiter. Each waiter announces
+		// itself only once, so the loop ends.
 		if b.Word.CompareAndSwap(uint32(w), uint32(w.Bumped())) {
 			crashpoint.Hit("park.wake.bumped")
 			deliver(w.turn())
@@ -147,15 +149,15 @@ func (b *WakeWord) bump() Word {
 	}
 }
 
-// Touch changes the word, so that a waiter that is about to sleep checks the state again. It does
-// not change the announcement.
+// Touch changes the word, so that a waiter that is just about to sleep on the old value does not sleep but checks
+// the state again. Touch does not change the announcement.
 func (b *WakeWord) Touch() { b.Word.Add(2) }
 
-// WakeOne bumps and wakes one waiter, whether or not a waiter has announced itself. It replaces a
+// WakeOne changes the sequence and wakes one waiter, whether or not a waiter has announced itself. It replaces a
 // wake that may have been lost.
 func (b *WakeWord) WakeOne() { b.DeliverOne(b.bump().turn()) }
 
-// WakeAll bumps and wakes all waiters.
+// WakeAll changes the sequence and wakes all waiters.
 func (b *WakeWord) WakeAll() {
 	b.bump()
 	b.DeliverAll()

@@ -16,12 +16,12 @@ var (
 	_ = crashpoint.Register("park.waitnode.given_up")
 )
 
-// A WaitNode is the local part of a wait node in the arena. Its owner puts the node on a queue of
-// an object, and a granter resolves it. One goroutine waits in it. The granter changes the word of
-// the node by a compare-and-swap and calls Tell; see arenakernel.NodeWord.
+// A WaitNode is this process's part of a wait node, a record in the arena by which a goroutine waits in a queue of
+// an object. The owner puts the node on the queue, and a granter, which may be in another process, resolves the
+// wait. One goroutine waits in the node. The granter changes the word of the node by a compare-and-swap and calls
+// Tell; see arenakernel.NodeWord.
 //
-// A WaitNode belongs to one wait at a time. Between Take and Leave or Abandon, no other goroutine
-// uses it.
+// A WaitNode belongs to one wait at a time. From TakeNode until Leave or Abandon, no other goroutine uses it.
 type WaitNode struct {
 	Node *arenakernel.Node
 	Off  arenakernel.Offset
@@ -30,36 +30,35 @@ type WaitNode struct {
 	in       atomic.Pointer[Queue] // the queue of the handle that waits in this node
 	wake     chan struct{}         // capacity 1
 
-	// Tag is for recorded queues. Only the owner uses it. No word of the node has had a later tag
-	// since this process got the node.
+	// Tag is for queues whose links change by records with tags. It is at least as late as every tag that a word of
+	// the node has had since this process got the node. Only the owner uses it.
 	Tag uint32
-	// Withdrawer is used only by the owner. If it is set, a Sleep that gives up calls Withdraw
-	// instead of Abandon. Withdraw takes the wait off its queue. It returns false if the wait is
-	// already resolved.
+	// Withdrawer, if set, takes the wait off its queue when Sleep gives up: Sleep then calls its method Withdraw
+	// instead of Abandon. Withdraw returns false if the wait is already resolved. Only the owner uses the field.
 	Withdrawer interface{ Withdraw(s *WaitNode) bool }
-	// Found is for the Withdrawer: what Withdraw has found. Only the owner uses it.
+	// Found is where the Withdrawer stores in what state Withdraw found the wait. Only the owner uses it.
 	Found uint8
 
 	since         int64       // only used by the owner; when the wait for the turn began, CLOCK_MONOTONIC ns, or 0
 	turns         *Turns      // only used by the owner; nil if the wait is on no line
-	line          *turnLine   // owner only
+	line          *turnLine   // only used by the owner; nil if the wait is on no line
 	turn          atomic.Bool // the wait has the turn of its line; set under turns.mu
 	ahead, behind *WaitNode   // guarded by: turns.mu
 
 	// guarded by: nodePool.mu
 
 	notify func() // called when the wait is over, instead of a send on wake
-	told   bool   // notify has been called
-	taken  bool   // a wait uses it
+	told   bool   // notify was called
+	taken  bool   // a wait uses the node
 	owed   bool   // the node was parked, and has not come off the ready stack since
 	index  int    // in nodePool.all
 }
 
-// Sleep waits until the wait is resolved, the context of c ends or the handle is closed. The node
-// is on a queue, in state queued. If Sleep returns Canceled or Closed, the caller must not use the
-// node any more, because the node belongs to the queue.
+// Sleep waits until the wait is resolved, the context of c ends or the handle is closed. The node is on a queue, in
+// state queued. If Sleep returns Canceled or Closed, the caller must not use the node any more, because whoever
+// takes it off the queue frees it.
 //
-// q is the queue of the object's queue lock. The call has entered q.
+// q is the queue of the object's queue lock. The caller has called EnterNode of q.
 func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
 	h := s.nodePool.lot
 	h.checkPeriodically(q)
@@ -146,7 +145,7 @@ func (s *WaitNode) park(notify func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w := s.Node.Load()
-	s.notify = notify // set in any case: if a peer has overwritten the state, notify is called when this process leaves
+	s.notify = notify // set in any case: if a peer has overwritten the state, it is called when this process leaves
 	s.Node.SetParkedSince(cmp.Or(s.since, shmsync.Monotonic()))
 	if w.State() != arenakernel.NodeQueued || !s.Node.Swap(w, w.With(arenakernel.NodeParked)) {
 		s.told = true
@@ -157,8 +156,8 @@ func (s *WaitNode) park(notify func()) bool {
 	return true
 }
 
-// Watch registers notify to be called once: when the wait is resolved, or when this process leaves
-// the arena. notify must not block. It may be called before Watch returns.
+// Watch registers the function notify, which is called once: when the wait is resolved, or when this process leaves
+// the arena. It must not block. It may be called before Watch returns.
 func (s *WaitNode) Watch(q *Queue, notify func()) {
 	s.nodePool.lot.checkPeriodically(q)
 	s.in.Store(q)
@@ -167,7 +166,8 @@ func (s *WaitNode) Watch(q *Queue, notify func()) {
 	}
 }
 
-// giveUp ends a Sleep and returns why, unless the wait is already resolved.
+// giveUp ends a Sleep for the reason why and returns that reason. If the wait is already resolved, it returns Again
+// instead.
 func (s *WaitNode) giveUp(why Result) Result {
 	if s.Withdrawer != nil {
 		if s.Withdrawer.Withdraw(s) {
@@ -181,9 +181,8 @@ func (s *WaitNode) giveUp(why Result) Result {
 	return Again
 }
 
-// Abandon ends a wait that is not resolved. It returns false if the wait is already resolved. If it
-// returns true, the caller must not use the wait node any more, because the participant that takes
-// the node off its queue frees it.
+// Abandon ends a wait that is not resolved. It returns false if the wait is already resolved. After true, the
+// caller must not use the wait node any more, because the participant that takes the node off its queue frees it.
 func (s *WaitNode) Abandon() bool {
 	b := s.nodePool
 	b.mu.Lock()
@@ -209,7 +208,7 @@ func (s *WaitNode) Resolved() bool {
 	return s.Node.State() == arenakernel.NodeResolved
 }
 
-// Leave returns the wait node to the pool after its wait was resolved.
+// Leave puts the wait node back into the pool after its wait was resolved.
 func (s *WaitNode) Leave() {
 	b := s.nodePool
 	// Usually the node is off its queue soon, because its granter takes it off the queue a few
@@ -228,8 +227,8 @@ func (s *WaitNode) Leave() {
 	}
 }
 
-// Withdrawn returns a wait node to the pool whose wait was taken off its queue without being
-// resolved. No granter can resolve the wait any more.
+// Withdrawn puts a wait node back into the pool after its wait was taken off the queue without being resolved. No
+// granter can resolve the wait any more.
 func (s *WaitNode) Withdrawn() {
 	b := s.nodePool
 	b.mu.Lock()
@@ -261,7 +260,7 @@ func (s *WaitNode) Forget() {
 	s.nodePool.forget(s)
 }
 
-// Return returns a wait node to the pool that was taken and never queued.
+// Return puts a wait node that was taken and never queued back into the pool.
 func (s *WaitNode) Return() {
 	s.nodePool.mu.Lock()
 	defer s.nodePool.mu.Unlock()

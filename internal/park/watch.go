@@ -10,9 +10,9 @@ type Watch struct {
 	since int64 // when the wait began, CLOCK_MONOTONIC ns
 }
 
-// Watch registers notify to be called once, when a wake comes after the word had the value w.
-// notify must not block. It may be called before Watch returns. Watch returns nil if the word is no
-// longer w, or if this process is leaving the arena.
+// Watch registers the function notify, which is called once, when a wake comes after the word had the value w. It
+// must not block, and may be called before Watch returns. Watch returns nil if the word no longer has the value w,
+// or if this process is leaving the arena.
 //
 // The caller has entered the queue, and must stay in it until it has called Leave of the Watch. If
 // before is not nil, the new Watch continues the wait of before: it keeps the time when that wait
@@ -31,14 +31,14 @@ func (q *Queue) Watch(w uint32, before *Watch, notify func()) *Watch {
 	return x
 }
 
-// Over reports whether the wake has come.
+// Over reports whether the wake for which the Watch waits has come.
 func (x *Watch) Over() bool {
 	x.q.mu.Lock()
 	defer x.q.mu.Unlock()
 	return !x.me.queued
 }
 
-// StandFor sets how many waits the Watch represents, at least 1. Only tools use the number.
+// StandFor sets how many waits the Watch represents, at least 1. Only tools show the number.
 func (x *Watch) StandFor(n int) {
 	x.q.mu.Lock()
 	defer x.q.mu.Unlock()

@@ -15,13 +15,13 @@ const (
 	exitOrphan = 113 // the parent is gone
 )
 
-// Child is the helper's side of the conversation with its parent.
+// Child is a helper process's own view of its connection with the parent, the test.
 type Child struct {
 	params string
 	files  []*os.File
 	lines  *queue[[]byte] // from the parent
 
-	mu  sync.Mutex // serialises lines to the parent
+	mu  sync.Mutex // held while a line is written to the parent
 	out *os.File
 }
 
@@ -32,8 +32,8 @@ func runHelper(name string) {
 		lines:  newQueue[[]byte](),
 		out:    os.Stdout,
 	}
-	// The output of the helper must not get between the lines of the protocol. A program that the
-	// helper executes must not take itself for a helper.
+	// What the helper prints must not get between the lines that it sends to the parent. A program that the helper
+	// executes must not start as a helper because of the environment.
 	os.Stdout = os.Stderr
 	n, _ := strconv.Atoi(os.Getenv(envFiles))
 	for i := range n {
@@ -52,7 +52,8 @@ func runHelper(name string) {
 	end(0)
 }
 
-// readParent queues the parent's lines. It ends the process when the input ends.
+// readParent puts the parent's lines into a queue. It ends this process when the input ends, because then the
+// parent is gone.
 func (c *Child) readParent(in *os.File) {
 	r := bufio.NewReader(in)
 	for {
@@ -108,7 +109,7 @@ func (c *Child) Fatal(args ...any) {
 	end(exitFatal)
 }
 
-// Fatalf is Fatal with a format.
+// Fatalf does what Fatal does, with a format as in fmt.Printf.
 func (c *Child) Fatalf(format string, args ...any) {
 	c.Fatal(fmt.Sprintf(format, args...))
 }

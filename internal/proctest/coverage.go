@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// envCoverage is the variable with the directory for the coverage data of helpers.
+// envCoverage is the environment variable that names the directory for the coverage data of helpers.
 const envCoverage = "SHMSYNC_COVERAGE"
 
-// tests is the argument of Main.
+// tests is what Main was called with.
 var tests *testing.M
 
-// end ends a helper. If the program measures coverage, as .ci/coverage does, end first writes the
-// coverage data. The data of a helper that is killed is lost.
+// end ends a helper process. If the program measures coverage, as .ci/coverage does, end first writes the coverage
+// data. The data of a helper that is killed is lost.
 func end(code int) {
 	if dir := os.Getenv(envCoverage); dir != "" && testing.CoverMode() != "" {
 		writeCounts(dir)
@@ -22,15 +22,16 @@ func end(code int) {
 	os.Exit(code)
 }
 
-// ExitCounted ends, as end does, a process of the test program that is no helper.
+// ExitCounted ends a process of the test program that is not a helper, after it has written the coverage data as
+// end does.
 func ExitCounted(m *testing.M, code int) {
 	tests = m
 	end(code)
 }
 
-// writeCounts writes the coverage data by a run without a test. Such a run reads all coverage data
-// that is in its directory, so it gets a directory of its own. The data of a helper that may not
-// write there, or that has another root directory, is lost.
+// writeCounts writes the coverage data of this process into the directory dir. It does so by a run of the tests
+// that runs no test. Such a run reads all coverage data that is in its directory, so it gets a directory of its
+// own. The data of a helper that may not write there, or that has another root directory, is lost.
 func writeCounts(dir string) {
 	os.Stdout, _ = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	os.Stderr = os.Stdout

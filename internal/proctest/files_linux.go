@@ -13,10 +13,9 @@ import (
 	"github.com/shmsync/shmsync/internal/linger"
 )
 
-// KeepFile copies the process's descriptors of the file at path into this process, as a child of
-// fork would have them. So the locks of these descriptors stay when the process ends, as they do
-// for a while if the kernel keeps the memory of the process. close closes the copies; the end of
-// the test does so, too.
+// KeepFile copies the process's descriptors of the file at path into this process, as a child of fork would have
+// them. So the locks of these descriptors stay when the process ends. The same happens for a while if the kernel
+// keeps the memory of an ended process. The function close closes the copies; otherwise the end of the test does.
 func (p *Proc) KeepFile(t testing.TB, path string) (close func()) {
 	t.Helper()
 	copies := p.copies(t, func(_, at string) bool { return at == path })
@@ -65,8 +64,8 @@ func closeAll(fds []int) {
 	}
 }
 
-// keepLocks keeps the byte locks of a process that is about to be killed, for as long as package
-// linger says.
+// keepLocks keeps the byte locks of a process that is about to be killed, for as long as the settings of package
+// linger say.
 func (p *Proc) keepLocks(t testing.TB) {
 	t.Helper()
 	d := linger.Time()

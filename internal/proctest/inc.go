@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// CCompiler returns the C compiler. If there is none, it skips the test, and counts the helpers
-// that the test would have started as used. If SHMSYNC_NEED_CC is set, it fails the test instead.
+// CCompiler returns the C compiler. If there is none, CCompiler skips the test, and counts the given helpers, which
+// the test would have started, as used. If SHMSYNC_NEED_CC is set, CCompiler fails the test instead.
 func CCompiler(t testing.TB, helpers ...string) string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -24,9 +24,9 @@ func CCompiler(t testing.TB, helpers ...string) string {
 	return cc
 }
 
-// CheckSourceInC compiles a C program that works on a page of shared memory, together with the
-// header of the C library. The flags must define each name of the page that the source uses. With
-// the strictest warnings, the compiler must find nothing in the source.
+// CheckSourceInC compiles a C program that works on a page of shared memory, together with the header of the C
+// library. The flags must define each name of the page's layout that the source uses. The test fails if the
+// compiler, with its strictest warnings, finds anything in the source.
 func CheckSourceInC(t testing.TB, source, header string, flags []string) {
 	t.Helper()
 	defined := map[string]bool{}

@@ -19,18 +19,18 @@ type Proc struct {
 	cmd   *exec.Cmd
 	in    *os.File
 	dump  func() string
-	limit time.Duration // for each wait
-	grace time.Duration // time to print the stacks, after the limit has passed
+	limit time.Duration // how long each wait for the child may take
+	grace time.Duration // how long the child may then take to print its stacks
 
 	stderr   output
 	messages *queue[message]
 
-	readDone chan struct{} // closed once all messages are queued
-	done     chan struct{} // closed once exit is set
+	readDone chan struct{} // closed when all messages of the child are queued
+	done     chan struct{} // closed when the field exit is set
 	exit     Exit
 
 	mu       sync.Mutex
-	fatal    string // the child's first Fatal
+	fatal    string // the text of the child's first Fatal
 	observed bool   // the test has learned how the child ended
 	shown    bool   // the log of the test contains the standard error
 }
@@ -64,7 +64,8 @@ func (p *Proc) Recv(t testing.TB, v any) {
 	}
 }
 
-// next waits for a message that is not a Fatal.
+// next returns the next message of the child. It fails the test if the message is a Fatal, or if the child ends or
+// is too slow.
 func (p *Proc) next(t testing.TB, what string) message {
 	t.Helper()
 	timer := time.NewTimer(p.limit)
@@ -108,8 +109,8 @@ func (p *Proc) Signal(t testing.TB, sig os.Signal) {
 	}
 }
 
-// Kill sends SIGKILL and waits until the child has ended and been reaped. If the child has ended in
-// another way before, the Exit shows that.
+// Kill sends SIGKILL and waits until the child has ended and been reaped. If the child had already ended in another
+// way, the returned Exit shows that.
 func (p *Proc) Kill(t testing.TB) Exit {
 	t.Helper()
 	p.keepLocks(t)
@@ -131,14 +132,15 @@ func (p *Proc) Cont(t testing.TB) {
 	p.cont(t)
 }
 
-// AwaitStop waits until every thread of a child that stops itself has stopped.
+// AwaitStop waits until every thread of the child has stopped. It is for a child that stops itself.
 func (p *Proc) AwaitStop(t testing.TB) {
 	t.Helper()
 	p.awaitStop(t)
 }
 
-// AwaitPoint waits until the child has reached its crash point. If variable is SHMSYNC_CRASHPOINT,
-// the child has died there; if it is SHMSYNC_CRASHPOINT_STOP, the child has stopped there.
+// AwaitPoint waits until the child has reached the crash point that it was started with. The parameter variable is
+// the environment variable that names the point. If variable is SHMSYNC_CRASHPOINT, the child has died there; if it
+// is SHMSYNC_CRASHPOINT_STOP, the child has stopped there.
 func (p *Proc) AwaitPoint(t testing.TB, variable string) {
 	t.Helper()
 	if variable == "SHMSYNC_CRASHPOINT" {

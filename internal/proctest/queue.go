@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// queue is an unbounded queue, so that the reader of a pipe can always continue reading and notice
+// queue is a queue of unlimited length. So the goroutine that reads a pipe and calls put never blocks, and notices
 // the end of the pipe.
 type queue[T any] struct {
 	mu     sync.Mutex
 	items  []T
 	closed bool
-	more   chan struct{} // holds a token while get may find something new
+	more   chan struct{} // contains a value while get may find something new
 }
 
 func newQueue[T any]() *queue[T] { return &queue[T]{more: make(chan struct{}, 1)} }
 
-// put appends v. It must not follow close.
+// put appends v. It must not be called after close.
 func (q *queue[T]) put(v T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -24,7 +24,7 @@ func (q *queue[T]) put(v T) {
 	q.signal()
 }
 
-// close says that nothing will be put any more.
+// close records that put will not be called any more.
 func (q *queue[T]) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -32,7 +32,7 @@ func (q *queue[T]) close() {
 	close(q.more)
 }
 
-// signal leaves a token. The caller holds mu.
+// signal puts a value into q.more, so that get checks the queue again. The caller holds mu.
 func (q *queue[T]) signal() {
 	select {
 	case q.more <- struct{}{}:
@@ -40,7 +40,7 @@ func (q *queue[T]) signal() {
 	}
 }
 
-// outcome is the result of a call of get.
+// outcome says how a call of get ended.
 type outcome int
 
 const (
@@ -49,7 +49,8 @@ const (
 	expired
 )
 
-// get returns the first item. It waits for one until limit fires.
+// get removes and returns the first item. If there is none, get waits for one until the channel limit delivers a
+// value.
 func (q *queue[T]) get(limit <-chan time.Time) (v T, o outcome) {
 	for {
 		if v, o, ok := q.poll(); ok {
@@ -63,14 +64,14 @@ func (q *queue[T]) get(limit <-chan time.Time) (v T, o outcome) {
 	}
 }
 
-// poll is get, but does not wait. ok says whether there is an outcome.
+// poll does what get does, but does not wait. ok reports whether there is an item or the queue has ended.
 func (q *queue[T]) poll() (v T, o outcome, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.items) > 0 {
 		v, q.items = q.items[0], q.items[1:]
 		if len(q.items) > 0 && !q.closed {
-			q.signal() // for another reader
+			q.signal() // another goroutine may also wait in get
 		}
 		return v, received, true
 	}

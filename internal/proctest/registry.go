@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The environment variables by which Start makes a process a helper.
+// The environment variables that Start sets to make a process a helper.
 const (
 	envHelper = "SHMSYNC_PROCTEST"
 	envParams = "SHMSYNC_PROCTEST_PARAMS"
@@ -24,7 +24,8 @@ var registry struct {
 	main    bool // Main has been called
 }
 
-// Register adds a helper. It panics if the name is taken.
+// Register registers f as a helper, a function that runs in a process of its own; see [Start]. It panics if the
+// name is taken.
 func Register(name string, f func(*Child)) {
 	registry.Lock()
 	defer registry.Unlock()
@@ -64,15 +65,15 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Skip skips the test, and counts the helpers that it would have started as used.
+// Skip skips the test, and counts the given helpers, which the test would have started, as used; see [Main].
 func Skip(t testing.TB, reason string, helpers ...string) {
 	t.Helper()
 	LeaveOut(t, helpers...)
 	t.Skip(reason)
 }
 
-// LeaveOut counts helpers as used that the test does not start, because only a part of the test was
-// asked for, for example by an environment variable.
+// LeaveOut counts the given helpers as used; see [Main]. A test calls it if it does not start them because only a
+// part of the test was asked for, for example by an environment variable.
 func LeaveOut(t testing.TB, helpers ...string) {
 	t.Helper()
 	for _, name := range helpers {
@@ -82,7 +83,7 @@ func LeaveOut(t testing.TB, helpers ...string) {
 	}
 }
 
-// lookup finds a helper and marks it as used.
+// lookup finds the helper of that name and marks it as used.
 func lookup(name string) (func(*Child), error) {
 	registry.Lock()
 	defer registry.Unlock()

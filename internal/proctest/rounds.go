@@ -18,14 +18,14 @@ func Long() bool {
 	return long
 }
 
-// Quick reports whether tests do only what a developer would wait for: with -short, and without the
-// race detector. CI runs the race detector with -short, and must not skip anything.
+// Quick reports whether tests do only as much as a developer would wait for. That is so with -short and without the
+// race detector. With the race detector CI also uses -short, but must not skip anything.
 func Quick() bool { return testing.Short() && !race.Enabled }
 
-// Rounds returns the number of rounds, or the duration, of a test. It returns the parameter short
-// with the flag -short, and the parameter long if [Long] is true. Otherwise it returns a part of
-// long, but at least short. The part is a fifth in builds with crash points, because CI runs these
-// at this length only. It is a thirtieth in other builds, which CI runs with Long.
+// Rounds returns the number of rounds, or the duration, of a test. It returns the parameter short with the flag
+// -short, and the parameter long if [Long] is true. Otherwise it returns a part of long, but at least short. In
+// builds with crash points the part is a fifth, because CI runs these builds at no other length. In other builds it
+// is a thirtieth, because CI also runs these at full length.
 func Rounds[N ~int | ~int64 | ~uint64](short, long N) N {
 	switch {
 	case testing.Short():

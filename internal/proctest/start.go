@@ -40,18 +40,19 @@ func Env(env ...string) Option {
 	return func(c *config) { c.env = append(c.env, env...) }
 }
 
-// Attr starts the helper with attr, for instance in its own namespace.
+// Attr sets the attributes with which the operating system starts the helper, for instance a namespace of its own.
 func Attr(attr *syscall.SysProcAttr) Option { return func(c *config) { c.attr = attr } }
 
 // Dump sets a function that is called when a wait for the helper times out. It returns the state of
 // the words that the helper waits for, and must not block.
 func Dump(f func() string) Option { return func(c *config) { c.dump = f } }
 
-// Limit replaces DefaultTimeout for the waits for this helper. It is scaled in the same way.
+// Limit sets how long each wait for this helper may take, instead of DefaultTimeout. The limit is scaled as
+// DefaultTimeout is.
 func Limit(d time.Duration) Option { return func(c *config) { c.limit = d } }
 
-// Start runs the helper registered as name in a process of its own. The process
-// is killed when the test ends, if it has not ended before.
+// Start runs the helper that is registered under the given name, in a process of its own. If the process has not
+// ended when the test ends, it is killed.
 func Start(t testing.TB, name string, opts ...Option) *Proc {
 	t.Helper()
 	cfg := config{limit: DefaultTimeout}
@@ -93,7 +94,7 @@ func start(t testing.TB, name string, cfg *config) (*Proc, error) {
 		done:     make(chan struct{}),
 	}
 	cmd.Env = append(os.Environ(), "GOTRACEBACK=all",
-		// Otherwise each exit of a child takes a second with the race detector.
+		// Without this setting, each exit of a child takes a second with the race detector.
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"),
 		envHelper+"="+name,
 		envParams+"="+string(params),
@@ -102,8 +103,8 @@ func start(t testing.TB, name string, cfg *config) (*Proc, error) {
 	cmd.ExtraFiles = cfg.files
 	cmd.SysProcAttr = cfg.attr
 	cmd.Stderr = &p.stderr
-	// A grandchild may keep pipes open. On a busy machine this process may read what the child has
-	// written long after the child has ended.
+	// A process that the child has started may keep the pipes open. On a busy machine this process may also read
+	// what the child has written long after the child has ended.
 	cmd.WaitDelay = Scale(DefaultTimeout)
 
 	childIn, in, err := os.Pipe()
@@ -144,14 +145,14 @@ func selfCommand() (*exec.Cmd, error) {
 	return exec.Command(argv[0], argv[1:]...), nil
 }
 
-// readMessages queues the child's lines until the pipe ends.
+// readMessages puts the messages of the child into a queue until the pipe ends.
 func (p *Proc) readMessages(out *os.File) {
 	defer p.messages.close()
 	r := bufio.NewReader(out)
 	for {
 		line, err := r.ReadBytes('\n')
 		if err != nil {
-			return // a line that was cut off by a death is ignored
+			return // a line that is incomplete because the child died is ignored
 		}
 		var m message
 		if err := json.Unmarshal(line, &m); err != nil {
@@ -166,7 +167,7 @@ func (p *Proc) readMessages(out *os.File) {
 	}
 }
 
-// reap collects the exit status of the child, and what is left in its pipes.
+// reap waits for the end of the child, and collects its exit status and what is left in its pipes.
 func (p *Proc) reap(out *os.File) {
 	err := p.cmd.Wait()
 	var status *exec.ExitError

@@ -46,7 +46,8 @@ func (p *Proc) awaitStop(t testing.TB) {
 // errEnded says that a process ended instead of stopping.
 var errEnded = errors.New("the process has ended")
 
-// waitStopped waits until the child pid has stopped. It leaves the exit status for os.Process.Wait.
+// waitStopped waits until the child with the process ID pid has stopped. If the child has ended instead,
+// waitStopped leaves the exit status for os.Process.Wait.
 func waitStopped(pid int) error {
 	for {
 		var info unix.Siginfo

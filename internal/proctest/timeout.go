@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// DefaultTimeout is how long the parent waits for anything, before scaling. Only a hang should take
-// that long; on a busy machine a process has waited for 20 s.
+// DefaultTimeout is how long the parent waits for anything from a child, before Scale is applied. It is long
+// because a process on a busy machine has once waited for 20 s, and only a hang should take longer than the limit.
 const DefaultTimeout = time.Minute
 
-// quitGrace is how long a child may take to print its stacks, before scaling.
+// quitGrace is how long a child may take to print its stacks, before Scale is applied.
 const quitGrace = time.Minute
 
 // timeoutScale is the factor in SHMSYNC_TEST_TIMEOUT_SCALE, for machines that
@@ -49,8 +49,8 @@ func (p *Proc) hang(t testing.TB, what string) {
 	if p.dump != nil {
 		fmt.Fprintf(&b, "words:\n%s\n", indent(p.dump()))
 	}
-	// The standard error below ends with the stacks. A stopped process handles the signal when it
-	// is continued.
+	// After SIGQUIT, the standard error that is printed below ends with the stacks. A stopped process handles the
+	// signal only when it is continued.
 	p.cmd.Process.Signal(syscall.SIGQUIT)
 	p.resume()
 	if !p.endsWithin(p.grace) {
@@ -67,7 +67,7 @@ func (p *Proc) hang(t testing.TB, what string) {
 	t.Fatalf("%s%v", b.String(), e)
 }
 
-// endsWithin reports whether the child ends before d is over.
+// endsWithin waits for at most d, and reports whether the child has ended by then.
 func (p *Proc) endsWithin(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -79,7 +79,7 @@ func (p *Proc) endsWithin(d time.Duration) bool {
 	}
 }
 
-// cleanup ends the child when its test ends.
+// cleanup runs when the child's test ends. It ends the child.
 func (p *Proc) cleanup(t testing.TB) {
 	t.Helper()
 	p.cmd.Process.Kill()

@@ -10,18 +10,19 @@
 //	Unlock, before it gives it away      race.Release(key)
 //	RUnlock, one of several releasers    race.ReleaseMerge(key)
 //
-// A key stands for the shared word, not for an address: a process may have a
-// segment mapped more than once, and may have more than one handle on an object,
-// and all of them must meet on one word. It is made of the identity of the
-// segment's file and the offset in it.
+// A key stands for a word in shared memory, and not for an address. A process may
+// have a segment mapped more than once, and may have several handles on an object.
+// All of them must use the same key. So the key is computed from the identity of
+// the segment's file and the offset in that file.
 //
-// There are fewer words than keys. Two keys that fall on one word add edges
-// which the program does not have. That can hide a race, with the probability of
-// a collision, and cannot report one that is not there.
+// There are fewer words than keys. If two keys share a word, the detector sees
+// happens-before edges that the program does not have. So it may miss a race, but
+// it never reports a race that does not exist.
 //
-// The annotations claim more than they prove: a broken primitive that announces
-// its edges looks sound. The algorithms are therefore also tested on heap words
-// with no annotations at all, where the detector checks the atomics themselves.
+// The annotations prove nothing about the primitives: a broken primitive that
+// reports its edges looks correct to the detector. Therefore the algorithms are
+// also tested without annotations, on words of the Go heap. There the detector
+// checks the atomic operations themselves.
 //
 // Without -race everything here is empty and inlined away.
 package race

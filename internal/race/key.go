@@ -1,7 +1,7 @@
 package race
 
-// Key identifies a synchronisation object across all mappings and handles of
-// this process.
+// Key identifies a synchronisation object, such as a lock in shared memory. It is the same for all mappings and handles
+// of the object in this process.
 type Key uint64
 
 // KeyOf returns the key of the object at off in the segment whose file has the

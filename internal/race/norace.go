@@ -5,13 +5,12 @@ package race
 // Enabled reports whether this program was built with -race.
 const Enabled = false
 
-// Acquire records that what was released on k happened before what follows.
+// Acquire tells the race detector that everything before the last Release of k happened before what follows this call.
 func Acquire(k Key) {}
 
-// Release records that what precedes happened before what follows the next
-// Acquire of k.
+// Release tells the race detector that what precedes this call happened before what follows the next Acquire of k.
 func Release(k Key) {}
 
-// ReleaseMerge is Release for one of several releasers: the next Acquire follows
-// all of them.
+// ReleaseMerge is Release for one of several goroutines that release k: what precedes each of their calls happened
+// before what follows the next Acquire.
 func ReleaseMerge(k Key) {}

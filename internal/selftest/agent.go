@@ -25,7 +25,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// agent is a process of a proof. It inherits a segment or a page as descriptor 3.
+// agent is a process that a proof starts, where a proof is the test of one promise. It inherits a segment or a page as
+// descriptor 3.
 type agent struct {
 	role  string
 	cmd   *exec.Cmd
@@ -160,7 +161,7 @@ func joinAgent(args []string) (*arena.Arena, *prims.Mutex, error) {
 	return a, m, err
 }
 
-// beVictim takes the lock, and waits to be killed.
+// beVictim is the role of a process that takes the lock, and waits to be killed.
 func beVictim(args []string) error {
 	_, m, err := joinAgent(args)
 	if err != nil {
@@ -173,7 +174,8 @@ func beVictim(args []string) error {
 	}
 }
 
-// beSuccessor waits for the lock of the victim, and recovers it after the victim's death.
+// beSuccessor is the role of a process that waits for the lock of the victim, and recovers the lock after the victim's
+// death.
 func beSuccessor(args []string) error {
 	a, m, err := joinAgent(args)
 	if err != nil {
@@ -201,10 +203,11 @@ func beSuccessor(args []string) error {
 	return nil
 }
 
-// adderTurns is how often an adder adds.
+// adderTurns is how often a process in the role adder increments the counter.
 const adderTurns = 2000
 
-// beAdder adds to a counter under the lock. If the lock does not exclude other adders, counts are lost.
+// beAdder is the role of a process that increments a counter under the lock. If the lock does not exclude other
+// processes, increments are lost.
 func beAdder(args []string) error {
 	a, m, err := joinAgent(args)
 	if err != nil {

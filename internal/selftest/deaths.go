@@ -22,12 +22,12 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// crashNodes is the largest number of nodes for which all pairs are tested. If there are more nodes, each is paired
-// only with its neighbours.
+// crashNodes is the largest number of NUMA nodes for which all pairs are tested. If there are more nodes, each is
+// paired only with its neighbours in the list.
 const crashNodes = 4
 
-// crashProofs returns proofs that kill the holder of a lock while another process waits: for pairs of nodes, and
-// without each of the features that report deaths.
+// crashProofs returns tests that kill the holder of a lock while another process waits for it. There is one for each
+// pair of NUMA nodes, and one without each of the kernel features that report deaths.
 func (t *selftester) crashProofs() (list []proof) {
 	add := func(name, victim, successor string, env ...string) {
 		list = append(list, proof{"crash/" + name, func(t *selftester) (string, error) { return t.proveSuccessor(victim, successor, env) }})
@@ -60,8 +60,8 @@ func (t *selftester) crashProofs() (list []proof) {
 	return list
 }
 
-// proveSuccessor kills the holder of a lock on CPU victim, while a process on CPU successor waits for the lock. The
-// waiting process must get the lock.
+// proveSuccessor kills a process that holds a lock on the CPU in the parameter victim. Another process waits for the
+// lock on the CPU in the parameter successor, and must get it.
 func (t *selftester) proveSuccessor(victim, successor string, env []string) (string, error) {
 	a, err := newSelftestArena(shm.Policy{})
 	if err != nil {
@@ -91,7 +91,8 @@ func (t *selftester) proveSuccessor(victim, successor string, env []string) (str
 	return "the death was told, the lock recovered and taken", nil
 }
 
-// startIn starts an agent that inherits the arena through a descriptor of its own.
+// startIn starts an agent, that is, a process of the test. The agent inherits the arena through a descriptor of its
+// own.
 func (t *selftester) startIn(a *arena.Arena, env []string, role string, args ...string) (*agent, error) {
 	f, err := a.Segment().Reopen()
 	if err != nil {
@@ -117,7 +118,8 @@ func (t *selftester) proveFeatures() (string, error) {
 	return strings.Join(told, ", "), nil
 }
 
-// provePin shows that a process can be pinned to each allowed CPU, and that a CPU that does not exist is refused.
+// provePin checks that a process can be pinned to each allowed CPU, and that pinning it to a CPU that does not exist is
+// refused.
 func (t *selftester) provePin() (string, error) {
 	cpus, err := place.AllowedCPUs()
 	if err != nil {
@@ -144,7 +146,7 @@ func (t *selftester) provePin() (string, error) {
 	return fmt.Sprintf("%d CPUs, and CPU %d is refused", len(cpus), absent), nil
 }
 
-// bePinned checks on which CPU it runs.
+// bePinned is the role of a process that checks on which CPU it runs.
 func bePinned(args []string) error {
 	if err := pinAgent(args); err != nil {
 		return err
@@ -156,7 +158,8 @@ func bePinned(args []string) error {
 	return nil
 }
 
-// proveNamed shares an arena by its name. If the host has no directory for segments, the error of Create must say so.
+// proveNamed shares an arena with another process by the name of the arena. If the host has no directory for segments,
+// the error of Create must say so.
 func (t *selftester) proveNamed() (string, error) {
 	name := fmt.Sprintf("shmbench-selftest-%d", os.Getpid())
 	a, err := arena.Create(name, &arena.Options{Size: bench.ArenaLeast})
@@ -191,7 +194,7 @@ func (t *selftester) proveNamed() (string, error) {
 	return name + " was found by another process, and its lock is one", nil
 }
 
-// beOpener takes a lock in a named arena, and keeps it.
+// beOpener is the role of a process that takes a lock in a named arena, and keeps it.
 func beOpener(args []string) error {
 	a, err := arena.Attach(args[0], nil)
 	if err != nil {
@@ -218,8 +221,8 @@ func (t *selftester) proveExclusion() (string, error) {
 	return fmt.Sprintf("%d additions by processes on CPUs %s, none lost", n, place.JoinInts(t.cpus())), err
 }
 
-// addUp starts an adder on a CPU of each node, and one that is not pinned. It returns the sum, after it has checked
-// that no addition was lost.
+// addUp starts processes that increment a counter: one on a CPU of each node, and one that is not pinned. It checks
+// that no increment was lost, and returns the sum.
 func (t *selftester) addUp(a *arena.Arena, env []string) (uint64, error) {
 	sum, err := arena.Value[uint64](a, "sum")
 	if err != nil {

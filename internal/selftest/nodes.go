@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// numaNode is a NUMA node as this process sees it.
+// numaNode is a NUMA node, with the CPUs that this process may use.
 type numaNode struct {
 	ID     int
 	CPUs   []int // the CPUs of the node that this process may use
@@ -35,7 +35,8 @@ func (n numaNode) String() string {
 	return s
 }
 
-// readNodes returns the online nodes below a sysfs. For a kernel without NUMA, it returns one node with all CPUs.
+// readNodes returns the online NUMA nodes that a sysfs describes. For a kernel without NUMA, it returns one node with
+// all CPUs.
 func readNodes(sysfs string) ([]numaNode, error) {
 	allowed, err := place.AllowedCPUs()
 	if err != nil {
@@ -83,8 +84,8 @@ func (t *selftester) withMemory() (ids []int) {
 	return ids
 }
 
-// cpus returns a CPU of each node that has CPUs. If that is only one CPU, it returns two CPUs of the host, if there
-// are two.
+// cpus returns one CPU of each node that has CPUs. If that would be only one CPU, and the host has several, it returns
+// two.
 func (t *selftester) cpus() (list []int) {
 	for _, n := range t.nodes {
 		if len(n.CPUs) > 0 {

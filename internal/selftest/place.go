@@ -68,8 +68,8 @@ func placed(p shm.Policy) (*shm.Segment, shm.Placement, error) {
 	return nil, shm.Placement{}, fmt.Errorf("%v: one placement was asked for, %d are told", p, len(seg.Placement()))
 }
 
-// heeded checks whether a placement has followed its policy, by the library's report and by the kernel's, which is in
-// /proc/self/numa_maps.
+// heeded returns an error if the placement of a segment does not follow its policy. It checks this by the library's
+// report and by the kernel's report, which is in /proc/self/numa_maps.
 func heeded(seg *shm.Segment, pl shm.Placement) error {
 	switch {
 	case errors.Is(pl.Err, shm.ErrNotSupported):
@@ -94,8 +94,8 @@ func heeded(seg *shm.Segment, pl shm.Placement) error {
 	return nil
 }
 
-// pagesOf returns how many pages of a memfd are on each node, of those that this process has touched. It returns nil
-// if the kernel does not report that.
+// pagesOf returns how many pages of a memfd are on each node. Only pages that this process has touched count. It
+// returns nil if the kernel does not report that.
 func pagesOf(seg *shm.Segment) (map[int]int, error) {
 	b, err := os.ReadFile("/proc/self/numa_maps")
 	if err != nil {
@@ -122,8 +122,8 @@ func pagesOf(seg *shm.Segment) (map[int]int, error) {
 	return seen, nil
 }
 
-// provePolicy uses a policy and checks that it is followed. A policy that is new in Linux may be refused, if the
-// library reports that.
+// provePolicy creates a segment with a policy and checks that the policy is followed. If the policy is new in Linux,
+// the kernel may refuse it, and then the library must report that.
 func provePolicy(p shm.Policy) (string, error) {
 	seg, pl, err := placed(p)
 	if err != nil {
@@ -150,8 +150,8 @@ func provePolicy(p shm.Policy) (string, error) {
 	return pl.String(), nil
 }
 
-// proveRefused asks for memory on a node without memory. The library must report the refusal, and the segment must be
-// usable.
+// proveRefused asks for memory on a node that has no memory. The library must report the refusal, and the segment must
+// be usable all the same.
 func proveRefused(node int) (string, error) {
 	seg, pl, err := placed(shm.Policy{Mode: shm.PolicyBind, Nodes: []int{node}})
 	if err != nil {
@@ -168,7 +168,8 @@ func proveRefused(node int) (string, error) {
 	return fmt.Sprintf("refused, and told: %v", pl.Err), nil
 }
 
-// proveFirstTouch lets a process on a CPU of the node touch memory without a policy, and checks where the pages are.
+// proveFirstTouch makes a process on a CPU of the node touch memory that has no policy, and checks that the pages are
+// on that node.
 func (t *selftester) proveFirstTouch(n numaNode) (string, error) {
 	seen, err := t.touched(n, shm.Policy{})
 	if err != nil {
@@ -203,7 +204,7 @@ func (t *selftester) proveOthersObey() (string, error) {
 	return "", cannot("no CPU of another node")
 }
 
-// touched creates a memfd, lets an agent on the node touch it, and returns how many pages are on each node.
+// touched creates a memfd, makes a process on the node touch it, and returns how many pages are on each node.
 func (t *selftester) touched(n numaNode, p shm.Policy) (map[int]int, error) {
 	seg, err := shm.CreateMemfd("selftest-touch", selftestBytes(), nil, &shm.Options{NUMA: p})
 	if err != nil {
@@ -235,7 +236,7 @@ func (t *selftester) touched(n numaNode, p shm.Policy) (map[int]int, error) {
 	return seen, err
 }
 
-// beToucher writes to each page of the inherited segment.
+// beToucher is the role of a process that writes to each page of the segment that it inherits.
 func beToucher(args []string) error {
 	if err := pinAgent(args); err != nil {
 		return err
@@ -319,7 +320,8 @@ func (t *selftester) proveNoPolicy() (string, error) {
 	return a.says(t, "told:")
 }
 
-// bePlacer checks that the refusal of its placement is reported, and that the memory is usable.
+// bePlacer is the role of a process that asks for a placement, which must be refused. It checks that the library
+// reports the refusal, and that the memory is usable.
 func bePlacer([]string) error {
 	seg, pl, err := placed(shm.Policy{Mode: shm.PolicyBind, Nodes: []int{0}})
 	if err != nil {

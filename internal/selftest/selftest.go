@@ -19,8 +19,8 @@ import (
 // Options are the options of a selftest.
 type Options struct {
 	Only    []string      // patterns of names of proofs; empty: all proofs
-	Timeout time.Duration // an agent may be silent for three times this long
-	DryRun  bool          // list the proofs
+	Timeout time.Duration // silence of three times this length makes an agent fail
+	DryRun  bool          // only list the proofs
 	Strict  bool          // a skipped proof is an error
 	Out     io.Writer     // for the results
 }
@@ -98,7 +98,7 @@ func (t *selftester) runAll(proofs []proof) error {
 	return nil
 }
 
-// prove runs a proof, and ends the agents that it leaves.
+// prove runs one proof, and then ends the agents, that is, the processes, that the proof has left running.
 func (t *selftester) prove(p proof) (verdict, text string) {
 	defer func() {
 		for _, a := range t.agents {
@@ -117,7 +117,7 @@ func (t *selftester) prove(p proof) (verdict, text string) {
 	return "ok", text
 }
 
-// pickProofs returns the proofs whose names match a pattern. Without patterns, it returns all.
+// pickProofs returns the proofs whose names match one of the patterns. Without patterns, it returns all proofs.
 func pickProofs(all []proof, patterns []string) ([]proof, error) {
 	if len(patterns) == 0 {
 		return all, nil
@@ -141,7 +141,7 @@ func pickProofs(all []proof, patterns []string) ([]proof, error) {
 	return picked, nil
 }
 
-// proofs returns all proofs for a host with these nodes.
+// proofs returns the proofs that make sense on a host with the nodes of t.
 func (t *selftester) proofs() []proof {
 	list := []proof{
 		{"host", (*selftester).proveHost},
@@ -170,7 +170,8 @@ func (t *selftester) proveHost() (string, error) {
 	return fmt.Sprintf("Linux %s, %s, CPUs %s; %s", e.Kernel, e.GOARCH, place.JoinInts(cpus), strings.Join(nodes, "; ")), nil
 }
 
-// RunWorker runs an agent, which plays the role name. The agent prints a line for each step that it has reached.
+// RunWorker is the main function of an agent, which is a process of a test, in the role with the given name. It prints
+// a line for each step that it has reached.
 func RunWorker(name string, args []string) error {
 	role, ok := selftestRoles[name]
 	if !ok {

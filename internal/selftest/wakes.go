@@ -18,14 +18,14 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// The words of a proof of wakes, each on a cache line of its own.
+// The indices of the words of a test of wakes. Each word is on a cache line of its own.
 const (
 	wakeFirst  = iota // agents begin to sleep on this word; it stays 0
-	wakeSecond        // the parent moves sleepers to this word
+	wakeSecond        // the parent moves sleepers to this word, to prove that they sleep
 	wakeOrder         // number of sleepers that were woken
 )
 
-// sleepersOf maps a page for a proof of wakes.
+// sleepersOf maps a page of shared memory on which processes can sleep, for a test of wakes.
 func sleepersOf() (*os.File, []byte, error) {
 	f, err := control.NewMemfd("selftest-wakes", int64(os.Getpagesize()))
 	if err != nil {
@@ -62,9 +62,9 @@ func (t *selftester) until(what string, try func() (bool, error)) error {
 	}
 }
 
-// proveBitset puts four processes of two groups to sleep on one word, and wakes one group before the other. The
-// library uses such wakes to prefer waiters of one node. Moving a sleeper to another word shows that it sleeps; the
-// sleeper keeps its bits.
+// proveBitset puts four processes of two groups to sleep on one word, and wakes one group before the other. The library
+// uses such wakes to prefer waiters of one NUMA node. To find out that a process sleeps, proveBitset moves it to
+// another word. A sleeper that was moved keeps its bits.
 func (t *selftester) proveBitset() (string, error) {
 	f, mem, err := sleepersOf()
 	if err != nil {
@@ -93,10 +93,11 @@ func (t *selftester) proveBitset() (string, error) {
 		}
 		sleepers = append(sleepers, a)
 	}
-	// The steps wake the second group first, in the order of arrival. Then they wake the others.
+	// The steps wake the second group first, in the order in which its processes fell asleep. Then they wake the first
+	// group.
 	for i, step := range []struct {
 		bits    uint32
-		sleeper int // -1: nobody
+		sleeper int // the one that must wake; -1: nobody
 	}{{2, 1}, {2, 3}, {2, -1}, {shmsync.MatchAny, 0}, {shmsync.MatchAny, 2}, {shmsync.MatchAny, -1}} {
 		want := 1
 		if step.sleeper < 0 {
@@ -118,7 +119,7 @@ func (t *selftester) proveBitset() (string, error) {
 	return "two groups of two on CPUs " + place.JoinInts(cpus) + ": one group first, each in its order", nil
 }
 
-// beSleeper sleeps until another process wakes sleepers with its bits.
+// beSleeper is the role of a process that sleeps until another process wakes sleepers with its bits.
 func beSleeper(args []string) error {
 	if err := pinAgent(args); err != nil {
 		return err
@@ -145,7 +146,7 @@ func beSleeper(args []string) error {
 	}
 }
 
-// proveWaitV lets a process sleep on two words, and wakes it through the second word.
+// proveWaitV makes a process sleep on two words, and wakes it through the second word.
 func (t *selftester) proveWaitV() (string, error) {
 	if err := shmsync.FeatureWaitV.Check(); err != nil {
 		return "", cannot("%v", err)
@@ -172,7 +173,7 @@ func (t *selftester) proveWaitV() (string, error) {
 	return a.says(t, "woken by")
 }
 
-// beWaitV sleeps on two words until it is woken through the second one.
+// beWaitV is the role of a process that sleeps on two words until it is woken through the second one.
 func beWaitV(args []string) error {
 	if err := pinAgent(args); err != nil {
 		return err

@@ -21,8 +21,8 @@ type Control struct {
 	//   futex:   none
 	//   crash:   of no importance
 	Tid atomic.Uint32
-	// The victim waits until Gate is 1, and then begins the operation. Began is 1 once the operation has begun,
-	// and Ended once it is over.
+	// Gate, Began and Ended control the stepped operation. The victim waits until Gate is 1, and then begins the
+	// operation. Began is 1 when the operation has begun, and Ended is 1 when it is over.
 	//   writers: the tester (Gate), the victim
 	//   readers: the other
 	//   order:   acq_rel

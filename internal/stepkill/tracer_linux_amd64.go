@@ -13,17 +13,17 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// Tracer steps one thread of another process. All methods except Kill must be called on the OS thread that called
-// Seize, so the goroutine must be locked to that thread.
+// Tracer single-steps one thread of another process. All methods except Kill must be called on the OS thread that
+// called Seize, so the calling goroutine must be locked to that thread.
 type Tracer struct {
 	pid, tid int
 	called   bool // the last step was a system call
 	killed   bool
 	end      string // how the thread ended, in words
 
-	self int             // the tracer's thread
-	cpus unix.CPUSet     // the CPUs on which that thread may run when it does not trace
-	text map[uint64]bool // by address: whether it has a system call instruction
+	self int             // the thread that called Seize
+	cpus unix.CPUSet     // the CPUs on which that thread may run when it traces nothing
+	text map[uint64]bool // by address: whether the instruction there is a system call
 }
 
 // State is the result of a step.
@@ -141,7 +141,8 @@ func (t *Tracer) Wait(limit time.Duration) (State, error) {
 	}
 }
 
-// wait collects a stop of the thread. With WNOHANG it returns Asleep if there is none.
+// wait waits until the thread stops, and collects the stop. With the flag WNOHANG it does not wait, and returns Asleep
+// if there is no stop to collect.
 func (t *Tracer) wait(flags int) (State, error) {
 	for {
 		var ws unix.WaitStatus
@@ -178,8 +179,8 @@ func (t *Tracer) Sleeps() bool {
 	return i > 0 && i+2 < len(b) && b[i+2] == 'S'
 }
 
-// Kill kills the process and collects the seized thread. The parent of the process still has to wait for the
-// process. Any thread may call Kill, and a second call does nothing.
+// Kill kills the process, and collects the end of the stepped thread. The parent of the process still has to wait for
+// the process. Any thread may call Kill, and a second call does nothing.
 func (t *Tracer) Kill() error {
 	if t.killed {
 		return nil
@@ -190,7 +191,7 @@ func (t *Tracer) Kill() error {
 		return os.NewSyscallError("kill", err)
 	}
 	for end := time.Now().Add(time.Minute); ; {
-		// The thread keeps its ID until it is collected here, so no other thread can have the ID yet.
+		// The thread keeps its ID until its end is collected here, so no other thread can have that ID yet.
 		t.wait(unix.WNOHANG)
 		if unix.Tgkill(t.pid, t.tid, 0) == unix.ESRCH {
 			return nil

@@ -33,8 +33,8 @@ func NewWatch(path string) (*Watch, error) {
 	return w, w.Refresh()
 }
 
-// Refresh finds the parts of the file that are backed by memory now. Other parts are never read,
-// because a read would allocate memory for them.
+// Refresh finds the parts of the file that are backed by memory now. The Watch never reads other parts, because reading
+// them would allocate memory.
 func (w *Watch) Refresh() error {
 	w.extents = w.extents[:0]
 	for at := int64(0); at < int64(len(w.bytes)); {
@@ -55,7 +55,7 @@ func (w *Watch) Refresh() error {
 	return nil
 }
 
-// Changed reports whether the bytes differ from those at the last call.
+// Changed reports whether the bytes of the file differ from those at the last call of Changed.
 func (w *Watch) Changed() (changed bool) {
 	const piece = 4096
 	for _, e := range w.extents {
@@ -73,7 +73,7 @@ func (w *Watch) Changed() (changed bool) {
 // Image returns a copy of the bytes as they were at the last call of Changed.
 func (w *Watch) Image() []byte { return bytes.Clone(w.last) }
 
-// Is reports whether the bytes at the last call of Changed equal an image.
+// Is reports whether the bytes that the last call of Changed has read are equal to an image.
 func (w *Watch) Is(image []byte) bool { return bytes.Equal(w.last, image) }
 
 // WriteImage creates a file with the bytes of an image. Pages of zeros take no memory.
@@ -98,7 +98,7 @@ func WriteImage(path string, image []byte) error {
 	return nil
 }
 
-// Close ends the watch.
+// Close unmaps the file. The Watch must not be used any more.
 func (w *Watch) Close() error {
 	unix.Munmap(w.bytes)
 	return w.f.Close()

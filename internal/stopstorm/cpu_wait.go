@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// laneIsSlow is how long a lane stands still before the parent asks the kernel whether the thread of the lane waits
-// for a CPU.
+// laneIsSlow is how long an operation makes no progress before the parent asks the kernel whether its thread waits for
+// a CPU.
 const laneIsSlow = 2 * time.Millisecond
 
-// cpuWait estimates how long the thread of a lane that stands still has waited for a CPU. The heartbeat of its
-// process does not show this, because the kernel prefers a thread that seldom runs, such as that of the heartbeat.
-// The estimate is the time in which the thread could run, minus the CPU time that it got. So a thread that only spins
-// does not count as waiting.
+// cpuWait estimates how long a thread that makes no progress has waited for a CPU. The heartbeat of its process, a
+// counter that another thread increments, does not show this: the kernel prefers a thread that seldom runs, such as
+// that of the heartbeat. The estimate is the time in which the thread could run, minus the CPU time that it got. So a
+// thread that only spins does not count as waiting.
 type cpuWait struct {
 	at     time.Time // of the last sample
 	ran    time.Duration
-	waited time.Duration // may be negative until the kernel has added up the thread's CPU time
+	waited time.Duration // may be negative until the kernel has counted the thread's CPU time
 }
 
-// sample asks the kernel about a thread. It ignores a thread that is gone, because storm.sound reports that.
+// sample asks the kernel for the state of a thread. It ignores a thread that is gone, because storm.sound reports that.
 func (c *cpuWait) sample(pid int, tid uint32, now time.Time) {
 	canRun, ran, err := threadState(pid, tid)
 	if err != nil {

@@ -22,27 +22,27 @@ import (
 //go:embed worker.c
 var workerSource string
 
-// Values of Options.In: the languages of the workers of a storm. In a mixed storm, worker 1 and every second worker
-// after it are programs in C.
+// Values of Options.In, which say in which language the workers of a storm are written. In a mixed storm, worker 1 and
+// every second worker after it are programs in C.
 const (
 	inGo    = "go"
 	inC     = "c"
 	inMixed = "mixed"
 )
 
-// onlyGo has the workloads that a program in C cannot run, with the reason.
+// onlyGo has the names of the workloads that a program in C cannot run, with the reason for each.
 var onlyGo = map[string]string{
 	"cohortmutex": "the header has no CohortMutex",
 	"waitable":    "the header has no Waitable",
 	"objects":     "the header cannot claim memory without a name",
 }
 
-// inC reports whether a worker is a program in C.
+// inC reports whether the worker with this number is a program in C.
 func (s *storm) inC(number int) bool {
 	return s.in == inC || s.in == inMixed && number%2 == 1
 }
 
-// cProgram is the program of the workers in C.
+// cProgram is the compiled program of the workers in C, with its symbols.
 type cProgram struct {
 	file      *os.File
 	functions []elf.Symbol // in the order of their addresses
@@ -63,14 +63,14 @@ func buildInC(cc string) (*cProgram, error) {
 	return p, nil
 }
 
-// close closes the file of the program. c may be nil.
+// close closes the file of the program. The receiver may be nil.
 func (c *cProgram) close() {
 	if c != nil {
 		c.file.Close()
 	}
 }
 
-// argv returns the command line of a worker.
+// argv returns the command line of the C worker with this number.
 func (c *cProgram) argv(number int, prim string, lanes []lane) []string {
 	argv := []string{fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), c.file.Fd()), strconv.Itoa(number), prim}
 	for _, l := range lanes {

@@ -9,12 +9,13 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// excuseAfter is the part of the bound after which a stop ends early if the lanes that stand still have an excuse:
-// 1/excuseAfter of it.
+// excuseAfter determines when a stop may end early. A lane is a goroutine or thread of a worker that repeats one
+// operation. If all lanes that make no progress have an excuse, the stop ends after the part 1/excuseAfter of the
+// bound.
 const excuseAfter = 30
 
-// excused reports whether all lanes in the list still have an excuse. If they have, it counts the stop as
-// excused.
+// excused reports whether all lanes in the list still have an excuse, that is, each of these goroutines or threads
+// needs something that the stopped worker victim visibly holds. In this case it counts the stop as excused.
 func (s *storm) excused(victim int, still [][2]int) bool {
 	for _, x := range still {
 		if !s.lanes[x[1]].needs {
@@ -33,8 +34,8 @@ func (s *storm) excused(victim int, still [][2]int) bool {
 	return true
 }
 
-// inside reports whether a lane of the victim has acquired something and has not released it: the call that acquires
-// has returned, and the call that releases has not.
+// inside reports whether a lane of the victim has acquired something and has not released it. This is so if the call
+// that acquires has returned, and the call that releases has not.
 func (s *storm) inside(victim int) bool {
 	for k := range s.lanes {
 		if at := s.page.proc[victim].lane[k].at.Load(); at == atHolding || at == atReleasing {
@@ -44,8 +45,9 @@ func (s *storm) inside(victim int) bool {
 	return false
 }
 
-// judge records a stop during which the lanes in the list still made no progress for longer than the bound. The
-// stop is a freeze unless all these lanes have an excuse. The text where says where the victim stands.
+// judge records a stop that was too long for the lanes in the list still, because they made no progress for longer than
+// the bound. The stop counts as a freeze unless all these lanes have an excuse, that is, each needs something that the
+// victim visibly holds. The function where describes where the victim is in the code.
 func (s *storm) judge(victim int, still [][2]int, where func() string) {
 	if s.excused(victim, still) {
 		return
@@ -67,8 +69,8 @@ func (s *storm) judge(victim int, still [][2]int, where func() string) {
 	}
 }
 
-// holdsOf returns what a worker holds: the holds that the user of a primitive can see, and the objects whose queue
-// lock the worker has.
+// holdsOf returns what the worker victim holds. The first list has the holds that the user of a primitive can see. The
+// second one has the objects whose queue lock the worker has.
 func (s *storm) holdsOf(victim int) (holds, queueLocks []string) {
 	self := arenakernel.ParticipantID(s.page.proc[victim].self.Load())
 	if err := s.look.Refresh(); err != nil {
@@ -88,7 +90,7 @@ func (s *storm) holdsOf(victim int) (holds, queueLocks []string) {
 	return holds, queueLocks
 }
 
-// text describes a freeze.
+// text returns the description of a freeze for the report.
 func (s *storm) text(victim int, still [][2]int, holds []string, place string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "worker %d, stopped %s\n", victim, place)
@@ -99,7 +101,7 @@ func (s *storm) text(victim int, still [][2]int, holds []string, place string) s
 	return b.String() + s.words()
 }
 
-// words describes the objects and their holds.
+// words returns a description of the objects and their holds.
 func (s *storm) words() string {
 	var b strings.Builder
 	if err := s.look.Refresh(); err != nil {

@@ -25,7 +25,8 @@ const (
 	phaseEnd   = 2
 )
 
-// The values of lanePage.at: where a lane is in its operation.
+// The values of lanePage.at, which say where in its operation a lane is. A lane is a goroutine or thread that repeats
+// one operation.
 const (
 	atOutside   = iota // between two operations
 	atAcquiring        // in the call that acquires
@@ -46,7 +47,7 @@ type page struct {
 	//   futex:   none
 	//   crash:   of no importance
 	phase atomic.Uint32
-	// faults is the number of entries of text that were begun. It may exceed pageTexts.
+	// faults is the number of texts about faults that workers have begun to write. It may exceed pageTexts.
 	//   writers: workers
 	//   readers: the parent
 	//   order:   acq_rel
@@ -64,7 +65,7 @@ type page struct {
 	//   futex:   none
 	//   crash:   of no importance
 	round atomic.Uint64
-	// secret is the lock of test:frozen, a workload for tests.
+	// secret is a lock that the arena does not show. The workload test:frozen uses it.
 	//   writers: workers
 	//   readers: the same
 	//   order:   acq_rel
@@ -91,21 +92,23 @@ type procPage struct {
 	//   futex:   none
 	//   crash:   of no importance
 	self atomic.Uint32
-	// step is 0 if all lanes run. Otherwise only lane step-1 runs, on a thread that is stepped.
+	// step is 0 if the worker runs all its operations. Otherwise the worker runs only the one with the index step-1, on
+	// a thread that is stepped.
 	//   writers: the parent, before it starts the worker
 	//   readers: the worker
 	//   order:   relaxed; the start carries the edge
 	//   futex:   none
 	//   crash:   of no importance
 	step atomic.Uint32
-	// tid is the thread that is stepped.
+	// tid is the ID of the thread that is stepped.
 	//   writers: the worker, before ready
 	//   readers: the parent
 	//   order:   relaxed; ready carries the edge
 	//   futex:   none
 	//   crash:   of no importance
 	tid atomic.Uint32
-	// gate is the word on which the stepped thread spins before each operation. began and ended count its operations.
+	// gate is the word on which the stepped thread spins before each operation: operation n begins when gate is n.
+	// began and ended are the numbers of the last operations that have begun and ended.
 	//   writers: the parent (gate), the worker
 	//   readers: the other one
 	//   order:   acq_rel
@@ -113,7 +116,7 @@ type procPage struct {
 	//   crash:   of no importance
 	gate, began, ended atomic.Uint32
 	_                  [4]byte
-	// beat counts the heartbeats. There is at most one in a millisecond.
+	// beat counts the heartbeats: it grows by at most one in each millisecond, and only while the worker has CPU time.
 	//   writers: the worker
 	//   readers: the parent
 	//   order:   relaxed
@@ -124,7 +127,7 @@ type procPage struct {
 	lane [mostLanes]lanePage
 }
 
-// lanePage has what one lane reports.
+// lanePage has what one lane reports. A lane is a goroutine or thread that repeats one operation.
 type lanePage struct {
 	// ops is the number of operations that have returned.
 	//   writers: the lane
@@ -140,7 +143,8 @@ type lanePage struct {
 	//   futex:   none
 	//   crash:   of no importance
 	at atomic.Uint32
-	// tid is the thread of a lane in C; 0 in Go, where a lane has no thread of its own.
+	// tid is the ID of the thread that repeats the operation, if the worker is a program in C. It is 0 in Go, where the
+	// operation has no thread of its own.
 	//   writers: the lane, before its first operation
 	//   readers: the parent
 	//   order:   relaxed

@@ -17,7 +17,7 @@ import (
 // Schema is the version of the document.
 const Schema = "shmbench-stopstorm/1"
 
-// mostTexts is the largest number of freezes of a primitive that are described.
+// mostTexts is the largest number of freezes that the report describes for each primitive.
 const mostTexts = 3
 
 // Document is the result of a storm.
@@ -42,13 +42,14 @@ type Result struct {
 	Granted int    `json:"granted"` // such stops in which the victim's call that acquires had not returned yet
 	Freezes int    `json:"freezes"`
 	Gap     spread `json:"gap_ns"` // for each stop, the longest time in which a lane made no progress
-	// Control is the same for control measurements, in which no worker is stopped.
+	// Control has the same distribution as Gap, but for control measurements, in which no worker is stopped.
 	Control spread  `json:"control_gap_ns"`
 	Lanes   []count `json:"frozen_lanes,omitempty"`
 	Where   []count `json:"victims_stood,omitempty"`
 	// Texts describes some of the freezes.
 	Texts []string `json:"texts,omitempty"`
-	// Lane and Steps are for step stops: the lane whose operation was stepped, and its number of instructions.
+	// Lane and Steps are for stops between single instructions. Lane names the operation that was stepped, and Steps is
+	// its number of instructions.
 	Lane  string `json:"lane,omitempty"`
 	Steps int    `json:"steps,omitempty"`
 }
@@ -56,7 +57,7 @@ type Result struct {
 // spread is a distribution in nanoseconds.
 type spread struct{ P50, P99, Max int64 }
 
-// count says how often something happened.
+// count says how often the thing with that name happened.
 type count struct {
 	What string `json:"what"`
 	N    int    `json:"n"`
@@ -94,7 +95,7 @@ func sorted(m map[string]int) (all []count) {
 	return all
 }
 
-// mode returns the name of the way in which processes are stopped.
+// mode returns the name of the way in which the options make a storm stop processes.
 func (o *Options) mode() string {
 	switch {
 	case o.Quota != 0:
@@ -165,7 +166,7 @@ func stormOf(ctx context.Context, o *Options, t target, d *Document) error {
 	return err
 }
 
-// finish adds the result to the document.
+// finish computes the result of the storm for this primitive, and adds it to the document.
 func (s *storm) finish(d *Document) {
 	s.observed.into(s.res)
 	d.Results = append(d.Results, s.res)
@@ -187,7 +188,7 @@ func (d *Document) Err() error {
 	return errors.Join(errs...)
 }
 
-// name returns the primitive, and the language of the workers if that is not Go.
+// name returns the name of the primitive. If the workers are not Go programs, it adds their language.
 func (r *Result) name() string {
 	switch r.Lang {
 	case inC:

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// standing says where the threads of a stopped worker are in the code of the library. A worker in Go runs the same
-// program as this process, so its addresses can be looked up here.
+// standing says where in the code of the library the threads of a stopped worker are. A worker in Go runs the same
+// program as this process, so this process can look up the addresses in its own program.
 func (s *storm) standing(number int) string {
 	pid := s.procs[number].pid()
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
@@ -45,8 +45,8 @@ func (s *storm) standing(number int) string {
 	return strings.Join(places, "; ")
 }
 
-// threadStands returns the innermost functions of this module in which a thread is. It returns an empty string if the
-// thread is in none, or if it sleeps in the kernel.
+// threadStands returns the innermost functions of this module that a thread is executing. If the thread executes none,
+// or sleeps in the kernel, it returns an empty string.
 //
 // The kernel reports the instruction and the stack pointer of a stopped thread. The return addresses are taken from
 // the words of its stack, so some of them may be old.
@@ -56,7 +56,7 @@ func threadStands(file string, mem *os.File, shift uintptr, frames func(pc uintp
 		return ""
 	}
 	f := strings.Fields(string(b))
-	if len(f) < 3 || f[0] != "-1" { // "-1 SP PC" means that the thread was stopped outside of a system call
+	if len(f) < 3 || f[0] != "-1" { // "-1 SP PC" says that the thread was stopped outside of a system call
 		return ""
 	}
 	sp, err1 := strconv.ParseUint(f[1], 0, 64)
@@ -68,7 +68,7 @@ func threadStands(file string, mem *os.File, shift uintptr, frames func(pc uintp
 	n, _ := mem.ReadAt(stack, int64(sp))
 	found := frames(uintptr(pc) - shift)
 	for i := 0; i+8 <= n; i += 8 {
-		// A return address is after the call instruction, so subtract 1.
+		// A return address is that of the instruction after the call, so subtract 1 to get an address within the call.
 		found = append(found, frames(uintptr(binary.LittleEndian.Uint64(stack[i:]))-shift-1)...)
 	}
 	return strings.Join(found[:min(len(found), 4)], " < ")

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// standstill watches the lanes of all workers but one.
+// standstill records when each lane of each worker but one last made progress. A lane is a goroutine or thread that
+// repeats one operation.
 type standstill struct {
 	s      *storm
 	victim int
@@ -14,13 +15,13 @@ type standstill struct {
 	seen   [mostProcs][mostLanes]struct {
 		ops, beat uint64
 		moved     time.Time
-		often     int // number of times that the lane was seen to have progressed
+		often     int // how often a sample found that the lane had made progress
 		cpu       cpuWait
 	}
-	gap time.Duration // the longest time without progress
+	gap time.Duration // the longest time in which any lane made no progress
 }
 
-// watchOthers begins to watch the lanes of all workers but victim.
+// watchOthers begins to watch the progress of all workers except the one with the number victim.
 func (s *storm) watchOthers(victim int) *standstill {
 	w := &standstill{s: s, victim: victim, from: time.Now()}
 	w.each(func(i, k int) {
@@ -30,7 +31,7 @@ func (s *storm) watchOthers(victim int) *standstill {
 	return w
 }
 
-// each calls f for each lane of each other worker.
+// each calls f for each lane, that is, each operation, of each worker that is watched.
 func (w *standstill) each(f func(proc, lane int)) {
 	for i := range w.s.procs {
 		for k := range w.s.lanes {
@@ -41,7 +42,7 @@ func (w *standstill) each(f func(proc, lane int)) {
 	}
 }
 
-// sample records which lanes have made progress. Time without a heartbeat does not count.
+// sample records which lanes have made progress since the last sample.
 func (w *standstill) sample() {
 	now := time.Now()
 	w.each(func(i, k int) {
@@ -57,30 +58,32 @@ func (w *standstill) sample() {
 	})
 }
 
-// stood returns how long a lane has stood still. Time in which its process had no CPU time does not count, nor does
-// time in which its thread, if it has one, waited for a CPU.
+// stood returns how long lane k of worker i has made no progress. Two kinds of time do not count: time in which that
+// process had no CPU time, and time in which the thread of the lane, if it has one, waited for a CPU.
 func (w *standstill) stood(i, k int, now time.Time) time.Duration {
 	x := &w.seen[i][k]
-	// A heartbeat takes a little more than a millisecond. This allows twice that.
+	// The worker counts a heartbeat after little more than a millisecond of CPU time. Two milliseconds for each
+	// heartbeat are a safe upper limit.
 	beats := 2 * time.Duration(w.s.page.proc[i].beat.Load()-x.beat+1) * time.Millisecond
 	return min(now.Sub(x.moved)-max(x.cpu.waited, 0), beats)
 }
 
-// moved reports whether each lane was seen to progress at least often times.
+// moved reports whether each watched lane was seen to make progress at least as many times as the parameter often says.
 func (w *standstill) moved(often int) bool {
 	all := true
 	w.each(func(i, k int) { all = all && w.seen[i][k].often >= often })
 	return all
 }
 
-// lately reports whether each lane has made progress after the time since.
+// lately reports whether each watched lane has made progress after the given time.
 func (w *standstill) lately(since time.Time) bool {
 	all := true
 	w.each(func(i, k int) { all = all && w.seen[i][k].moved.After(since) })
 	return all
 }
 
-// still returns the lanes that have made no progress for longer than the bound.
+// still returns the watched lanes that have made no progress for longer than the bound. A lane is given as the numbers
+// of its worker and of its operation.
 func (w *standstill) still(bound time.Duration) (lanes [][2]int) {
 	now := time.Now()
 	w.each(func(i, k int) {

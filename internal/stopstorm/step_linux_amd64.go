@@ -10,14 +10,14 @@ import (
 	"github.com/shmsync/shmsync/internal/stepkill"
 )
 
-// mostSteps is the largest number of instructions of one operation that are stepped through.
+// mostSteps is the largest number of instructions that are stepped through in one operation.
 const mostSteps = 20_000
 
-// operationsMost is the largest number of further operations that are stepped through if there were too few stops.
-// This can happen because only the first operation was a long one.
+// operationsMost is the largest number of further operations that are stepped through. More operations are needed if
+// there were too few stops, for example because only the first operation was a long one.
 const operationsMost = 100
 
-// stepAll steps through one operation of each lane of a primitive.
+// stepAll steps through one operation of each kind that the workload of a primitive has.
 func stepAll(ctx context.Context, o *Options, t target, d *Document) error {
 	for k := 1; ; k++ {
 		s, err := newStorm(ctx, o, t, k)
@@ -51,11 +51,11 @@ func (s *storm) step() error {
 	stride := max(s.o.Every, (s.res.Steps+s.o.Stops-1)/s.o.Stops)
 	n := s.r.IntN(stride)
 	ended := func(number uint32) bool { return s.procs[0].page.ended.Load() >= number }
-	first := uint32(1) // if the first operation was too long to end, the stops are in the rest of it
+	first := uint32(1) // the first operation may be too long to end; then the stops are in the rest of it
 	if ended(first) {
 		first++
 	}
-	most := first // with a stop after each instruction, one operation is enough
+	most := first // a stop after each instruction needs only one operation
 	if stride > 1 {
 		most += operationsMost
 	}
@@ -100,7 +100,7 @@ func (s *storm) operation(t *stepkill.Tracer, number uint32, f func() error) err
 	return nil
 }
 
-// stepStop watches the others while the stepped thread stands still.
+// stepStop watches the other workers while the stepped thread is stopped after an instruction.
 func (s *storm) stepStop(t *stepkill.Tracer) error {
 	w := s.watchOthers(0)
 	for {
@@ -131,7 +131,7 @@ func (s *storm) lost(t *stepkill.Tracer, state stepkill.State, err error) error 
 	return fmt.Errorf("%s: the stepped thread is in state %d: %s: %w", s.prim.name, state, t.End(), err)
 }
 
-// stoodAt says where the stepped thread is.
+// stoodAt says where in the code the stepped thread is.
 func (s *storm) stoodAt(t *stepkill.Tracer) string {
 	place := s.standing(0)
 	if i := strings.Index(place, "; "); i >= 0 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// stops stops workers at random moments.
+// stops stops one worker after another at random moments.
 func (s *storm) stops() error {
 	for n := range s.o.Stops {
 		victim := s.r.IntN(len(s.procs))
@@ -15,7 +15,7 @@ func (s *storm) stops() error {
 				return err
 			}
 		}
-		// The next stop begins when every lane has made progress after the last stop.
+		// The next stop begins when each goroutine or thread has completed an operation after the last stop.
 		free := s.watchOthers(-1)
 		err := s.until("all lanes go on after a stop", func() bool { free.sample(); return free.moved(1) })
 		if err != nil {
@@ -30,11 +30,10 @@ func (s *storm) stops() error {
 	return s.sound()
 }
 
-// controlEvery is the number of stops from one control measurement to the next.
+// controlEvery is the number of stops between two control measurements, in which no worker is stopped.
 const controlEvery = 5
 
-// control watches all lanes for as long as a stop lasts, but stops no worker. So it shows how the machine itself
-// delays the lanes.
+// control does what a stop does, but stops no worker. So it shows how much the machine itself delays the operations.
 func (s *storm) control() error {
 	w := s.watchOthers(-1)
 	err := s.until("all lanes go on while nobody is stopped", func() bool {
@@ -45,7 +44,7 @@ func (s *storm) control() error {
 	return err
 }
 
-// one makes a single stop.
+// one stops the worker victim once, watches the other workers, and continues the victim.
 func (s *storm) one(victim int) error {
 	p := s.procs[victim]
 	if err := s.stop(p); err != nil {
@@ -61,10 +60,10 @@ func (s *storm) one(victim int) error {
 			break
 		}
 		if still := w.still(s.o.Bound / excuseAfter); len(still) != 0 && s.excused(victim, still) {
-			break // the excuse will last as long as the stop
+			break // it is excused, and would be until the end of the stop
 		}
-		// The lanes must make progress in the second half of the stop. Progress in the first half is not enough,
-		// because the stop may take effect late.
+		// The other workers must make progress in the second half of the stop. Progress in the first half proves
+		// nothing, because the stop may take effect late.
 		if time.Since(w.from) >= s.o.Watch && w.lately(w.from.Add(s.o.Watch/2)) {
 			break
 		}
@@ -80,8 +79,8 @@ func (s *storm) one(victim int) error {
 // quotaPeriod is the period of a CPU quota, as in the file cpu.max.
 const quotaPeriod = 100 * time.Millisecond
 
-// throttle stops worker 0 for a part of each period. This is what a CPU quota does with a process that always wants
-// to run. It watches the others all the time.
+// throttle stops worker 0 for a part of each period, as a CPU quota does with a process that always wants to run. It
+// watches the other workers all the time.
 func (s *storm) throttle() error {
 	p := s.procs[0]
 	runs := quotaPeriod * time.Duration(s.o.Quota) / 100

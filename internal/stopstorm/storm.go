@@ -33,20 +33,20 @@ type Options struct {
 	Stops  int           // number of stops of each primitive
 	Procs  int           // number of workers
 	Watch  time.Duration // least duration of a stop
-	Bound  time.Duration // longest time that a lane may stand still
+	Bound  time.Duration // longest time that an operation may make no progress
 	Quota  int           // percent of a CPU that one worker gets, instead of random stops; 0: random stops
-	Every  int           // stop after each Every-th instruction of an operation, at most Stops times; 0: random moments
+	Every  int           // if not 0, stop after each Every-th instruction of an operation, at most Stops times
 	Seed   uint64
 	Format string // table or json
 	Out    io.Writer
 	Log    io.Writer
-	// Trouble is how long the parent waits for something that must happen, before the storm fails.
+	// Trouble is how long the parent waits for something that must happen. After that time, the storm fails.
 	Trouble time.Duration
 
 	program *cProgram
 }
 
-// ErrFreeze says that stops froze a primitive that must not freeze.
+// ErrFreeze says that a stopped process kept others from making progress, although the primitive must not allow that.
 var ErrFreeze = errors.New("a stopped process froze others")
 
 const arenaSize = 8 << 20
@@ -114,7 +114,7 @@ func (o *Options) set() (list []target, err error) {
 	return list, nil
 }
 
-// storm is the state of the parent of the workers of one primitive.
+// storm is the state of the parent during a storm, that is, the test of one primitive by stopping its users.
 type storm struct {
 	ctx      context.Context
 	o        *Options
@@ -123,10 +123,10 @@ type storm struct {
 	program  *cProgram // nil if all workers are in Go
 	r        *rand.Rand
 	page     *page
-	files    [2]*os.File // page, arena
+	files    [2]*os.File // for the shared page and the arena
 	look     *arenakernel.Inspector
 	procs    []*proc
-	lanes    []lane // the names of the lanes, and whether they need what others hold
+	lanes    []lane // the operations, and whether they need what others hold
 	res      *Result
 	observed observed
 }
@@ -137,17 +137,18 @@ type proc struct {
 	page   *procPage
 	stderr *os.File
 	done   chan struct{}
-	err    error // valid once done
+	err    error // valid when the process has ended
 }
 
-// newStorm starts the workers. If step is not 0, worker 0 runs only lane step-1, for step stops.
+// newStorm starts the workers. If step is 0, each worker runs all its operations. Otherwise worker 0 runs only the
+// operation with the index step-1, for stops between single instructions.
 func newStorm(ctx context.Context, o *Options, t target, step int) (s *storm, err error) {
 	which := t.which
 	s = &storm{ctx: ctx, o: o, prim: &workloads[which], in: t.in, program: o.program, r: rand.New(rand.NewPCG(o.Seed, uint64(which)))}
 	s.res = &Result{Prim: s.prim.name, Lang: t.in, Known: s.prim.known}
 	s.observed.lanes = map[string]int{}
 	s.observed.where = map[string]int{}
-	begun := s // because a return of an error sets s to nil
+	begun := s // a return statement with an error sets s to nil
 	defer func() {
 		if err != nil {
 			begun.end()
@@ -199,7 +200,7 @@ func newStorm(ctx context.Context, o *Options, t target, step int) (s *storm, er
 	return s, nil
 }
 
-// describe opens the objects once, to find out the names of the lanes.
+// describe opens the objects of a workload once, to find out which operations it has.
 func describe(seg *shm.Segment, which int) ([]lane, error) {
 	f, err := seg.Reopen()
 	if err != nil {
@@ -290,7 +291,7 @@ func (s *storm) end() {
 	}
 }
 
-// sound returns an error if a worker has ended, or has recorded a fault.
+// sound returns an error if a worker has ended, or has recorded that something unexpected happened.
 func (s *storm) sound() error {
 	if texts := s.page.failures(); len(texts) != 0 {
 		return fmt.Errorf("%s: %s", s.prim.name, strings.Join(texts, "\n"))
@@ -317,7 +318,7 @@ func (s *storm) until(what string, reached func() bool) error {
 	return nil
 }
 
-// nap sleeps in a system call, because the timers of the Go scheduler are too coarse here.
+// nap sleeps in a system call. The timers of the Go scheduler are not precise enough here.
 func nap(d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
 	unix.Nanosleep(&ts, nil)
@@ -332,7 +333,7 @@ func (s *storm) stop(p *proc) error {
 		var info unix.Siginfo
 		switch err := unix.Waitid(unix.P_PID, p.pid(), &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil); err {
 		case nil:
-			return nil // if the worker has ended, sound reports it
+			return nil // the worker has ended, and sound reports it
 		case unix.EINTR:
 		default:
 			return os.NewSyscallError("waitid", err)

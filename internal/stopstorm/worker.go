@@ -19,14 +19,14 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// worker is a process of a storm.
+// worker is a process of a storm, as it sees itself. A storm stops such processes and watches the others.
 type worker struct {
 	page *page
 	self *procPage
 	a    *arena.Arena
 }
 
-// RunWorker runs worker number of a storm. It ends when the parent says so.
+// RunWorker is the main function of the worker with the given number. It returns when the parent ends the storm.
 func RunWorker(number int) error {
 	p, err := mapPage(os.NewFile(control.ControlFD, "page"))
 	if err != nil {
@@ -67,14 +67,14 @@ func work(p *page, number int) error {
 		wg.Go(func() { errs[i] = w.run(l, &w.self.lane[i], uint64(number*mostLanes+i)) })
 	}
 	w.self.ready.Store(1)
-	// A lane may sleep for ever when the others end, so the worker does not wait for all lanes:
-	// the parent kills it. An error ends it at once.
+	// A goroutine may sleep for ever when the others have ended. So this process does not have to get here: the parent
+	// kills it. Only an error ends it early.
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// beat counts milliseconds in which the goroutines of this process had CPU time. It yields twice
-// before it counts, so other runnable goroutines have run.
+// beat increments a counter after each millisecond in which the goroutines of this process had CPU time. It yields
+// twice before each increment, so that other runnable goroutines have run.
 func (w *worker) beat() {
 	for {
 		time.Sleep(time.Millisecond)
@@ -84,7 +84,7 @@ func (w *worker) beat() {
 	}
 }
 
-// run repeats the operation of a lane until the storm is over.
+// run repeats the operation of a lane, which is one goroutine, until the storm is over.
 func (w *worker) run(l lane, at *lanePage, seed uint64) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -112,13 +112,14 @@ func (w *worker) run(l lane, at *lanePage, seed uint64) (err error) {
 	return nil
 }
 
-// stepped runs one lane alone, one operation each time that the parent opens the gate.
+// stepped runs the operation of one lane. It executes the operation once each time the parent increments the word gate,
+// so that the parent can single-step the thread.
 func (w *worker) stepped(l lane, at *lanePage) error {
 	debug.SetGCPercent(-1)
 	done := make(chan error)
 	onOtherThread(func() {
 		r := rand.New(rand.NewPCG(7, 7))
-		for range 3 { // the first operations of a handle allocate tables and wait nodes
+		for range 3 { // the first operations allocate tables and wait nodes
 			if err := l.op(at, r); err != nil {
 				done <- err
 				return
@@ -142,8 +143,8 @@ func (w *worker) stepped(l lane, at *lanePage) error {
 	return <-done
 }
 
-// onOtherThread runs f in a goroutine on a thread that is not the first one of the process: the
-// parent waits for the first thread as a child, so it cannot step it.
+// onOtherThread runs f in a goroutine on a thread that is not the first one of the process. The parent cannot step the
+// first thread, because it waits for that thread as for a child.
 func onOtherThread(f func()) {
 	go func() {
 		runtime.LockOSThread()

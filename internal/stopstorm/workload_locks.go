@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// locker has the operations of a lock, or of one mode of a lock.
+// locker has the operations of a lock, or of one mode of a lock, such as reading.
 type locker struct {
 	name   string
 	lock   func(ctx context.Context) error // waits for ever if ctx is nil
@@ -43,7 +43,8 @@ func (l *locker) release(at *lanePage, r *rand.Rand) {
 	l.unlock()
 }
 
-// lanes returns three lanes: one that waits for the lock without a limit, one that gives up, and one that only tries.
+// lanes returns three lanes, that is, operations that goroutines repeat. One waits for the lock without a limit, one
+// gives up after some time, and one only tries.
 func (l *locker) lanes() []lane {
 	return []lane{
 		{l.name, true, func(at *lanePage, r *rand.Rand) error {
@@ -74,7 +75,7 @@ func (l *locker) lanes() []lane {
 	}
 }
 
-// ever returns f with a nil ctx replaced by one that never ends.
+// ever returns a function that calls f. If its context is nil, it calls f with a context that never ends.
 func ever(f func(ctx context.Context) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if ctx == nil {
@@ -147,7 +148,7 @@ func openMultiLock(w *worker) ([]lane, error) {
 	}
 	var lanes []lane
 	for _, keys := range [][]uint64{{1}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}} {
-		// Each lane has its own variable for its holds.
+		// Each goroutine has a variable of its own for the lock that it holds.
 		one := func(pick func(l *locker) lane) {
 			var h prims.Holds
 			lanes = append(lanes, pick(&locker{
@@ -170,8 +171,8 @@ func openMultiLock(w *worker) ([]lane, error) {
 	return lanes, nil
 }
 
-// openSemaphore opens a semaphore with two permits more than all lanes of one worker can have. So a stopped worker
-// cannot have all permits, and no lane has an excuse.
+// openSemaphore opens a semaphore with two permits more than all goroutines of one worker can take together. So a
+// stopped worker cannot have all permits, and stopping it excuses no delay of others.
 func openSemaphore(w *worker) ([]lane, error) {
 	const lanes = 3
 	x, err := prims.OpenSemaphore(w.a, "semaphore", lanes+2, nil)

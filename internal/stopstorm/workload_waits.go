@@ -38,7 +38,7 @@ func openFutex(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openEvent opens an event that lanes set and reset all the time, and another event that stays reset.
+// openEvent opens an event that the goroutines set and reset all the time, and another event that stays reset.
 func openEvent(w *worker) ([]lane, error) {
 	x, err := prims.OpenEvent(w.a, "event", &prims.EventOptions{Mode: prims.EventBidirectional})
 	if err != nil {
@@ -68,7 +68,8 @@ func openAutoEvent(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openFuture opens two Futures. The lanes set one without a claim, and claim the other one first.
+// openFuture opens two Futures. The goroutines set one of them without a claim. They claim the other one before they
+// set it.
 func openFuture(w *worker) ([]lane, error) {
 	x, err := prims.OpenFuture(w.a, "future", nil)
 	if err != nil {
@@ -137,7 +138,7 @@ func openCond(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openQueue opens a queue with room for the items of all lanes, and one that stays empty.
+// openQueue opens a queue with room for the items of all goroutines, and another queue that stays empty.
 func openQueue(w *worker) ([]lane, error) {
 	x, err := prims.OpenQueue[[4]uint64](w.a, "queue", 64, nil)
 	if err != nil {
@@ -186,7 +187,7 @@ func openLatch(w *worker) ([]lane, error) {
 }
 
 // openBarrier opens a barrier of two parties at which all workers arrive. So any two arrivals end a phase, and no
-// worker depends on a particular other one.
+// worker depends on one particular other worker.
 func openBarrier(w *worker) ([]lane, error) {
 	x, err := prims.OpenBarrier(w.a, "barrier", 2, nil)
 	if err != nil {
@@ -199,7 +200,8 @@ func openBarrier(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openOnce opens a new object for each call. One lane calls an object that is done already.
+// openOnce returns operations that open a new Once for each call. One goroutine instead calls a Once whose function has
+// already run.
 func openOnce(w *worker) ([]lane, error) {
 	name := func(n uint64) string { return fmt.Sprint("once-", n) }
 	do := func(at *lanePage, ctx context.Context) error {
@@ -219,7 +221,7 @@ func openOnce(w *worker) ([]lane, error) {
 		}
 		if err == nil && w.page.round.CompareAndSwap(n-1, n) {
 			for back := uint64(10); back < min(n, 60); back += 10 {
-				w.a.Delete(name(n - back)) // not at once, because another lane may still use the object
+				w.a.Delete(name(n - back)) // not at once, because other goroutines may still use the object
 			}
 		}
 		return err
@@ -237,8 +239,8 @@ func openOnce(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openSignal opens a SignalWaker with 64 tasks. If a worker is stopped while it executes one of them, the others
-// still have work.
+// openSignal opens a SignalWaker with 64 tasks. If a worker is stopped while it executes a task, enough tasks remain
+// for the other workers.
 func openSignal(w *worker) ([]lane, error) {
 	x, err := prims.OpenSignalWaker(w.a, "signal", nil)
 	if err != nil {
@@ -258,7 +260,7 @@ func openSignal(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// held is the state of a Waitable that is a lock.
+// held is the state of a Waitable that is used as a lock. Held is 1 while the lock is held.
 type held struct{ Held uint32 }
 
 func openWaitable(w *worker) ([]lane, error) {
@@ -279,7 +281,8 @@ func openWaitable(w *worker) ([]lane, error) {
 	return append(l.lanes()[:2], plain("update", false, func(*rand.Rand) error { x.Update(func(*held) {}); return nil })), nil
 }
 
-// openSynchronized opens a Synchronized that lanes change and read. A Load needs nothing that others hold.
+// openSynchronized opens a Synchronized that goroutines change and read. A Load waits for nothing that other processes
+// hold.
 func openSynchronized(w *worker) ([]lane, error) {
 	x, err := prims.OpenSynchronized(w.a, "synchronized", [16]uint64{}, nil)
 	if err != nil {
@@ -318,7 +321,7 @@ func openSynchronized(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openObjects opens, closes and deletes objects of a few names, and allocates memory.
+// openObjects returns operations that open, close and delete objects of a few names, and allocate memory.
 func openObjects(w *worker) ([]lane, error) {
 	return []lane{
 		plain("open, close", false, func(r *rand.Rand) error {

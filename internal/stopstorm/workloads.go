@@ -13,19 +13,20 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// giveUp is how long an operation waits that gives up.
+// giveUp is the time limit of those operations that give up instead of waiting as long as necessary.
 const giveUp = time.Millisecond
 
-// lane is a goroutine of a worker that repeats one operation.
+// lane is a goroutine of a worker, which repeats one operation.
 type lane struct {
 	name string
-	// needs is set if the operation may have to wait for something that another worker visibly holds. A lane without
-	// needs never has an excuse, because its operation gives up, or because enough other processes can end its wait.
+	// needs is true if the operation may have to wait for something that another worker visibly holds. A stop of that
+	// worker may then delay this lane, which is excused. needs is false if the operation gives up, or if enough other
+	// processes can end its wait.
 	needs bool
 	op    func(l *lanePage, r *rand.Rand) error
 }
 
-// prim is the workload of one primitive.
+// prim is the test of one primitive: it opens objects and gives the operations that workers repeat with them.
 type prim struct {
 	name string
 	// known is the reason why a stopped process can freeze others with this primitive today. If it is empty, the
@@ -34,13 +35,13 @@ type prim struct {
 	open  func(w *worker) ([]lane, error)
 }
 
-// queueLocked is the reason for primitives whose calls take a queue lock.
+// queueLocked is the reason why primitives whose calls take a queue lock are known to freeze.
 const queueLocked = "each call takes the queue lock of the object; see docs/design/0005-monitor.md"
 
-// bucketLocked is the reason for a MultiLock.
+// bucketLocked is the reason why a MultiLock is known to freeze.
 const bucketLocked = "a call that meets another one takes the queue lock of the bucket of its key"
 
-// arenaLocked is the reason for the calls that open objects and allocate memory.
+// arenaLocked is the reason for workloads that open objects and allocate memory.
 const arenaLocked = "not a primitive: which locks of the arena these calls take is not examined yet"
 
 var workloads = append([]prim{
@@ -70,10 +71,10 @@ var workloads = append([]prim{
 	{"objects", arenaLocked, openObjects},
 }, madeUp...)
 
-// sound is the number of workloads of the library. The workloads after them are for tests.
+// sound is the number of workloads that test the library. The workloads after these in the list are made up for tests.
 var sound = len(workloads) - len(madeUp)
 
-// madeUp are workloads for which a test knows the result.
+// madeUp are workloads that test this package, because the result of each is known.
 var madeUp = []prim{
 	{"test:frozen", "", openFrozen},
 	{"test:held", "", openHeld},
@@ -101,7 +102,7 @@ func openFrozen(w *worker) ([]lane, error) {
 	})}, nil
 }
 
-// openHeld holds a Mutex nearly all the time.
+// openHeld opens a Mutex that lanes hold nearly all the time. A lane is a goroutine that repeats one operation.
 func openHeld(w *worker) ([]lane, error) {
 	x, err := prims.OpenMutex(w.a, "held", nil)
 	return []lane{{"lock", true, func(at *lanePage, r *rand.Rand) error {
@@ -124,7 +125,7 @@ func Names() string {
 	return strings.Join(names, ",")
 }
 
-// Known returns the field known of the workload of a primitive.
+// Known returns the reason why a primitive may freeze today, or an empty string.
 func Known(name string) string {
 	for _, p := range workloads {
 		if p.name == name {
@@ -134,7 +135,8 @@ func Known(name string) string {
 	return ""
 }
 
-// limited runs f with a context that ends after giveUp. It does not return the error of that end.
+// limited calls f with a context that ends after the time giveUp. If f returns the error of that context, limited
+// returns nil.
 func limited(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
 	defer cancel()
@@ -144,16 +146,17 @@ func limited(f func(ctx context.Context) error) error {
 	return nil
 }
 
-// plain returns a lane for an operation that holds nothing when it returns.
+// plain returns a lane, that is, a goroutine that repeats the operation f. The operation holds nothing when it returns.
 func plain(name string, needs bool, f func(r *rand.Rand) error) lane {
 	return lane{name, needs, func(_ *lanePage, r *rand.Rand) error { return f(r) }}
 }
 
-// within returns a lane for an operation that gives up.
+// within returns a lane, that is, a goroutine that repeats the operation f. Each operation gives up after the time
+// giveUp.
 func within(name string, f func(ctx context.Context) error) lane {
 	return plain(name, false, func(*rand.Rand) error { return limited(f) })
 }
 
-// excuses reports whether a hold of a stopped process excuses a lane that needs what is held. All holds do, except
-// queue locks, which the user of a primitive cannot see.
+// excuses reports whether a hold of a stopped process excuses another process that makes no progress because it needs
+// what is held. All holds do, except queue locks, because the user of a primitive cannot see these.
 func excuses(h arenakernel.Hold) bool { return h.Mode != arenakernel.HoldQueueLock }

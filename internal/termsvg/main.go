@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// Sizes in pixels, of a font whose letters are 0.6 as wide as high.
+// Sizes of the picture in pixels. They are for a font whose letters are 0.6 times as wide as they are high.
 const (
 	fontSize   = 13.0
 	charWidth  = fontSize * 0.602
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// record runs a command and gives its command line and what it printed.
+// record runs a command. It returns the command line, and the lines that the command has printed.
 func record(argv []string) (lines []string, err error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stderr = os.Stderr

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// facts has what a host says about its CPUs and nodes, before anything is derived.
+// facts has what a host reports about its CPUs and nodes, before anything is computed from that.
 type facts struct {
 	cpus  []cpuFacts // online, ascending
 	nodes []Node     // ascending; a CPU may be in several of them, or in none
@@ -14,8 +14,8 @@ type facts struct {
 
 type cpuFacts struct {
 	CPU
-	core    []int // all CPUs of its core; nil if the host does not say
-	socket  []int // all CPUs of its package; used if the package has no number
+	core    []int // all CPUs of the same core; nil if the host does not say
+	socket  []int // all CPUs of the same package; used if the package has no number
 	cluster []int
 	caches  []cacheFacts // caches that hold data
 }
@@ -39,7 +39,7 @@ func (r *reader) assemble(f *facts) {
 	r.kindsOfCPU()
 }
 
-// at returns the facts of a CPU, or nil if the CPU is not online.
+// at returns the facts about the CPU with the number id. It returns nil if that CPU is not online.
 func (f *facts) at(id int) *cpuFacts {
 	i, ok := slices.BinarySearchFunc(f.cpus, id, func(c cpuFacts, id int) int { return cmp.Compare(c.ID, id) })
 	if !ok {
@@ -48,7 +48,8 @@ func (f *facts) at(id int) *cpuFacts {
 	return &f.cpus[i]
 }
 
-// packages gives numbers to packages that have none. CPUs that list each other are in one package.
+// packages gives numbers to packages for which the host reports none. CPUs that name each other as siblings are in one
+// package.
 func (r *reader) packages(f *facts) {
 	found := map[string]int{}
 	next := 0
@@ -104,8 +105,8 @@ func (f *facts) coresOf(ids []int) int {
 	return len(seen)
 }
 
-// lastLevels finds the last-level cache of each CPU. If the host reports no cache that two cores share, the cores of
-// a package and node count as one group.
+// lastLevels finds the last-level cache of each CPU. If the host reports no cache that several cores share, all cores
+// in the same package and node count as sharing one.
 func (r *reader) lastLevels(f *facts) {
 	shared, told := false, false
 	for _, c := range f.cpus {
@@ -151,8 +152,8 @@ func (f *facts) ids() []int {
 	return list
 }
 
-// modules finds groups of several cores within a last-level cache and a node: cores that share another cache, or that
-// the kernel calls a cluster.
+// modules finds groups of several cores within one last-level cache and one node. The cores of a group share another
+// cache, or the kernel reports them as a cluster.
 func (r *reader) modules(f *facts) {
 	at := map[string]int{}
 	for i := range f.cpus {
@@ -180,11 +181,12 @@ func (r *reader) modules(f *facts) {
 	}
 }
 
-// sameKind is the least share of the best capacity that a fast CPU has.
+// sameKind separates fast CPUs from slow ones. A CPU counts as fast if its capacity is at least this share of the best
+// capacity.
 const sameKind = 0.85
 
-// kindsOfCPU divides the CPUs into fast and slow ones, if they differ: by capacity or, if no capacity is known, by
-// frequency.
+// kindsOfCPU divides the CPUs into fast and slow ones, if they differ. It compares their capacities or, if no capacity
+// is known, their frequencies.
 func (r *reader) kindsOfCPU() {
 	for _, of := range []func(CPU) int{func(c CPU) int { return c.Capacity }, func(c CPU) int { return c.MaxMHz }} {
 		best, unequal := 0, false

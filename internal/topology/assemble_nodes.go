@@ -4,8 +4,9 @@ import (
 	"slices"
 )
 
-// placeNodes gives each CPU its node. It repairs nodes that contradict each other: it merges nodes with the same
-// CPUs, puts a CPU of several nodes into the smallest of them, and puts a CPU of no node into a node of its package.
+// placeNodes gives each CPU its node. It repairs reports of the host that contradict each other. Nodes with the same
+// CPUs become one node. A CPU that is in several nodes stays only in the smallest of them. A CPU that is in no node
+// gets a node of its package.
 func (r *reader) placeNodes(f *facts) {
 	r.t.Nodes = f.nodes
 	r.onlineOnly(f)
@@ -68,7 +69,7 @@ func (r *reader) onlineOnly(f *facts) {
 	}
 }
 
-// dropTwins keeps only the first of several nodes that list the same CPUs.
+// dropTwins removes a node if an earlier node lists the same CPUs.
 func (r *reader) dropTwins() {
 	for i := 0; i < len(r.t.Nodes); i++ {
 		for j := len(r.t.Nodes) - 1; j > i; j-- {
@@ -87,7 +88,7 @@ func (r *reader) dropTwins() {
 	}
 }
 
-// distances removes the distances of a node if they are not as many as the nodes.
+// distances removes the distances of a node if their number differs from the number of nodes.
 func (r *reader) distances() {
 	for i := range r.t.Nodes {
 		n := &r.t.Nodes[i]

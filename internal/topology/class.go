@@ -22,7 +22,7 @@ const (
 	NodePackage Class = "node-package" // different packages of one node
 )
 
-// Classes of two CPUs on different nodes. A dash and the distance of the nodes follow.
+// Classes of two CPUs on different nodes. In the name of a class, a dash and the distance of the nodes follow.
 const (
 	LLCNode Class = "llc-node" // they share a last-level cache
 	Package Class = "package"  // they share a package, but no last-level cache
@@ -68,7 +68,8 @@ func CompareClasses(a, b Class) int {
 	return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.distance(), b.distance()), cmp.Compare(a, b))
 }
 
-// Class returns the class of two CPUs. A CPU that is not online is as far away as possible.
+// Class returns the class of two CPUs. If one of them is not online, it returns the class of CPUs that are as far apart
+// as possible.
 func (t *Topology) Class(a, b int) Class {
 	x, okx := t.CPU(a)
 	y, oky := t.CPU(b)
@@ -143,10 +144,11 @@ func (t *Topology) Usable() []int {
 	return common
 }
 
-// Leaf is a set of CPUs in which any two CPUs of different cores are in the same class.
+// Leaf is a set of CPUs that are equally near each other: any two CPUs of different cores in it are in the same class.
 type Leaf struct{ CPUs []int }
 
-// Leaves splits CPUs into leaves: by package, node, last-level cache, module and kind.
+// Leaves splits CPUs into leaves, that is, into sets of CPUs that have the package, node, last-level cache, module and
+// kind in common.
 func (t *Topology) Leaves(cpus []int) (list []Leaf) {
 	type key struct {
 		pkg, node, llc, module int
@@ -167,8 +169,8 @@ func (t *Topology) Leaves(cpus []int) (list []Leaf) {
 	return list
 }
 
-// ClassesOf returns the classes of all pairs of the CPUs, from the nearest to the farthest. It examines pairs of
-// leaves, because there are far fewer of them than pairs of CPUs.
+// ClassesOf returns the classes of all pairs of the CPUs, from the nearest to the farthest. It examines pairs of leaves
+// instead of pairs of CPUs. A leaf is a set of CPUs that are equally near each other, so there are far fewer leaves.
 func (t *Topology) ClassesOf(cpus []int) (list []Class) {
 	seen := map[Class]bool{}
 	t.VisitLeaves(cpus, func(class Class, _, _ []int) { seen[class] = true })
@@ -179,8 +181,9 @@ func (t *Topology) ClassesOf(cpus []int) (list []Class) {
 	return list
 }
 
-// VisitLeaves calls yield for each pair of leaves of the CPUs, with the class of their CPUs. It also calls yield for
-// a leaf with itself if the leaf has several cores, and if it has a core with several threads.
+// VisitLeaves splits the CPUs into leaves, which are sets of CPUs that are equally near each other. It calls yield for
+// each pair of leaves, with the class of a CPU of one and a CPU of the other. It also calls yield with the same leaf as
+// a and b: once if a core of the leaf has several threads, and once if the leaf has several cores.
 func (t *Topology) VisitLeaves(cpus []int, yield func(class Class, a, b []int)) {
 	leaves := t.Leaves(cpus)
 	for i, x := range leaves {
@@ -218,7 +221,7 @@ func (t *Topology) Representative(cpus []int, class Class) []int {
 	return best
 }
 
-// between returns CPUs that alternate between two leaves. zero reports whether CPU 0 is among them.
+// between returns CPUs that alternate between the leaves a and b. The result zero reports whether CPU 0 is among them.
 func (t *Topology) between(class Class, a, b []int) (list []int, zero bool) {
 	sides := [][]int{t.firstThreads(a), t.firstThreads(b)}
 	if slices.Equal(a, b) {

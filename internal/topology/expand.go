@@ -11,8 +11,8 @@ func expand(file, text string, yield func(file, text string)) error {
 	return expandPath(file, text, -1, yield)
 }
 
-// expandPath replaces the first list of a path by each of its numbers, and calls itself for the remaining lists. n is
-// the number from the first list of the path, or -1 before that list is replaced.
+// expandPath replaces the first list in a path by each of its numbers, and calls itself for the remaining lists. n is
+// the number that replaced the first list of the path. Before that list is replaced, n is -1.
 func expandPath(file, text string, n int, yield func(file, text string)) error {
 	before, rest, ok := strings.Cut(file, "{")
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// limits reads which resources this process may use.
+// limits reads which CPUs, memory and CPU time this process may use.
 func (r *reader) limits() {
 	l := &r.t.Limits
 	const status = "proc/self/status"
@@ -46,8 +46,8 @@ func (r *reader) allowed(status map[string]string, key, cpuset string, all []int
 	return list
 }
 
-// cgroup reads the limits of a cgroup and of its ancestors. In version 2 of cgroups, controllers is empty; in version
-// 1, it names the controllers of this hierarchy.
+// cgroup reads the limits of a cgroup and of its ancestors. For version 2 of cgroups, the parameter controllers is
+// empty. For version 1, it names the controllers of the hierarchy to read.
 func (r *reader) cgroup(controllers, name string) {
 	const root = "sys/fs/cgroup"
 	for dir := path.Clean("/" + name); ; dir = path.Dir(dir) {
@@ -72,8 +72,8 @@ func (r *reader) cgroup(controllers, name string) {
 	}
 }
 
-// quota lowers the limit of CPU time to the quota in a file, if that is lower. Version 2 has quota and period in one
-// file, such as "max 100000" or "150000 100000". Version 1 has them in two files.
+// quota lowers the limit of CPU time to the quota in a file, if the quota is lower. Version 2 of cgroups has the quota
+// and its period in one file, such as "max 100000" or "150000 100000". Version 1 has them in two files.
 func (r *reader) quota(file, periodFile string) {
 	text, ok := r.text(file)
 	if !ok {
@@ -98,14 +98,14 @@ func (r *reader) quota(file, periodFile string) {
 	}
 }
 
-// unlimited is less than the value that version 1 shows if there is no limit.
+// unlimited is a little less than the value in the files of cgroups version 1 that means no limit.
 const unlimited = 1 << 60
 
 func (r *reader) memory(file string) { r.least(file, "number of bytes", &r.t.Limits.Memory) }
 
 func (r *reader) pids(file string) { r.least(file, "number of processes", &r.t.Limits.Pids) }
 
-// least lowers a limit to the number in a file, if that is lower.
+// least sets the limit to the number in a file, if that number is lower than the limit.
 func (r *reader) least(file, what string, limit *int64) {
 	text, ok := r.text(file)
 	if !ok || text == "max" {
@@ -124,7 +124,7 @@ func (r *reader) least(file, what string, limit *int64) {
 func (r *reader) settings() {
 	s := &r.t.Settings
 	s.Isolated, _ = r.list(cpuDir + "/isolated")
-	if text, _ := r.text(cpuDir + "/nohz_full"); text != "(null)" { // some kernels write this instead of an empty list
+	if text, _ := r.text(cpuDir + "/nohz_full"); text != "(null)" { // some kernels write this for an empty list
 		s.NoHz, _ = r.list(cpuDir + "/nohz_full")
 	}
 	s.THP = chosen(r.text(mmDir + "/transparent_hugepage/enabled"))
@@ -139,7 +139,7 @@ func (r *reader) settings() {
 	}
 }
 
-// chosen returns the word in brackets, such as madvise in: always [madvise] never.
+// chosen returns the word in brackets. For example, it returns madvise for the text "always [madvise] never".
 func chosen(text string, _ bool) string {
 	_, rest, ok := strings.Cut(text, "[")
 	word, _, _ := strings.Cut(rest, "]")

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// maxID is an upper bound of the numbers of a list, because no kernel is built for more CPUs.
+// maxID is a limit for the numbers in a list of CPUs. No kernel is built for so many CPUs.
 const maxID = 1 << 13
 
-// ParseList reads a list in the kernel's form: 0-3,8. An empty text is an empty list.
+// ParseList reads a list in the form of the kernel, such as 0-3,8. An empty text is an empty list.
 func ParseList(text string) ([]int, error) {
 	var list []int
 	text = strings.TrimSpace(text)
@@ -36,8 +36,8 @@ func ParseList(text string) ([]int, error) {
 	return list, nil
 }
 
-// ParseMask reads a set in the form of old kernels: hexadecimal words of 32 bits, separated by commas. The last word
-// has the lowest CPUs.
+// ParseMask reads a set of CPUs in the form of old kernels: hexadecimal words of 32 bits, separated by commas. The last
+// word is for the CPUs with the lowest numbers.
 func ParseMask(text string) ([]int, error) {
 	words := strings.Split(strings.TrimSpace(text), ",")
 	if len(words) > maxID/32 {

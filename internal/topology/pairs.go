@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// mostEnumerated is the largest number of pairs between two leaves of which Pairs makes a full list. If there are
-// more pairs, it draws some of them.
+// mostEnumerated limits how many pairs of CPUs between two leaves, which are sets of CPUs, Pairs lists in full. If
+// there are more pairs, Pairs draws some of them at random.
 const mostEnumerated = 4096
 
-// Pairs draws different pairs of CPUs of a class, not more than the parameter most says. The pairs are distributed
-// evenly over the pairs of nodes, and then over the pairs of leaves. The first pair is that of Representative, and
-// pairs with CPU 0 come last. The direction of a pair is random. The same seed gives the same pairs.
+// Pairs chooses different pairs of CPUs of a class, at most as many as the parameter most says. The pairs are spread
+// evenly over the pairs of nodes, and then over the pairs of leaves, which are sets of CPUs that are equally near each
+// other. The first pair is that of Representative, and pairs with CPU 0 come last. Which CPU of a pair is first is
+// random. The same seed gives the same pairs.
 func (t *Topology) Pairs(cpus []int, class Class, most int, seed uint64) (pairs [][2]int) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	seen := map[[2]int]bool{}
@@ -53,14 +54,16 @@ func (t *Topology) Pairs(cpus []int, class Class, most int, seed uint64) (pairs 
 	return pairs
 }
 
-// pairSource has the pairs between two leaves, in a random order.
+// pairSource has the pairs of CPUs between two leaves, which are sets of CPUs that are equally near each other. The
+// pairs are in a random order.
 type pairSource struct {
 	a, b  []int
 	found [][2]int
 	ready bool
 }
 
-// sourcesOf returns a source for each pair of leaves of a class. Sources of different pairs of nodes alternate.
+// sourcesOf returns a source for each pair of leaves whose CPUs are in the class. Sources for different pairs of NUMA
+// nodes alternate in the list.
 func (t *Topology) sourcesOf(cpus []int, class Class, rng *rand.Rand) (list []*pairSource) {
 	byNodes := map[[2]int][]*pairSource{}
 	var order [][2]int
@@ -106,7 +109,7 @@ func (s *pairSource) next(t *Topology, class Class, rng *rand.Rand) (pair [2]int
 	return pair, true
 }
 
-// pairsBetween returns pairs of a class between two leaves, in a random order.
+// pairsBetween returns pairs of CPUs of a class, one from a and one from b, in a random order.
 func (t *Topology) pairsBetween(class Class, a, b []int, rng *rand.Rand) (pairs [][2]int) {
 	take := func(x, y int) {
 		if x != y && t.Class(x, y) == class {

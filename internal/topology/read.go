@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Directories and files that are read.
+// The directories and files of a host that are read.
 const (
 	cpuDir  = "sys/devices/system/cpu"
 	nodeDir = "sys/devices/system/node"
@@ -109,13 +109,14 @@ type reader struct {
 	kinds   []string // kinds of repairs, in the order in which they first occurred
 }
 
-// repairs are the repairs of one kind: the text of the first one, and their number.
+// repairs counts the repairs of one kind. A repair is a guess in place of a fact that the host reports wrongly. Only
+// the text of the first repair is kept.
 type repairs struct {
 	first string
 	n     int
 }
 
-// repair records that a fact is invalid, and what is assumed instead. Several repairs of one kind become one note.
+// repair records that a fact is invalid, and what is assumed instead. All repairs of one kind appear as one note.
 func (r *reader) repair(kind, format string, args ...any) {
 	if r.repairs[kind] == nil {
 		r.repairs[kind] = &repairs{first: fmt.Sprintf(format, args...)}
@@ -151,7 +152,8 @@ func (r *reader) text(name string) (string, bool) {
 	return text, true
 }
 
-// fields returns for each of the keys the value of its first line in a file.
+// fields reads a file with lines of the form KEY: VALUE, and returns the values of the given keys. If a key occurs
+// several times, the first line counts.
 func (r *reader) fields(name string, keys ...string) map[string]string {
 	b, ok := r.src.file(name)
 	if !ok {
@@ -171,7 +173,7 @@ func (r *reader) fields(name string, keys ...string) map[string]string {
 	return found
 }
 
-// number returns the number in a file. If the file has none, it returns otherwise.
+// number returns the number in a file. If the file contains no number, it returns the parameter otherwise.
 func (r *reader) number(name string, otherwise int) int {
 	text, ok := r.text(name)
 	if !ok || text == "" {
@@ -203,7 +205,8 @@ func (r *reader) set(name string, parse func(string) ([]int, error)) ([]int, boo
 	return slices.Compact(list), true
 }
 
-// either returns the numbers in the file list or, if there is none, in the file mask of older kernels.
+// either returns the numbers in the file that the parameter list names. If there is no such file, it reads the file
+// that the parameter mask names, as older kernels have it.
 func (r *reader) either(list, mask string) ([]int, bool) {
 	if ids, ok := r.list(list); ok {
 		return ids, true
@@ -211,7 +214,8 @@ func (r *reader) either(list, mask string) ([]int, bool) {
 	return r.set(mask, ParseMask)
 }
 
-// numbered returns the numbers in the names of a directory's entries that consist of a prefix and a number.
+// numbered returns numbers from the names of the entries of a directory. It considers the names that consist of the
+// prefix and a number.
 func (r *reader) numbered(dir, prefix string) (ids []int) {
 	for _, name := range r.src.names(dir) {
 		if number, ok := strings.CutPrefix(name, prefix); ok {
@@ -282,8 +286,8 @@ func (r *reader) cpus(f *facts) {
 	}
 }
 
-// siblings returns the CPUs that share something with a CPU. It reads the first of the named files that has a valid
-// list.
+// siblings returns the CPUs that share something, such as a core, with the CPU id. It reads the first of the named
+// files that has a valid list.
 func (r *reader) siblings(id int, dir string, names ...string) []int {
 	for _, name := range names {
 		list := name + "_list"
@@ -382,7 +386,8 @@ func (r *reader) hugePages(dir string) (pools []HugePool) {
 	return pools
 }
 
-// access reads what the HMAT says about a node. It returns nil if the HMAT says nothing.
+// access reads what the HMAT, a table of the firmware about memory, says about a node. It returns nil if the HMAT says
+// nothing.
 func (r *reader) access(dir string) *Access {
 	a := &Access{
 		ReadLatency: r.number(dir+"/read_latency", 0), WriteLatency: r.number(dir+"/write_latency", 0),
@@ -390,7 +395,7 @@ func (r *reader) access(dir string) *Access {
 	}
 	a.Initiators = r.numbered(dir, "node")
 	for _, id := range a.Initiators {
-		r.kept[fmt.Sprintf("%s/node%d", dir, id)] = "" // the entry is a link in sysfs; keep its name
+		r.kept[fmt.Sprintf("%s/node%d", dir, id)] = "" // the entry is a link in sysfs, of which only the name counts
 	}
 	if a.ReadLatency == 0 && a.WriteLatency == 0 && a.ReadBandwidth == 0 && a.WriteBandwidth == 0 && len(a.Initiators) == 0 {
 		return nil

@@ -53,7 +53,7 @@ func newRecording() *recording {
 	return &recording{files: map[string][]byte{}, links: map[string]string{}, dirs: map[string]map[string]bool{}}
 }
 
-// enter adds a name to its directory, the directory to its parent, and so on.
+// enter records a file name in the directory that contains it, that directory in its own parent, and so on.
 func (r *recording) enter(name string) {
 	for dir := path.Dir(name); ; name, dir = dir, path.Dir(dir) {
 		if r.dirs[dir] == nil {
@@ -181,8 +181,8 @@ func readArchive(f io.Reader) (source, error) {
 	return r, nil
 }
 
-// below returns the part of a name that begins with sys or proc. It returns an empty string if no part of the name is
-// one of these.
+// below returns the part of a file name that begins with the directory sys or proc. It returns an empty string if the
+// name contains neither.
 func below(name string) string {
 	parts := strings.Split(name, "/")
 	for i, p := range parts {

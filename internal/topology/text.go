@@ -12,7 +12,7 @@ import (
 // textWidth is the width at which long lines of the tree are broken.
 const textWidth = 96
 
-// printer writes lines, and keeps the first error.
+// printer writes lines, and keeps the first error of a write.
 type printer struct {
 	w   io.Writer
 	err error
@@ -24,7 +24,7 @@ func (p *printer) line(indent int, format string, args ...any) {
 	}
 }
 
-// words writes a heading and its words, on as many lines as they need.
+// words writes a heading, and the words of a list after it, on as many lines as they need.
 func (p *printer) words(indent int, head string, words []string) {
 	line := head
 	for _, w := range words {
@@ -85,7 +85,7 @@ func (t *Topology) writeNode(p *printer, indent int, cpus []int) {
 	}
 }
 
-// JoinCPUs joins CPUs in the form of a placement, such as 0+4.
+// JoinCPUs writes CPUs in the form in which the user names a placement, such as 0+4.
 func JoinCPUs(cpus []int) string {
 	parts := make([]string, len(cpus))
 	for i, c := range cpus {
@@ -140,7 +140,7 @@ func (t *Topology) Summary() string {
 	return text
 }
 
-// threads returns the largest number of threads that a core has.
+// threads returns the number of threads of the core that has the most.
 func (t *Topology) threads() (most int) {
 	for _, c := range t.CPUs {
 		most = max(most, c.Thread+1)
@@ -181,7 +181,8 @@ func (t *Topology) nodeLine(n Node) string {
 	return strings.Join(parts, "; ")
 }
 
-// firmware returns what the firmware reports about a node's memory. It is empty if there is no report.
+// firmware returns the bandwidths and latencies that the firmware reports for a node's memory, as text. The text is
+// empty if there is no report.
 func (a *Access) firmware() string {
 	if a == nil {
 		return ""
@@ -225,7 +226,7 @@ func (t *Topology) writeDistances(p *printer) {
 	}
 }
 
-// Cgroup describes the limits of the cgroup, one text for each.
+// Cgroup returns one text for each limit that the cgroup of the process imposes.
 func (l *Limits) Cgroup() (list []string) {
 	if l.Quota > 0 {
 		list = append(list, fmt.Sprintf("time of %.2f CPUs", l.Quota))
@@ -269,7 +270,8 @@ func (t *Topology) writeLimits(p *printer) {
 	}
 }
 
-// capacities says which CPUs have which capacity. It is empty if all have the same.
+// capacities returns one text for each capacity, with the CPUs that have it. It returns none if all CPUs have the same
+// capacity.
 func (t *Topology) capacities() (kinds []string) {
 	for _, group := range t.Groups(t.IDs(), func(c CPU) int { return c.Capacity }) {
 		c, _ := t.CPU(group[0])

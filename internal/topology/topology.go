@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Topology has the CPUs, caches and nodes of a host, and what this process may use of them.
+// Topology has the CPUs, caches and NUMA nodes of a host. It also says which of them this process may use.
 type Topology struct {
 	Model  string `json:"model,omitempty"`
 	Kernel string `json:"kernel,omitempty"`
@@ -136,8 +136,8 @@ func (t *Topology) NodeIDs() []int {
 	return ids
 }
 
-// Groups splits CPUs into groups with the same result of key. The groups are in the order of their first CPUs. It
-// omits CPUs that are not online.
+// Groups splits CPUs into groups. The CPUs in a group have the same result of the function key. The groups are in the
+// order of their first CPUs. CPUs that are not online are omitted.
 func (t *Topology) Groups(cpus []int, key func(CPU) int) (groups [][]int) {
 	at := map[int]int{}
 	for _, id := range cpus {
@@ -156,7 +156,7 @@ func (t *Topology) Groups(cpus []int, key func(CPU) int) (groups [][]int) {
 	return groups
 }
 
-// Keys by which CPUs can be grouped.
+// Functions for the parameter key of Groups.
 var (
 	ByPackage = func(c CPU) int { return c.Package }
 	ByNode    = func(c CPU) int { return c.Node }
@@ -182,8 +182,8 @@ func (t *Topology) Near(cpus []int) []int {
 // HasMemory reports whether a node has memory. The only node of a host is assumed to have memory.
 func (t *Topology) HasMemory(n Node) bool { return n.Bytes > 0 || len(t.Nodes) == 1 }
 
-// Nearest returns the node with memory that is nearest to a node, by the distances. The memory that the CPUs of the
-// node touch comes from there. It returns -1 if no node has memory.
+// Nearest returns the node with memory that is nearest to the node with the number id, by the reported distances.
+// Memory that the CPUs of node id touch is allocated there. It returns -1 if no node has memory.
 func (t *Topology) Nearest(id int) int {
 	best, least := -1, 0
 	n, ok := t.Node(id)

@@ -103,8 +103,8 @@ type xmlReader struct {
 	infos []xmlInfo
 }
 
-// mask reads a set in the form of lstopo: hexadecimal words, each with the prefix 0x. If a set begins with 0xf...f,
-// it also contains all higher numbers, which mask ignores.
+// mask reads a set of numbers in the form of lstopo, which is a list of hexadecimal words with the prefix 0x. If a set
+// begins with 0xf...f, it also contains all higher numbers, which mask ignores.
 func (x *xmlReader) mask(text string) []int {
 	var words []string
 	for word := range strings.SplitSeq(text, ",") {
@@ -183,7 +183,7 @@ func (x *xmlReader) walk(o *xmlObject, c cpuFacts, around *xmlObject) {
 	}
 }
 
-// nodes sorts the nodes and adds their distances. If there is no node, it adds one with all CPUs.
+// nodes sorts the NUMA nodes by number and adds their distances. If the file has no node, it adds one with all CPUs.
 func (x *xmlReader) nodes(doc *xmlTopology) {
 	nodes := &x.facts.nodes
 	slices.SortFunc(*nodes, func(a, b Node) int { return a.ID - b.ID })
@@ -196,7 +196,8 @@ func (x *xmlReader) nodes(doc *xmlTopology) {
 	if len(*nodes) == 1 {
 		(*nodes)[0].Distance = []int{10}
 	}
-	// In the file, a node without CPUs has the set of the object around it. These CPUs belong to other nodes.
+	// A node without CPUs appears in the file with the CPUs of the object that contains it. These CPUs belong to other
+	// nodes.
 	for i := range *nodes {
 		n := &(*nodes)[i]
 		for j := range *nodes {
@@ -210,8 +211,8 @@ func (x *xmlReader) nodes(doc *xmlTopology) {
 	}
 }
 
-// distances sets the distances of the nodes from a matrix. It ignores a matrix that is not a complete one of the
-// nodes.
+// distances sets the distances of the nodes from a matrix. It ignores the matrix unless it has a row and a column for
+// each node.
 func (x *xmlReader) distances(d xmlDistances) {
 	const fromHardware, latency = 1, 4 // bits of kind
 	nodes := x.facts.nodes
@@ -253,7 +254,7 @@ func (x *xmlReader) distances(d xmlDistances) {
 	}
 }
 
-// kinds adds what the file says about the speed of CPUs.
+// kinds adds to each CPU what the file says about its speed.
 func (x *xmlReader) kinds(doc *xmlTopology) {
 	for _, k := range doc.Kinds {
 		for _, id := range x.mask(k.CPUs) {

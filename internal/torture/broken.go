@@ -10,12 +10,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// brokenJobs are wrong on purpose: the tests prove with them that a torture sees broken
-// exclusion, losses, long waits, and waits for good. They take part only if they are asked
-// for.
+// brokenJobs make mistakes on purpose. With them, tests prove that a torture finds broken mutual exclusion, lost data,
+// operations that take too long, and waits that never end. They take part only if the user asks for them.
 var brokenJobs = []job{
-	{"test:unsaved", openTxJob}, // sound in Go; a worker in C does not save what it changes
-	{"test:unseen", func(p *party) (jobWorker, error) { // victims in C do not save either; only residents in C look
+	{"test:unsaved", openTxJob}, // correct in Go; a worker in C does not save what it changes
+	{"test:unseen", func(p *party) (jobWorker, error) { // victims in C save nothing, and only residents in C check
 		_, err := openTxJob(p)
 		return &brokenJob{party: p, do: func(*rand.Rand) error { return nil }}, err
 	}},

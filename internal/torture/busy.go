@@ -13,26 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The torture judges the length of waits only while other programs leave it the CPUs.
-// Otherwise the scheduler decides how long a process waits for its turn, and the
-// measurements here cannot tell that from a lost wake.
+// The torture judges how long operations take only while other programs leave nearly all CPU time to it. At other times
+// the scheduler decides how long a process waits for a CPU, and the measurements here cannot distinguish that from a
+// lost wake.
 const (
 	busyPeriod = 250 * time.Millisecond
-	busyMost   = 100 // thousandths of all CPU time that others may take
+	busyMost   = 100 // thousandths of all CPU time that other programs may take
 )
 
-// busyness measures what share of the CPUs others take.
+// busyness measures how much of the CPU time other programs take.
 type busyness struct {
 	t           *torturer
 	at          time.Time
 	all, own    time.Duration
-	sum, judged time.Duration // the time of all samples, and the part of it in which waits were judged
+	sum, judged time.Duration // the total time of all samples, and the part of it in which operations were judged
 }
 
-// ticks is the unit of the kernel's counters of CPU time.
+// ticks is the unit in which the kernel counts CPU time in /proc.
 const ticks = 10 * time.Millisecond
 
-// look takes a sample and tells the residents what it says.
+// look measures the share of CPU time that other programs took since the last call, and stores the share on the page
+// for the residents.
 func (b *busyness) look() {
 	all, own := usedByAll(), b.t.usedByUs()
 	now := time.Now()
@@ -48,7 +49,7 @@ func (b *busyness) look() {
 	b.at, b.all, b.own = now, all, own
 }
 
-// usedByAll is the CPU time that all processes have had, on all CPUs.
+// usedByAll returns the CPU time that all processes of the system have used, on all CPUs.
 func usedByAll() time.Duration {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -57,7 +58,8 @@ func usedByAll() time.Duration {
 	line, _, _ := bytes.Cut(b, []byte("\n"))
 	sum := time.Duration(0)
 	for i, field := range strings.Fields(string(line)) {
-		// user nice system idle iowait irq softirq steal; what steals is others, too.
+		// The fields are user, nice, system, idle, iowait, irq, softirq and steal. Steal is the time that other virtual
+		// machines took, so it counts as time of others.
 		if n, err := strconv.ParseInt(field, 10, 64); err == nil && i != 4 && i != 5 && i <= 8 {
 			sum += time.Duration(n) * ticks
 		}
@@ -65,7 +67,7 @@ func usedByAll() time.Duration {
 	return sum
 }
 
-// usedByUs is the CPU time that the processes of the torture have had.
+// usedByUs returns the CPU time that the processes of the torture have used.
 func (t *torturer) usedByUs() (sum time.Duration) {
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var u unix.Rusage

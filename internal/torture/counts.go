@@ -16,7 +16,8 @@ import (
 
 const semJobPermits = 5
 
-// semJob holds permits, of which each has a place, so that one too many shows.
+// semJob uses semaphores. There is a place in shared memory for each permit, and each holder occupies a place, so a
+// permit too many is noticed.
 type semJob struct {
 	*party
 	scarce, ample *prims.Semaphore
@@ -84,8 +85,8 @@ func (j *semJob) rest() error {
 	return nil
 }
 
-// groupJob has groups that all goroutines add to and wait for. If all of them wait
-// the counters are 0, so each wait ends.
+// groupJob uses WaitGroups. A goroutine adds to a counter and subtracts the same number again, or waits. If all
+// goroutines wait, the counters are 0, so each wait ends.
 type groupJob struct{ groups [2]*prims.WaitGroup }
 
 func openGroupJob(p *party) (jobWorker, error) {
@@ -130,8 +131,8 @@ func (j *groupJob) rest() error {
 	return nil
 }
 
-// barrierJob has two barriers of four parties: any four arrivals end a phase, and
-// goroutine 0 arrives without waiting.
+// barrierJob uses two Barriers of four parties. Any four arrivals end a phase. Goroutine 0 arrives without waiting, so
+// the waits of the others end.
 type barrierJob struct {
 	*party
 	plain, complete *prims.Barrier
@@ -196,7 +197,7 @@ func (j *barrierJob) rest() error {
 	return nil
 }
 
-// onceJob does one Once after the other, of one name each.
+// onceJob uses one Once after the other, each with a name of its own.
 type onceJob struct{ *party }
 
 func openOnceJob(p *party) (jobWorker, error) { return &onceJob{p}, nil }
@@ -235,9 +236,9 @@ func (j *onceJob) turn(g int, r *rand.Rand) error {
 		return err
 	}
 	if err == nil && b.round.CompareAndSwap(n-1, n) {
-		// A later user makes another of the same name, which is as good.
+		// If another process still uses an object with such a name, it may create the object again, which does no harm.
 		for back := uint64(10); back < min(n, 60); back += 10 {
-			j.a.Delete(onceName(n - back)) // again and again: another process may have it open, or die
+			j.a.Delete(onceName(n - back)) // several times, because another process may have it open, or die
 		}
 	}
 	return nil
@@ -252,10 +253,11 @@ func (j *onceJob) rest() error {
 	return nil
 }
 
-// workers is the state of a Waitable that is a shared lock: -1 for a writer.
+// workers is the state of a Waitable that serves as a shared lock. Holders is the number of readers, or -1 for a
+// writer.
 type workers struct{ Holders int32 }
 
-// waitableJob is a lock made of rules: two kinds of holders, as with rwJob.
+// waitableJob uses a Waitable as a reader/writer lock.
 type waitableJob struct {
 	*party
 	x *prims.Waitable[workers, bool]
@@ -309,7 +311,7 @@ func (j *waitableJob) rest() error {
 	return leftOver(s.Holders != 0, s)
 }
 
-// record is the value of a Synchronized: all its numbers are the same.
+// record is the value of a Synchronized. All its numbers are equal, unless the value is torn.
 type record [40]uint64
 
 func (v *record) whole() error {
@@ -321,12 +323,12 @@ func (v *record) whole() error {
 	return nil
 }
 
-// synchronizedJob changes a record part by part, and reads it with the lock and without.
+// synchronizedJob changes a record number by number, and reads it with and without the lock.
 type synchronizedJob struct {
 	*party
 	s    *prims.Synchronized[record]
 	w    *witness
-	last atomic.Uint64 // the newest that a Load of this process has seen
+	last atomic.Uint64 // the highest number that a Load of this process has returned
 }
 
 func openSynchronizedJob(p *party) (jobWorker, error) {

@@ -18,7 +18,8 @@ import (
 
 const queueJobTickets = 5
 
-// ticket is an item with sums, by which one that is torn shows.
+// ticket is an item of a queue. Twice and Thrice are multiples of ID, so a ticket that is mixed from two items can be
+// recognized.
 type ticket struct{ ID, Twice, Thrice uint64 }
 
 func ticketOf(id uint64) ticket { return ticket{id, 2 * id, 3 * id} }
@@ -30,8 +31,8 @@ func (t ticket) whole() error {
 	return nil
 }
 
-// queueJob leases tickets, of which none may be lost or be there twice; items of
-// another queue are taken at most once.
+// queueJob uses two queues. In one of them, a fixed set of tickets is leased and given back, and no ticket may be lost
+// or duplicated. In the other one, each item may be taken at most once.
 type queueJob struct {
 	*party
 	leased, plain *prims.Queue[ticket]
@@ -46,7 +47,7 @@ func openQueueJob(p *party) (jobWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.resident && p.page.board.made.CompareAndSwap(0, 1) { // residents do not die that early
+	if p.resident && p.page.board.made.CompareAndSwap(0, 1) { // residents do not die during their start
 		for i := range uint64(queueJobTickets) {
 			if !leased.TryPut(ticketOf(i)) {
 				return nil, errors.New("no room for a ticket")
@@ -66,7 +67,7 @@ func (j *queueJob) turn(g int, r *rand.Rand) error {
 	return forgive(ends(r, func(ctx context.Context) error { return j.move(ctx, g, r) }))
 }
 
-// lease has a ticket for a while.
+// lease takes a ticket from the queue on lease, checks it, and gives it back.
 func (j *queueJob) lease(ctx context.Context, r *rand.Rand) error {
 	l, err := j.leased.LeaseContext(ctx)
 	if err != nil {
@@ -82,10 +83,10 @@ func (j *queueJob) lease(ctx context.Context, r *rand.Rand) error {
 	return nil
 }
 
-// item makes an item of a number that no other has.
+// item returns an item with a number that no other item has.
 func (j *queueJob) item() ticket { return ticketOf(j.page.board.item.Add(1)) }
 
-// took checks that an item came once.
+// took returns an error if an item is torn, or was taken before.
 func (j *queueJob) took(items ...ticket) error {
 	for _, t := range items {
 		if err := t.whole(); err != nil {
@@ -99,7 +100,7 @@ func (j *queueJob) took(items ...ticket) error {
 	return nil
 }
 
-// move puts items or gets some, and waits for that.
+// move puts items into the plain queue, or takes items out of it. It waits if necessary.
 func (j *queueJob) move(ctx context.Context, g int, r *rand.Rand) error {
 	if g%2 == 0 {
 		if r.IntN(2) == 0 {
@@ -134,7 +135,8 @@ func (j *queueJob) move(ctx context.Context, g int, r *rand.Rand) error {
 	return nil
 }
 
-// balance sees to it that neither getters nor putters wait for good.
+// balance keeps the plain queue about half full, so that neither goroutines that take items nor those that put items
+// wait for ever.
 func (j *queueJob) balance(r *rand.Rand) error {
 	for range 4 {
 		if j.plain.Len() >= j.plain.Cap()/2 {
@@ -155,7 +157,7 @@ func (j *queueJob) rest() error {
 		return leftOver(true, st)
 	}
 	seen := map[uint64]bool{}
-	for range queueJobTickets { // once around
+	for range queueJobTickets { // check each ticket once
 		t, ok := j.leased.TryGet()
 		if !ok || t.whole() != nil || seen[t.ID] || t.ID >= queueJobTickets || !j.leased.TryPut(t) {
 			return fmt.Errorf("ticket %+v, %v, after %v", t, ok, seen)
@@ -174,9 +176,10 @@ func (j *queueJob) rest() error {
 	return nil
 }
 
-const signalJobQueues = 16 // eight of each of two signals
+const signalJobQueues = 16 // eight queues for each of two signals
 
-// signalJob pushes to queues, which are numbers that count up, and looks after them.
+// signalJob schedules and executes the queues of a SignalWaker. Here a queue is only a counter of the items that were
+// pushed.
 type signalJob struct {
 	*party
 	w *prims.SignalWaker
@@ -187,7 +190,7 @@ func openSignalJob(p *party) (jobWorker, error) {
 	return &signalJob{p, w}, err
 }
 
-// place is the number of queue k in the waker.
+// place returns the number of queue k in the SignalWaker.
 func (j *signalJob) place(k int) int { return k%2*64 + k/2 }
 
 func (j *signalJob) turn(g int, r *rand.Rand) error {
@@ -222,7 +225,7 @@ func (j *signalJob) turn(g int, r *rand.Rand) error {
 	return forgive(ends(r, j.w.AcquireContext))
 }
 
-// execute looks after a queue, alone.
+// execute does the work of one queue, and checks that no other participant does so at the same time.
 func (j *signalJob) execute(gate prims.Gate, r *rand.Rand) error {
 	k := gate.Queue()%64*2 + gate.Queue()/64
 	if k >= signalJobQueues {
@@ -264,8 +267,8 @@ func (j *signalJob) rest() error {
 	return leftOver(h.Scheduled != 0 || h.Executing != 0 || h.Reserved != 0 || h.Sleepers != 0 || h.Workers != 0, h)
 }
 
-// objectsJob makes objects of a few names, and deletes them; it takes memory and
-// gives it back where no death can keep it.
+// objectsJob opens and deletes objects of a few names. It also allocates and frees memory, in ways in which a death
+// cannot leave a block allocated.
 type objectsJob struct{ *party }
 
 func openObjectsJob(p *party) (jobWorker, error) { return &objectsJob{p}, nil }
@@ -287,7 +290,7 @@ func (j *objectsJob) turn(g int, r *rand.Rand) error {
 		(*arenakernel.Arena)(j.a).UnclaimBlock(off)
 		return nil
 	case 2:
-		if j.resident && r.IntN(2) == 0 { // a block that a victim takes in this way is never freed
+		if j.resident && r.IntN(2) == 0 { // not in victims: a death here would leave the block allocated
 			off, err := j.a.Alloc(uint64(1+r.IntN(100_000)), 64)
 			if err != nil {
 				return err

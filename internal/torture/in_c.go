@@ -22,8 +22,8 @@ import (
 //go:embed worker.c
 var workerSource string
 
-// dataJobs are the jobs of crash-safe data. Programs in C can work at them. Between rounds, all blocks of the heap
-// are those of their data, unless other jobs take part.
+// dataJobs is the set of the jobs of crash-safe data, at which programs in C can work, too. If only these jobs take
+// part, all blocks that are allocated between two rounds belong to the data of these jobs.
 var dataJobs = mustJobs("synchronized", "tx", "rwtx", "test:unsaved", "test:unseen")
 
 func mustJobs(names ...string) uint64 {
@@ -34,7 +34,8 @@ func mustJobs(names ...string) uint64 {
 	return set
 }
 
-// buildInC compiles the victims and residents in C. If plant is not nil, it changes the C library before.
+// buildInC compiles the program of the victims and residents in C. If plant is not nil, the program uses the C header
+// that plant returns, which contains a mistake.
 func buildInC(cc string, plant func(header string) string) (*os.File, error) {
 	header := include.Header
 	if plant != nil {
@@ -44,7 +45,7 @@ func buildInC(cc string, plant func(header string) string) (*os.File, error) {
 	return peers.BuildWorker(cc, "torture", workerSource, header, append([]string{"-std=gnu11", "-O2", "-pthread"}, pageFlags()...)...)
 }
 
-// launchVictim starts a victim. Without a program in C, all victims are Go programs.
+// launchVictim starts a victim. If there is no program in C, all victims are Go programs.
 func (t *torturer) launchVictim(lane int, v victim) (*tortured, error) {
 	if v.c && t.inC != nil {
 		t.victimsInC.Add(1)
@@ -53,7 +54,7 @@ func (t *torturer) launchVictim(lane int, v victim) (*tortured, error) {
 	return t.launch([]string{"GOGC=off"}, "victim", strconv.Itoa(v.number), strconv.Itoa(lane))
 }
 
-// launchInC starts a victim in C.
+// launchInC starts a victim that is a program in C.
 func (t *torturer) launchInC(lane int, v victim) (*tortured, error) {
 	self, err := child.Self()
 	if err != nil {
@@ -68,8 +69,9 @@ func (t *torturer) launchInC(lane int, v victim) (*tortured, error) {
 
 func (t *torturer) programInC() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), t.inC.Fd()) }
 
-// residesInC reports whether a resident is a program in C. The first one is a Go program, since it checks the arena.
-// Where some jobs have no workers in C, the second one is, too: these jobs need two.
+// residesInC reports whether the resident with this number is a program in C. The first resident checks the arena,
+// which only the Go program can do. If some jobs have no workers in C, the second resident is a Go program as well,
+// because such jobs need two residents.
 func (t *torturer) residesInC(worker int) bool {
 	switch {
 	case t.inC == nil:
@@ -80,7 +82,7 @@ func (t *torturer) residesInC(worker int) bool {
 	return worker == 2
 }
 
-// launchResidentInC starts a resident in C, and what the parent does for it.
+// launchResidentInC starts a resident in C, and the goroutines of the parent that measure for that resident.
 func (t *torturer) launchResidentInC(worker int) (*tortured, error) {
 	var work []string
 	for i, j := range jobs {
@@ -100,8 +102,9 @@ func (t *torturer) launchResidentInC(worker int) (*tortured, error) {
 	return p, nil
 }
 
-// measureFinished measures the turns of a resident in C, from turn next on, until it ends. It misses turns if this process
-// has no CPU while the resident takes half of tortureFinished.
+// measureFinished measures the operations of a resident in C until the resident ends. The number of the first operation
+// is next. Some operations are not measured if this process has no CPU while the resident completes half of
+// tortureFinished.
 func (p *party) measureFinished(of *tortured, next uint64) {
 	for f := &p.worker.finished; ; time.Sleep(controlPeriod) {
 		ended := of.ended()
@@ -120,7 +123,7 @@ func (p *party) measureFinished(of *tortured, next uint64) {
 	}
 }
 
-// followThreads notes how long the threads of a resident in C wait for a CPU until it ends.
+// followThreads records how long the threads of a resident in C have waited for a CPU, until the resident ends.
 func (p *party) followThreads(of *tortured) {
 	threads := map[string]*threadDelay{}
 	defer closeThreads(threads)

@@ -43,24 +43,24 @@ var jobs = append([]job{
 	{"objects", openObjectsJob},
 }, brokenJobs...)
 
-// soundJobs are those that take part unless the user asks for others.
+// soundJobs is the set of jobs without intentional mistakes. They take part unless the user asks for other jobs.
 var soundJobs = uint64(1)<<(len(jobs)-len(brokenJobs)) - 1
 
-// The witnesses of the data whose jobs also have workers in C.
+// The indices in tortureBoard.locks for those jobs that programs in C work at, too.
 const (
 	lockSynchronized = 12
 	lockTx           = 13
 	lockRWTx         = 14
 )
 
-// tortureBoard is what the jobs check themselves by.
+// tortureBoard is shared memory outside of the arena, by which the jobs check the results of the library.
 type tortureBoard struct {
 	locks   [15]witness
 	keys    [multiJobKeys]witness
-	permits [semJobPermits]atomic.Uint32 // the participants that hold one
-	writers [2]witness                   // holders of the rw locks
+	permits [semJobPermits]atomic.Uint32 // for each permit, the participant that holds it
+	writers [2]witness                   // holders of the reader/writer locks
 	tickets [queueJobTickets]witness
-	made    atomic.Uint32 // the tickets are
+	made    atomic.Uint32 // 1 when the tickets have been put into the queue
 	taken   [1 << 12]atomic.Uint64
 	item    atomic.Uint64 // number of the last item
 	counted [4]atomic.Uint64
@@ -70,7 +70,7 @@ type tortureBoard struct {
 		round atomic.Uint64
 		ran   [1 << 12]struct {
 			inside atomic.Uint32
-			ended  atomic.Uint64 // the last round that it has ended in
+			ended  atomic.Uint64 // the last round in which the function of the Once has returned
 		}
 	}
 	queues [signalJobQueues]struct {
@@ -80,8 +80,9 @@ type tortureBoard struct {
 	}
 }
 
-// witness shows whether two participants hold a lock at once: one at a time may be
-// inside it. The counts are equal between holds; after a death they may differ by one.
+// witness shows whether two participants hold a lock at the same time, because each holder stores its name here while
+// it works. A holder also increments both counts, so the counts are equal whenever the lock is free. After a death they
+// may differ by one.
 type witness struct {
 	name   atomic.Uint32
 	runs   uint32
@@ -90,8 +91,8 @@ type witness struct {
 	_      [104]byte
 }
 
-// enter says that we are inside, alone. A participant that was inside and did not say that
-// it left is dead. died says that the counts may be those of a dead participant.
+// enter records that this participant works under the lock. It returns an error if another living participant does so,
+// too. died reports that the last holder died while it worked, so the counts may differ.
 func (p *party) enter(w *witness) (died bool, err error) {
 	was := arena.ParticipantID(w.name.Swap(uint32(p.self)))
 	if was != 0 && p.a.Current(was) {
@@ -103,7 +104,7 @@ func (p *party) enter(w *witness) (died bool, err error) {
 	return was != 0, nil
 }
 
-// leave says that we go. It changes the counts.
+// leave increments both counts and records that this participant no longer works under the lock.
 func (p *party) leave(w *witness, r *rand.Rand) error {
 	w.before++
 	for range r.IntN(100) {
@@ -115,7 +116,7 @@ func (p *party) leave(w *witness, r *rand.Rand) error {
 	return nil
 }
 
-// inside is both.
+// inside calls enter and then leave.
 func (p *party) inside(w *witness, r *rand.Rand) error {
 	if _, err := p.enter(w); err != nil {
 		return err
@@ -123,15 +124,15 @@ func (p *party) inside(w *witness, r *rand.Rand) error {
 	return p.leave(w, r)
 }
 
-// linger keeps a victim in the middle of a change for a while, so that it often dies there.
+// linger makes a victim sleep in the middle of a change for a while, so that it often dies there.
 func (p *party) linger(r *rand.Rand) {
 	if !p.resident && r.IntN(4) == 0 {
 		time.Sleep(time.Duration(r.IntN(2_000)) * time.Microsecond)
 	}
 }
 
-// enterOne does what the method enter does, for one of several places. No more processes may be
-// inside than there are places.
+// enterOne occupies one of several places, as enter does with the only place of a witness. It returns an error if
+// living participants occupy all places.
 func (p *party) enterOne(places []atomic.Uint32) (*atomic.Uint32, error) {
 	for range 10_000 {
 		for i := range places {
@@ -145,7 +146,7 @@ func (p *party) enterOne(places []atomic.Uint32) (*atomic.Uint32, error) {
 	return nil, errors.New("more are inside than there is room for")
 }
 
-// ends runs f with a context. The context ends sooner or later, or not at all.
+// ends calls f with a context that ends soon, later, or never.
 func ends(r *rand.Rand, f func(ctx context.Context) error) error {
 	ctx, cancel := context.Background(), func() {}
 	switch r.IntN(4) {
@@ -162,7 +163,7 @@ func ends(r *rand.Rand, f func(ctx context.Context) error) error {
 	return f(ctx)
 }
 
-// forgive makes the end of a context nothing.
+// forgive returns nil for the error of a context that has ended, and other errors unchanged.
 func forgive(err error) error {
 	if gaveUp(err) {
 		return nil
@@ -172,14 +173,15 @@ func forgive(err error) error {
 
 func gaveUp(err error) bool { return err == context.DeadlineExceeded || err == context.Canceled }
 
-// ownerDied reports whether err tells of a death.
+// ownerDied reports whether err says that a holder has died, or that a repair after a death has failed.
 func ownerDied(err error) bool {
 	return errors.Is(err, shmsync.ErrOwnerDead) || errors.Is(err, shmsync.ErrNotRecoverable)
 }
 
 var errRepairFails = errors.New("the repair fails")
 
-// leftOver is an error of rest if there is something.
+// leftOver returns an error that shows what, if the condition there is true. Jobs use it to report what remains of
+// operations that have ended.
 func leftOver(there bool, what any) error {
 	if there {
 		return fmt.Errorf("left over: %+v", what)

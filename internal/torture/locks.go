@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// recoverable is a lock as all kinds have it.
+// recoverable is the interface of all exclusive locks.
 type recoverable interface {
 	Lock()
 	LockContext(ctx context.Context) error
@@ -22,7 +22,8 @@ type recoverable interface {
 	String() string
 }
 
-// lockJob is two locks of a kind: of one a death is told, the other it frees.
+// lockJob uses two locks of one kind. The lock told reports the death of its holder to the next process. The lock freed
+// is released by the death, without a report.
 type lockJob struct {
 	*party
 	told, freed recoverable
@@ -101,7 +102,7 @@ func (j *lockJob) turn(g int, r *rand.Rand) error {
 	return ends(r, func(ctx context.Context) error { return j.got(x.LockContext(ctx), x, w, r) })
 }
 
-// async locks by a Pending, which it may cancel.
+// async takes the lock by a Pending, that is, an asynchronous wait, which it may cancel.
 func (j *lockJob) async(f *prims.FairMutex, w *witness, r *rand.Rand) error {
 	p := f.LockAsync()
 	if r.IntN(2) == 0 && p.Cancel() {
@@ -113,7 +114,7 @@ func (j *lockJob) async(f *prims.FairMutex, w *witness, r *rand.Rand) error {
 	return j.got(p.Wait(), f, w, r)
 }
 
-// got goes on after a wait.
+// got handles the result of a wait for a lock. It works under the lock, or recovers the lock after a death.
 func (j *lockJob) got(err error, x recoverable, w *witness, r *rand.Rand) error {
 	switch {
 	case err == nil:
@@ -124,7 +125,7 @@ func (j *lockJob) got(err error, x recoverable, w *witness, r *rand.Rand) error 
 	return j.recover(x.Recover, w, r)
 }
 
-// recover recovers a lock, or fails to, and is inside for that.
+// recover recovers a lock whose holder has died. The repair function sometimes fails on purpose.
 func (j *party) recover(lock func(repair func() error) error, w *witness, r *rand.Rand) error {
 	var broken error
 	err := lock(func() error {
@@ -137,7 +138,7 @@ func (j *party) recover(lock func(repair func() error) error, w *witness, r *ran
 		return fmt.Errorf("while it recovers: %w", broken)
 	}
 	if ownerDied(err) || errors.Is(err, errRepairFails) {
-		return nil // the next one does
+		return nil // a later call recovers the lock
 	}
 	return err
 }
@@ -164,7 +165,7 @@ func (j *lockJob) rest() error {
 
 const multiJobKeys = 24
 
-// multiJob is two MultiLocks of few buckets, so that not all keys have room in them.
+// multiJob uses two MultiLocks with so few buckets that not all keys fit into them.
 type multiJob struct {
 	*party
 	told, freed *prims.MultiLock
@@ -180,7 +181,7 @@ func openMultiJob(p *party) (jobWorker, error) {
 	return &multiJob{p, x, y, p.page.board.keys[:]}, err
 }
 
-// multiJobHalf is the number of keys of each of the two.
+// multiJobHalf is the number of keys that each of the two MultiLocks uses.
 const multiJobHalf = multiJobKeys / 2
 
 func (j *multiJob) turn(g int, r *rand.Rand) error {
@@ -190,7 +191,7 @@ func (j *multiJob) turn(g int, r *rand.Rand) error {
 	}
 	key := r.Uint64N(multiJobHalf)
 	if r.IntN(2) == 0 {
-		key = r.Uint64N(2) // wanted by many
+		key = r.Uint64N(2) // two keys are used by many goroutines
 	}
 	switch r.IntN(6) {
 	case 0:

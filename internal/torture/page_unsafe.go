@@ -22,71 +22,72 @@ const (
 	tortureResidents = 8
 	tortureLanes     = 64
 	tortureSpans     = 4096
-	tortureThreads   = 4  // goroutines of each job of a resident
+	tortureThreads   = 4  // goroutines of a resident for each job
 	tortureJobsMost  = 32 // number of jobs for which the page has room
 	tortureTexts     = 16
-	tortureFinished  = 4096 // turns of a resident in C that wait for the parent
+	tortureFinished  = 4096 // finished operations of a resident in C for which there is room
 )
 
-// torturePage is memory that the processes of a torture share beside the arena, so
-// that they can use it when the arena is damaged. Each field says who writes it.
+// torturePage is memory that the processes of a torture share outside of the arena, so that they can use it even if the
+// arena is damaged. The comment of a field begins with the process that writes it.
 type torturePage struct {
 	_       structs.HostLayout
 	magic   uint64
 	seed    uint64
-	only    uint64 // jobs that take part, as bits
+	only    uint64 // the jobs that take part, as bits
 	workers uint32
-	bound   int64 // ns that a survivor may wait
+	bound   int64 // ns that an operation of a resident may take
 
-	waitLimit int64 // ns until the end of a round must be as it should
+	waitLimit int64 // ns after which the check between two rounds must succeed
 
 	phase   atomic.Uint32 // parent: see torturePhaseEnd
-	referee atomic.Uint32 // parent: all are calm in this round
-	judged  atomic.Uint32 // resident 0: and this is found
-	busy    atomic.Uint32 // parent: thousandths of the CPUs that others take
+	referee atomic.Uint32 // parent: the number of the round in which all residents have paused
+	judged  atomic.Uint32 // resident 0: the number of the last round whose check is complete
+	busy    atomic.Uint32 // parent: thousandths of the CPU time that other programs take
 	faults  atomic.Uint32 // anybody: how many promises were broken
 	text    [tortureTexts]struct {
 		n     atomic.Uint32
 		bytes [1020]byte
 	}
 
-	// victims in C: how often one began to roll back, and how many died in that; residents in C: the same first count
+	// victims in C: how often one of them began to roll back, and how many died during that; residents in C: how often
+	// one of them began to roll back
 	inC struct{ rollbacks, died, rollbacksOfResidents atomic.Uint64 }
 
-	left struct{ objects, bytes atomic.Uint64 } // resident 0 writes it: what the arena contains while no turns are taken
+	left struct{ objects, bytes atomic.Uint64 } // resident 0: what the arena contains while all processes pause
 
-	deaths spans // the victim: from just before it on
-	stops  spans // parent: a process is stopped
+	deaths spans // parent or victim: deaths, each from just before it on
+	stops  spans // parent: periods in which a process was stopped
 
 	lane [tortureLanes]struct {
-		ready atomic.Uint32 // victim: its number and 1
+		ready atomic.Uint32 // victim: its number plus 1, when it works
 		_     [60]byte
-		noise spans        // victims: their control threads
-		until atomic.Int64 // victim: its control thread sleeps until then; parent: 0 when it is gone
+		noise spans        // victims: periods in which their control threads had no CPU
+		until atomic.Int64 // victim: when its control thread should wake; parent: 0 when the victim has ended
 	}
 	worker [tortureResidents]tortureSlot
 
 	board tortureBoard
 }
 
-// tortureSlot is what one resident reports. Its successor goes on with it.
+// tortureSlot is what one resident reports. If the resident dies, its successor uses the same slot.
 type tortureSlot struct {
 	pid    atomic.Uint32
-	at     atomic.Uint32 // the round in which it works
-	calm   atomic.Uint32 // of this round, the jobs that do not keep others going have ended
-	still  atomic.Uint32 // all have
+	at     atomic.Uint32 // the round in which the resident works
+	calm   atomic.Uint32 // the last round in which all goroutines but the numbers 0 have ended
+	still  atomic.Uint32 // the last round in which all goroutines have ended
 	turns  [tortureJobsMost]atomic.Uint64
-	since  [tortureJobsMost][tortureThreads]atomic.Int64 // a turn began; 0 between turns
-	worst  [tortureJobsMost]atomic.Int64                 // ns of the longest turn
-	noise  spans                                         // of its threads
-	until  atomic.Int64                                  // it sleeps until then
+	since  [tortureJobsMost][tortureThreads]atomic.Int64 // when the present operation began; 0 between operations
+	worst  [tortureJobsMost]atomic.Int64                 // ns of the longest operation
+	noise  spans                                         // periods in which its threads waited for a CPU
+	until  atomic.Int64                                  // when its control thread should wake
 	counts [tortureHists][stats.HistBuckets]atomic.Uint64
-	long   atomic.Uint64 // turns longer than the bound
-	beyond atomic.Uint64 // of the long turns, those that are longer also without the time that the library is not to blame for
+	long   atomic.Uint64 // operations longer than the bound
+	beyond atomic.Uint64 // of these, those that are too long even without the time that the method excuses returns
 	others atomic.Uint64 // of these, those during which other programs took the CPUs
 
-	// A resident in C writes its last turns here, and the parent measures them. Of is the job times tortureThreads, and the
-	// number of the thread.
+	// A resident in C writes the begin and end of its last operations here, and the parent computes their durations.
+	// The field of is the index of the job times tortureThreads, plus the number of the thread.
 	finished struct {
 		n    atomic.Uint64
 		turn [tortureFinished]struct {
@@ -96,22 +97,22 @@ type tortureSlot struct {
 	}
 }
 
-// Histograms of a resident.
+// The histograms of a resident. Each counts durations.
 const (
-	tortureTurns     = iota // every turn
-	tortureInherited        // from the first death during a turn to the end of the turn
-	tortureThread           // how late a thread is that sleeps
-	tortureGoroutine        // how late a goroutine is that sleeps
+	tortureTurns     = iota // every operation
+	tortureInherited        // from the first death during an operation to the end of the operation
+	tortureThread           // how late a thread wakes from a sleep
+	tortureGoroutine        // how late a goroutine wakes from a sleep
 	tortureHists
 )
 
-// spans is a ring of spans of time, of which the last ones are there.
+// spans is a ring buffer of periods. It keeps the last tortureSpans of them.
 type spans struct {
 	n    atomic.Uint64
 	span [tortureSpans]struct{ from, to atomic.Int64 }
 }
 
-// begin starts a span, which end ends.
+// begin adds a period that begins at the time from. The method end sets its end.
 func (s *spans) begin(from int64) (i uint64) {
 	i = s.n.Add(1) - 1
 	x := &s.span[i%tortureSpans]
@@ -122,14 +123,14 @@ func (s *spans) begin(from int64) (i uint64) {
 
 func (s *spans) end(i uint64, to int64) { s.span[i%tortureSpans].to.Store(to) }
 
-// each calls f with those parts of the spans that lie between the offsets from and to.
+// each calls f for each period, cut to the time between from and to.
 func (s *spans) each(from, to int64, f func(from, to int64)) {
 	n := s.n.Load()
 	for i := n - min(n, tortureSpans); i < n; i++ {
 		x := &s.span[i%tortureSpans]
 		a, b := x.from.Load(), x.to.Load()
 		if b == 0 {
-			b = to // it has not ended
+			b = to // the period has not ended
 		}
 		if a, b = max(a, from), min(b, to); a != 0 && a < b {
 			f(a, b)
@@ -137,7 +138,7 @@ func (s *spans) each(from, to int64, f func(from, to int64)) {
 	}
 }
 
-// fault notes a broken promise.
+// fault records a broken promise, and its description.
 func (p *torturePage) fault(format string, args ...any) {
 	i := p.faults.Add(1) - 1
 	if i >= tortureTexts {
@@ -160,7 +161,7 @@ func (p *torturePage) failures() (texts []string) {
 	return texts
 }
 
-// histogram gives the counters of all residents.
+// histogram returns the sum of one histogram over all residents.
 func (p *torturePage) histogram(which int) []uint64 {
 	sum := make([]uint64, stats.HistBuckets)
 	for s := range p.workers {
@@ -171,7 +172,7 @@ func (p *torturePage) histogram(which int) []uint64 {
 	return sum
 }
 
-// pageFlags tell worker.c where things are on the page.
+// pageFlags returns compiler flags that define for worker.c where the fields are on the page.
 func pageFlags() (flags []string) {
 	var p torturePage
 	lane := unsafe.Offsetof(p.lane)
@@ -202,7 +203,7 @@ func pageFlags() (flags []string) {
 	return flags
 }
 
-// newTorturePage makes a page of zeros.
+// newTorturePage creates a page of zeros in a memfd.
 func newTorturePage() (*torturePage, *os.File, error) {
 	f, err := control.NewMemfd("shmbench-torture", int64(unsafe.Sizeof(torturePage{})))
 	if err != nil {
@@ -233,5 +234,5 @@ func (p *torturePage) unmap() {
 	unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(torturePage{})))
 }
 
-// since gives the nanoseconds that passed.
+// since returns how many nanoseconds have passed since start.
 func since(start int64) int64 { return shmsync.Monotonic() - start }

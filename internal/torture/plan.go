@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// outcome is how a victim ends.
+// outcome is the way in which a victim ends. A victim is a process that the torture starts and lets die.
 type outcome int
 
 const (
 	outcomeKilled   outcome = iota // SIGKILL
-	outcomeNewborn                 // SIGKILL, perhaps before it has joined or opened
-	outcomeStopped                 // SIGSTOP, and SIGKILL while it is stopped
+	outcomeNewborn                 // SIGKILL, perhaps before it has joined the arena or opened its objects
+	outcomeStopped                 // SIGSTOP, and SIGKILL while the victim is stopped
 	outcomeContinue                // SIGSTOP, SIGCONT, and SIGKILL later
-	outcomeExec                    // becomes another program
-	outcomeExit                    // exits without a word
+	outcomeExec                    // the process executes another program
+	outcomeExit                    // the process exits without leaving the arena
 	outcomePanic                   // panics
-	outcomeClose                   // ends its work, closes, and exits
+	outcomeClose                   // the process ends its work, closes the arena, and exits
 	outcomes
 )
 
@@ -28,26 +28,26 @@ var outcomeNames = [outcomes]string{"killed", "newborn", "stopped", "continued",
 
 func (f outcome) String() string { return outcomeNames[f] }
 
-// victim is one of the processes that a torture starts and lets die. The seed and the number of the
-// victim determine all that it does.
+// victim is the plan of one of the processes that a torture starts and lets die. The seed of the torture and the number
+// of the victim determine the plan.
 type victim struct {
 	number  int
 	outcome outcome
-	jobs    uint64        // the jobs that it works at, as bits
-	g       int           // goroutines at each
-	delay   time.Duration // time from its first turn, or from its start, to its outcome
-	stop    time.Duration // how long it is stopped
-	after   time.Duration // time from its outcome to its death
-	held    time.Duration // if not 0, a resident is stopped for so long while it dies
+	jobs    uint64        // the jobs that the victim works at, as bits
+	g       int           // number of goroutines for each job
+	delay   time.Duration // time from the first operation, or from the start of the process, to the outcome
+	stop    time.Duration // how long the victim is stopped
+	after   time.Duration // time from the end of a stop to the kill
+	held    time.Duration // if not 0, how long a resident is stopped while the victim dies
 	seed    uint64
-	c       bool // it is a program in C
-	step    int  // in C: it dies at this step of rolling back, if it comes to that; 0: no
+	c       bool // the victim is a program in C
+	step    int  // in C: the step of a rollback at which the victim dies, if it rolls back; 0: none
 }
 
-// RoundSize is how many victims there are between two points of rest.
+// RoundSize is the number of victims in a round. After each round, all processes pause and the arena is checked.
 const RoundSize = 100
 
-// victimOf plans victim i.
+// victimOf returns the plan of the victim with the number i.
 func victimOf(seed uint64, i int, only uint64) victim {
 	r := rand.New(rand.NewPCG(seed, uint64(i)))
 	v := victim{number: i, seed: r.Uint64(), g: 1 + r.IntN(3)}
@@ -77,7 +77,7 @@ func victimOf(seed uint64, i int, only uint64) victim {
 	if r.IntN(40) == 0 {
 		v.held = time.Millisecond + us(40_000)
 	}
-	// Few jobs, so that it dies inside them.
+	// The victim works at only a few jobs, so it spends much of its time within their operations and often dies there.
 	for range 1 + r.IntN(4) {
 		v.jobs |= nthBit(only, r.IntN(bits.OnesCount64(only)))
 	}
@@ -85,7 +85,8 @@ func victimOf(seed uint64, i int, only uint64) victim {
 	return v
 }
 
-// drawC makes some victims programs in C: every second one where all jobs have workers in C.
+// drawC chooses some victims to be programs in C: every second victim if all jobs have workers in C, and fewer
+// otherwise.
 func (v *victim) drawC(r *rand.Rand, only uint64) {
 	set, most := only&dataJobs, 8
 	if set == only {
@@ -94,7 +95,7 @@ func (v *victim) drawC(r *rand.Rand, only uint64) {
 	if set == 0 || r.IntN(most) != 0 {
 		return
 	}
-	// It lives longer than others, so that others die before it and it rolls back.
+	// A victim in C lives longer than others. So others die while it lives, and it has to roll back what they began.
 	v.c, v.jobs, v.delay = true, 0, 3*v.delay
 	for range 1 + r.IntN(3) {
 		v.jobs |= nthBit(set, r.IntN(bits.OnesCount64(set)))
@@ -126,7 +127,7 @@ func (v victim) String() string {
 	return text
 }
 
-// everybodyDies says whether the residents die, too, at the end of a round.
+// everybodyDies reports whether at the end of the round all residents are killed, too.
 func everybodyDies(seed uint64, round int) bool {
 	return rand.New(rand.NewPCG(seed, 1<<63|uint64(round))).IntN(3) == 0
 }

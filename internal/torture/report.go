@@ -15,7 +15,7 @@ import (
 // Schema is the version of the document.
 const Schema = "shmbench-torture/1"
 
-// Result is what a torture has shown.
+// Result is what a torture has found out.
 type Result struct {
 	Schema     string            `json:"schema"`
 	Seed       uint64            `json:"seed"`
@@ -51,7 +51,7 @@ type Result struct {
 	Dump       string            `json:"dump,omitempty"`
 }
 
-// spread is a distribution in nanoseconds.
+// spread is a distribution of durations, in nanoseconds.
 type spread struct {
 	N                    int64
 	P50, P99, P999, Most int64

@@ -23,11 +23,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// torturePhaseEnd is the phase in which the processes end. Before that the phase is twice the number
-// of the round, from 1 on, and one more while the processes rest.
+// torturePhaseEnd is the phase in which all processes end. In round n, which counts from 1, the phase is 2n while the
+// processes work, and 2n+1 while they pause.
 const torturePhaseEnd = 1<<32 - 1
 
-// torturer is the parent.
+// torturer is the state of the parent, which starts and kills the processes.
 type torturer struct {
 	ctx   context.Context
 	asked *Options
@@ -37,36 +37,36 @@ type torturer struct {
 
 	page                *torturePage
 	pageFile, arenaFile *os.File
-	inC                 *os.File // the program of the victims and residents in C; nil: they are Go programs
-	noC                 string   // why
+	inC                 *os.File // the program of the victims and residents in C; nil if there is none
+	noC                 string   // why inC is nil
 	residents           [tortureResidents]*tortured
 	next                atomic.Int64 // number of the next victim
-	over                atomic.Bool  // no more victims
+	over                atomic.Bool  // no more victims are started
 	outcomes            [outcomes]atomic.Int64
-	doomed              atomic.Int64   // residents that were killed
-	doomedInC           atomic.Int64   // of these, programs in C
-	following           sync.WaitGroup // what the parent does for residents in C, until they end
+	doomed              atomic.Int64   // number of residents that were killed
+	doomedInC           atomic.Int64   // of these, the number of programs in C
+	following           sync.WaitGroup // goroutines of the parent that measure for residents in C, until they end
 	victimsInC          atomic.Int64
 	rounds              int
 	cpus                []int
 	busy                busyness
 	hanging             sync.Once
-	hangs               atomic.Bool // hanging has begun, which ends all processes
-	hung                *violation  // the violation that the method hanging has found
+	hangs               atomic.Bool // hang was called, which ends all processes
+	hung                *violation  // what hang has reported
 
 	mu  sync.Mutex
-	all map[*tortured]bool // the processes that live
+	all map[*tortured]bool // the processes that have not ended
 }
 
-// tortured is a process of a torture.
+// tortured is a victim or resident as the parent sees it.
 type tortured struct {
 	cmd    *exec.Cmd
 	stderr *os.File
 	done   chan struct{}
-	err    error // valid once done
+	err    error // valid when done is closed
 }
 
-// launch starts a process, whose role is the arguments'.
+// launch starts a process of this program. Its role is the first of args.
 func (t *torturer) launch(env []string, args ...string) (*tortured, error) {
 	self, err := child.Self()
 	if err != nil {
@@ -75,7 +75,7 @@ func (t *torturer) launch(env []string, args ...string) (*tortured, error) {
 	return t.launchLine(env, append(append(self, "torture-worker"), args...))
 }
 
-// launchLine starts the process of a command line.
+// launchLine starts a process with the command line argv.
 func (t *torturer) launchLine(env, argv []string) (_ *tortured, err error) {
 	p := &tortured{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	if p.stderr, err = control.NewMemfd("stderr", 0); err != nil {
@@ -97,7 +97,7 @@ func (t *torturer) launchLine(env, argv []string) (_ *tortured, err error) {
 	t.all[p] = true
 	go func() {
 		p.err = p.cmd.Wait()
-		close(p.done) // at once: others may have the mutex for long
+		close(p.done) // before the lock, which other goroutines may hold for a long time
 		t.mu.Lock()
 		delete(t.all, p)
 		t.mu.Unlock()
@@ -116,13 +116,13 @@ func (p *tortured) ended() bool {
 	}
 }
 
-// gone reports whether the process has ended, although Wait may still last: a kernel whose CPUs are busy takes seconds
-// to remove the directories of a process from /proc.
+// gone reports whether the process has ended. It may return true before Wait returns, because a kernel whose CPUs are
+// busy takes seconds to remove the directories of a process from /proc.
 func (p *tortured) gone() bool {
 	return p.ended() || unix.Kill(p.cmd.Process.Pid, 0) == unix.ESRCH
 }
 
-// said is what the process has printed.
+// said returns the end of what the process has printed.
 func (p *tortured) said() string {
 	b, _ := io.ReadAll(io.NewSectionReader(p.stderr, 0, child.TailBytes))
 	return strings.TrimSpace(string(b))
@@ -157,7 +157,7 @@ func (t *torturer) run() error {
 	return nil
 }
 
-// settle starts a resident.
+// settle starts the resident with the number worker.
 func (t *torturer) settle(worker int) (err error) {
 	if t.residesInC(worker) {
 		t.residents[worker], err = t.launchResidentInC(worker)
@@ -167,7 +167,7 @@ func (t *torturer) settle(worker int) (err error) {
 	return err
 }
 
-// watch says that it is over when the time is, or something is wrong.
+// watch starts a goroutine that ends the torture when it has lasted long enough, or when something is wrong.
 func (t *torturer) watch() (stop func()) {
 	done, gone := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -196,7 +196,7 @@ func (t *torturer) watch() (stop func()) {
 	return func() { close(done); <-gone }
 }
 
-// deaths is how many have died, in one way or another.
+// deaths returns how many processes have died so far. Processes that left by Close do not count.
 func (t *torturer) deaths() int {
 	sum := t.doomed.Load()
 	for f := range outcomes {
@@ -207,7 +207,7 @@ func (t *torturer) deaths() int {
 	return int(sum)
 }
 
-// round has a round's victims live and die, and the arena checked.
+// round runs one round: it starts its victims, waits for their ends, and lets a resident check the arena.
 func (t *torturer) round(round uint32) error {
 	number := int(round-1) * RoundSize
 	t.next.Store(int64(number))
@@ -238,7 +238,7 @@ func (t *torturer) round(round uint32) error {
 	return t.await("the arena is checked", func(*tortureSlot) bool { return t.page.judged.Load() == round })
 }
 
-// lane lets one victim after the other live and die.
+// lane runs the victims of a round one after the other. Several lanes run at the same time.
 func (t *torturer) lane(lane, end int) error {
 	for !t.over.Load() {
 		i := int(t.next.Add(1) - 1)
@@ -254,7 +254,7 @@ func (t *torturer) lane(lane, end int) error {
 	return nil
 }
 
-// live is a victim's life.
+// live starts one victim and waits until it has ended as planned.
 func (t *torturer) live(lane int, v victim) error {
 	p, err := t.launchVictim(lane, v)
 	if err != nil {
@@ -270,7 +270,7 @@ func (t *torturer) live(lane int, v victim) error {
 		}
 	}
 	switch v.outcome {
-	case outcomeExec, outcomeExit, outcomeClose, outcomePanic: // it does so itself
+	case outcomeExec, outcomeExit, outcomeClose, outcomePanic: // the victim ends by itself
 	default:
 		time.Sleep(v.delay)
 		if v.held != 0 {
@@ -288,7 +288,7 @@ func (t *torturer) live(lane int, v victim) error {
 	return nil
 }
 
-// kill has a victim die from outside.
+// kill kills a victim by a signal. If the plan says so, it stops the victim first.
 func (t *torturer) kill(p *tortured, v victim) {
 	if v.outcome == outcomeStopped || v.outcome == outcomeContinue {
 		stop := t.page.stops.begin(shmsync.Monotonic())
@@ -306,7 +306,7 @@ func (t *torturer) kill(p *tortured, v victim) {
 	p.signal(syscall.SIGKILL)
 }
 
-// holdUp stops a process that watches others, and gives what lets it go on after d.
+// holdUp stops a resident. The function that it returns waits for d, and then continues the resident.
 func (t *torturer) holdUp(p *tortured, d time.Duration) (goOn func()) {
 	stop := t.page.stops.begin(shmsync.Monotonic())
 	p.signal(syscall.SIGSTOP)
@@ -317,7 +317,7 @@ func (t *torturer) holdUp(p *tortured, d time.Duration) (goOn func()) {
 	}
 }
 
-// judge says whether a victim ended as it should.
+// judge returns a violation if a victim did not end as planned.
 func (v victim) judge(p *tortured) *violation {
 	ws := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	ok := ws.Signaled() && ws.Signal() == syscall.SIGKILL
@@ -333,7 +333,7 @@ func (v victim) judge(p *tortured) *violation {
 	return nil
 }
 
-// doom kills all residents at once, and starts others.
+// doom kills all residents at once, and starts new ones.
 func (t *torturer) doom(round uint32) error {
 	now := shmsync.Monotonic()
 	t.page.deaths.end(t.page.deaths.begin(now), now+1)
@@ -359,7 +359,7 @@ func (t *torturer) doom(round uint32) error {
 			t.doomedInC.Add(1)
 		}
 	}
-	t.following.Wait() // the successors write to the same places
+	t.following.Wait() // they write to the same memory as those of the new residents
 	for worker := range t.asked.Residents {
 		if err := t.settle(worker); err != nil {
 			return err
@@ -372,7 +372,8 @@ func (t *torturer) doom(round uint32) error {
 	return nil
 }
 
-// await waits until all residents have come to something, nil being their end.
+// await waits until the function there returns true for each resident. If there is nil, await waits until all residents
+// have ended.
 func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 	for worker, p := range t.residents[:t.asked.Residents] {
 		reached, of := p.gone, (*tortured)(nil)
@@ -392,16 +393,15 @@ func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 	return nil
 }
 
-// lookMost is the time between two looks of until that counts.
+// lookMost is the longest time between two checks by the method until that counts as waiting time.
 const lookMost = 20 * time.Millisecond
 
-// until waits until the function reached returns true. If p is not nil, it is an error if p ends
-// before that.
+// until waits until the function reached returns true. If p is not nil and p ends before that, until returns an error.
 func (t *torturer) until(what string, p *tortured, reached func() bool) error {
 	left, last := 2*t.asked.Timeout+t.waitLimit(), time.Now()
 	for n := 0; !reached(); n++ {
-		// While the parent had no CPU, it could not see that something was reached. So a long time without a look counts
-		// as a short one.
+		// While the parent has no CPU, it cannot check the condition. So a long time since the last check counts only
+		// as lookMost.
 		now := time.Now()
 		left -= min(now.Sub(last), lookMost)
 		last = now
@@ -416,7 +416,7 @@ func (t *torturer) until(what string, p *tortured, reached func() bool) error {
 	return nil
 }
 
-// hang ends a torture that does not go on. The first goroutine that sees it says why.
+// hang ends a torture that does not continue, and returns a report. Only the first call makes the report.
 func (t *torturer) hang(what string) error {
 	t.over.Store(true)
 	t.hanging.Do(func() {
@@ -426,8 +426,8 @@ func (t *torturer) hang(what string) error {
 	return t.hung
 }
 
-// unlessHung is v, the report of an unexpected end, unless the report of a hang ended the process:
-// then it is that report.
+// unlessHung returns v, the report that a process ended unexpectedly. But if hang has ended the processes, the end of
+// the process is no surprise, and unlessHung returns the report of hang.
 func (t *torturer) unlessHung(v *violation) error {
 	if t.hangs.Load() {
 		return t.hang("")

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// shared is a reader/writer lock as both kinds have it.
+// shared is the interface of all reader/writer locks.
 type shared interface {
 	recoverable
 	RLockContext(ctx context.Context) error
@@ -19,12 +19,13 @@ type shared interface {
 	Downgrade()
 }
 
-// rwJob is two locks of a kind, as lockJob is.
+// rwJob uses two reader/writer locks of one kind. As in lockJob, the lock told reports the death of a holder, and the
+// lock freed does not.
 type rwJob struct {
 	*party
 	told, freed shared
 	of          []witness
-	upgrades    func(x shared) upgrades // the calls of its upgradable holds
+	upgrades    func(x shared) upgrades // returns the methods of x for upgradable holds
 	idle        func(x shared) error
 }
 
@@ -105,8 +106,8 @@ func (j *rwJob) failed(err error, x shared, w *witness, r *rand.Rand) error {
 	return j.recover(x.Recover, w, r)
 }
 
-// reading checks, while this thread holds the lock for reading, that no writer is inside and that
-// the counts do not change.
+// reading is called with the lock held for reading, and releases it. It checks that no writer is active, by the name
+// and the counts that writers change.
 func (j *rwJob) reading(x shared, w *witness, r *rand.Rand) error {
 	was, before, after := w.name.Load(), w.before, w.after
 	for range r.IntN(100) {
@@ -130,13 +131,13 @@ func (j *rwJob) writing(x shared, w *witness, r *rand.Rand) error {
 	return nil
 }
 
-// upgrades are the calls of a lock's upgradable holds.
+// upgrades has the methods of a lock for upgradable holds, which are read holds that can become exclusive.
 type upgrades struct {
 	lock, upgrade                func(context.Context) error
 	unlock, toRead, toUpgradable func()
 }
 
-// upgrading goes through the upgradable holds.
+// upgrading takes an upgradable hold, and then downgrades, releases or upgrades it.
 func (j *rwJob) upgrading(x shared, w *witness, r *rand.Rand) error {
 	l := j.upgrades(x)
 	return ends(r, func(ctx context.Context) error {

@@ -18,10 +18,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/child"
 )
 
-// waitLimit is how long a turn may take before nobody waits for its end.
+// waitLimit is how long one operation may take before the torture counts as hanging.
 func (t *torturer) waitLimit() time.Duration { return t.asked.Timeout / 2 }
 
-// stuck names a turn that does not come to its end.
+// stuck describes an operation that has lasted longer than waitLimit, apart from the time in which processes were
+// stopped or had no CPU. It returns an empty string if there is none.
 func (t *torturer) stuck() string {
 	for s := range t.asked.Residents {
 		for j := range jobs {
@@ -40,7 +41,8 @@ func (t *torturer) stuck() string {
 	return ""
 }
 
-// longest names the turn that lasts longest, whatever keeps it.
+// longest describes the operation that has lasted longest. Time in which processes were stopped or had no CPU counts,
+// too.
 func (t *torturer) longest() (text string) {
 	first := int64(math.MaxInt64)
 	for s := range t.asked.Residents {
@@ -55,7 +57,7 @@ func (t *torturer) longest() (text string) {
 	return text
 }
 
-// autopsy collects what can be known about a torture that does not go on.
+// autopsy ends all processes of a torture that does not continue, and collects their stacks and the state of the arena.
 func (t *torturer) autopsy(what string) *violation {
 	var b strings.Builder
 	for _, p := range t.living() {
@@ -88,14 +90,15 @@ func (t *torturer) autopsy(what string) *violation {
 	return &violation{what: what, dump: b.String()}
 }
 
-// living are the processes that have not ended.
+// living returns the processes that have not ended.
 func (t *torturer) living() []*tortured {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Collect(maps.Keys(t.all))
 }
 
-// threadsOf says where in the kernel the threads of a process are. A program in C has no other dump.
+// threadsOf says where in the kernel the threads of a process are. For a program in C, there is no other information
+// about its threads.
 func threadsOf(pid int) string {
 	var b strings.Builder
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
@@ -112,7 +115,8 @@ func threadsOf(pid int) string {
 	return b.String()
 }
 
-// turnText describes a turn of a goroutine that began at a time.
+// turnText describes the operation of a goroutine: s is the number of the resident, j is the index of the job, and at
+// is when the operation began.
 func turnText(s, j, g int, at int64) string {
 	return fmt.Sprintf("goroutine %d of resident %d is at %s for %v", g, s, jobs[j].name, time.Duration(since(at)).Round(time.Millisecond))
 }

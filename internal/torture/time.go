@@ -20,10 +20,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// lapse is a part of the time, in nanoseconds.
+// lapse is a period, from one time to another, in nanoseconds.
 type lapse struct{ from, to int64 }
 
-// covered is how much time the spans cover together.
+// covered returns the total length of the periods in the lists. Time that several periods have in common counts once.
 func covered(lists ...[]lapse) (sum int64) {
 	all := slices.Concat(lists...)
 	slices.SortFunc(all, func(x, y lapse) int { return cmp.Compare(x.from, y.from) })
@@ -37,7 +37,8 @@ func covered(lists ...[]lapse) (sum int64) {
 	return sum
 }
 
-// measure notes how long a turn took, and complains if that was too long.
+// measure records how long an operation took, and reports a broken promise if that was too long. j is the index of the
+// job, and g is the number of the goroutine.
 func (p *party) measure(j, g int, from, to int64) {
 	s := p.worker
 	s.counts[tortureTurns][stats.HistIndex(to-from)].Add(1)
@@ -56,7 +57,7 @@ func (p *party) measure(j, g int, from, to int64) {
 	}
 	s.long.Add(1)
 	var stopped, waited []lapse
-	for range 10 { // a thread that has waited until now is noted a little later
+	for range 10 { // the wait of a thread for a CPU is recorded only after it has ended
 		stopped, waited = p.page.excuses(from, to)
 		if to-from-covered(stopped, waited) <= p.page.bound {
 			return
@@ -72,8 +73,8 @@ func (p *party) measure(j, g int, from, to int64) {
 		p.label, g, jobs[j].name, time.Duration(to-from), time.Duration(to-first), time.Duration(covered(stopped)), time.Duration(covered(waited)))
 }
 
-// excuses are the parts of a time in which a process was stopped, and in which a control
-// thread of any process, or a thread of a resident, had no CPU although it could have run.
+// excuses returns the periods between two times for which the library is not to blame. In stopped are the periods in
+// which a process was stopped. In waited are those in which a thread waited for a CPU.
 func (p *torturePage) excuses(from, to int64) (stopped, waited []lapse) {
 	add := func(list *[]lapse) func(from, to int64) {
 		return func(from, to int64) { *list = append(*list, lapse{from, to}) }
@@ -96,14 +97,14 @@ func (p *torturePage) excuses(from, to int64) (stopped, waited []lapse) {
 
 const (
 	controlPeriod = 2 * time.Millisecond
-	controlWork   = 200 * time.Microsecond // CPU time that it takes each time
-	controlNoise  = 500 * time.Microsecond // deviations from this size on get a note
+	controlWork   = 200 * time.Microsecond // CPU time that a control thread takes in each period
+	controlNoise  = 500 * time.Microsecond // shortest delay that is recorded
 )
 
-// controlThread measures for how long a thread of this process waits for a CPU. On a thread of its
-// own, it sleeps, works a little, and records how late it is with that. It has to work, because a
-// thread that only sleeps gets a CPU at once, even if many other threads want one. In a resident,
-// controlThread also records how long each other thread of the process waited.
+// controlThread measures for how long a thread of this process waits for a CPU. On a thread of its own, it repeatedly
+// sleeps, works a little, and records how late it has finished. It has to work, because a thread that only sleeps gets
+// a CPU at once, even if many other threads want one. In a resident, which is a process that works until the end of the
+// torture, controlThread also records how long each other thread of the process waited.
 func (p *party) controlThread(noise *spans, until *atomic.Int64, counts *[stats.HistBuckets]atomic.Uint64) {
 	runtime.LockOSThread()
 	threads := map[string]*threadDelay{}
@@ -114,7 +115,7 @@ func (p *party) controlThread(noise *spans, until *atomic.Int64, counts *[stats.
 		for end := threadCPU() + int64(controlWork); threadCPU() < end; {
 		}
 		now := shmsync.Monotonic() - int64(controlWork)
-		until.Store(now + int64(time.Second)) // it runs
+		until.Store(now + int64(time.Second)) // the thread is awake, and will not be late for a second
 		if now-target > int64(controlNoise) {
 			noise.end(noise.begin(target), now)
 		}
@@ -129,7 +130,7 @@ func (p *party) controlThread(noise *spans, until *atomic.Int64, counts *[stats.
 	}
 }
 
-// noteDelays notes how long threads of a resident have waited for a CPU since the last call.
+// noteDelays records how long the threads of a resident have waited for a CPU since the last call.
 func (p *party) noteDelays(threads map[string]*threadDelay, now int64) {
 	noise := &p.worker.noise
 	for _, t := range threads {
@@ -139,13 +140,13 @@ func (p *party) noteDelays(threads map[string]*threadDelay, now int64) {
 	}
 }
 
-// threadDelay is how long a thread has waited for a CPU, as the kernel counts it.
+// threadDelay reads how long a thread has waited for a CPU, as the kernel counts it in schedstat.
 type threadDelay struct {
 	file *os.File
 	last int64
 }
 
-// findThreads adds the threads of a process that are not there.
+// findThreads adds those threads of a process that are not in the map yet.
 func findThreads(pid int, threads map[string]*threadDelay) {
 	dir := fmt.Sprintf("/proc/%d/task/", pid)
 	tasks, err := os.ReadDir(dir)
@@ -170,7 +171,7 @@ func closeThreads(threads map[string]*threadDelay) {
 	}
 }
 
-// more is how much longer it has waited since the last call.
+// more returns for how long the thread has waited for a CPU since the last call.
 func (t *threadDelay) more() (d int64) {
 	var b [64]byte
 	n, err := t.file.ReadAt(b[:], 0)
@@ -189,7 +190,7 @@ func (t *threadDelay) more() (d int64) {
 	return d
 }
 
-// threadCPU is the CPU time that the calling thread has had, in nanoseconds.
+// threadCPU returns the CPU time that the calling thread has used, in nanoseconds.
 func threadCPU() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
@@ -198,7 +199,7 @@ func threadCPU() int64 {
 	return ts.Nano()
 }
 
-// controlGoroutine does the same as a goroutine, for the report only.
+// controlGoroutine measures how late a goroutine wakes from a sleep. The result appears only in the report.
 func (p *party) controlGoroutine() {
 	for {
 		target := shmsync.Monotonic() + int64(controlPeriod)

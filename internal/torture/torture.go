@@ -17,37 +17,37 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// A torture is one arena with objects of all kinds, a few residents that work with
-// all of them, and victims that come, work with some, and end in one of many ways.
-// The parent starts, kills and stops; it is no participant and looks at no object.
+// Options are the options of a torture. A torture has one arena with objects of all kinds. A few processes, the
+// residents, work with all of them. Other processes, the victims, join, work with some objects, and end in one of many
+// ways. The parent starts, kills and stops processes. It is no participant of the arena, and reads no object.
 //
-// Residents check what they get at each turn, and how long they wait. Between rounds
-// everybody rests, and one resident looks whether the arena is as if nobody had died.
+// Residents check the result and the duration of each operation. After each round, all processes pause, and one
+// resident checks that the arena is in the state that it would have without deaths.
 type Options struct {
-	Duration  time.Duration // how long it goes on
-	Processes int           // victims at a time
-	Residents int           // processes that stay, and wait for the dead
-	Deaths    int           // end after this many deaths, if that comes first; 0: no limit
-	Only      []string      // primitives that take part; all where it is empty
-	Bound     time.Duration // how long a resident may wait at a time
-	Seed      uint64        // seed of the plan; 0 takes a random one
+	Duration  time.Duration // how long the torture takes
+	Processes int           // number of victims at the same time
+	Residents int           // number of residents
+	Deaths    int           // end after this number of deaths, even if Duration has not passed; 0: no limit
+	Only      []string      // primitives that take part; empty: all
+	Bound     time.Duration // longest time that an operation of a resident may take
+	Seed      uint64        // seed of the plan of the victims; 0: random
 	Timeout   time.Duration // how long a process may be silent before it counts as stuck
-	CC        string        // C compiler for the programs in C, or none
-	DryRun    bool          // print the plan
+	CC        string        // C compiler for the victims and residents in C; empty: none of them
+	DryRun    bool          // only print the plan
 	Format    string        // table or json
 	Out       io.Writer     // for the result
-	Log       io.Writer     // for everything else
+	Log       io.Writer     // for all other messages
 
-	Plant func(header string) string // nil, or what a test changes in the C library of the programs in C
+	Plant func(header string) string // if not nil: returns the C header with a mistake that a test plants
 }
 
-// tortureSize is the arena's: what some deaths leave behind stays.
+// tortureSize is the size of the arena in bytes. It is large because some deaths leave blocks that nobody frees.
 const tortureSize = 256 << 20
 
 // ErrViolation says that the torture found a violation, and has printed it.
 var ErrViolation = errors.New("the torture found a violation")
 
-// Run runs a torture until it ends, or ctx does.
+// Run runs a torture until it is complete or ctx ends.
 func Run(ctx context.Context, o *Options) error {
 	only, err := jobsOf(o.Only)
 	if err != nil {
@@ -108,7 +108,7 @@ func Run(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// violation is what the parent finds out, with what the words were then.
+// violation is the error about a broken promise. It contains a description of the arena and the processes at that time.
 type violation struct{ what, dump string }
 
 func (v *violation) Error() string { return v.what }
@@ -125,7 +125,7 @@ func printTorture(w io.Writer, seed, only uint64, n int) error {
 	return nil
 }
 
-// jobsOf gives the bits of the jobs of that names.
+// jobsOf returns a set with one bit for each job in the list names.
 func jobsOf(names []string) (set uint64, err error) {
 	if len(names) == 0 {
 		return soundJobs, nil
@@ -140,7 +140,7 @@ func jobsOf(names []string) (set uint64, err error) {
 	return set, nil
 }
 
-// jobList names the jobs of a set.
+// jobList returns the names of the jobs whose bits are in set.
 func jobList(set uint64) string {
 	var names []string
 	for i, j := range jobs {
@@ -151,7 +151,7 @@ func jobList(set uint64) string {
 	return strings.Join(names, ",")
 }
 
-// setUp makes the page and the arena.
+// setUp creates the shared page and the arena.
 func (t *torturer) setUp() (err error) {
 	if t.page, t.pageFile, err = newTorturePage(); err != nil {
 		return err
@@ -177,5 +177,5 @@ func (t *torturer) tearDown() {
 	t.page.unmap()
 }
 
-// JobNames lists what can take part in a torture.
+// JobNames returns the names of the jobs that a user can choose, for a help text.
 func JobNames() string { return jobList(soundJobs) }

@@ -13,28 +13,29 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-const txJobNodes = 20 // most
+const txJobNodes = 20 // the longest list
 
-// txData is what the transactions change: all cells are the number of commits, and the list has as many nodes
-// as it says.
+// txData is what the transactions change. Each cell is equal to the number of commits, and Nodes is the length of the
+// list. Otherwise the data is torn.
 type txData struct {
 	Commits     uint64
 	Head, Nodes uint64
 	Cells       [40]uint64
 }
 
-// txNode is a block of a transaction. Its mark is its inverted offset.
+// txNode is a node of the list, in a block that a transaction has allocated. Mark is the inverted offset of the block.
 type txNode struct{ Next, Mark uint64 }
 
-// logged is a lock with an undo log.
+// logged is the interface of the locks that have an undo log.
 type logged interface {
 	UpdateContext(ctx context.Context, f func(tx *prims.Tx) error) error
 	Lock()
 	Unlock()
 }
 
-// txJob changes data under a lock with an undo log: cell by cell, and a list whose nodes are allocated and freed.
-// Transactions are committed, given up, and ended by a log that is full. Victims in C do the same: see worker.c.
+// txJob changes data under a lock with an undo log: it increments each cell, and adds or removes a node of the list.
+// Some transactions are committed. Others return an error on purpose, or fail because the log is full. Victims in C do
+// the same; see worker.c.
 type txJob struct {
 	*party
 	m    logged
@@ -64,7 +65,7 @@ func openRWTxJob(p *party) (jobWorker, error) {
 	return openBank(&txJob{party: p, m: m, rw: m, idle: idle, w: &p.page.board.locks[lockRWTx]}, "rwtx-data")
 }
 
-// openBank opens the data of j.
+// openBank opens the data that the transactions of j change.
 func openBank(j *txJob, name string) (_ jobWorker, err error) {
 	if j.d, err = arena.Value[txData](j.a, name); err == nil {
 		j.banks = append(j.banks, j.d)
@@ -80,8 +81,7 @@ func (j *txJob) node(off uint64) (*txNode, error) {
 	return n, err
 }
 
-// whole returns an error that says which part of the data is torn. The lock is
-// held.
+// whole returns an error that says which part of the data is torn. The caller holds the lock.
 func (j *txJob) whole() error {
 	for i, c := range j.d.Cells {
 		if c != j.d.Commits {
@@ -102,11 +102,11 @@ func (j *txJob) whole() error {
 	return nil
 }
 
-// grow adds a node, or takes one away.
+// grow adds a node to the list, or removes one.
 func (j *txJob) grow(tx *prims.Tx, r *rand.Rand) error {
 	d := j.d
 	if r.IntN(4) == 0 {
-		tx.Free(tx.Alloc(1+r.Uint64N(3000), 8)) // in between
+		tx.Free(tx.Alloc(1+r.Uint64N(3000), 8)) // a block that is allocated and freed in one transaction
 	}
 	if d.Nodes == 0 || d.Nodes < txJobNodes && r.IntN(2) == 0 {
 		off := tx.Alloc(16+r.Uint64N(200), 8)
@@ -130,7 +130,7 @@ func (j *txJob) grow(tx *prims.Tx, r *rand.Rand) error {
 	return nil
 }
 
-// looks checks the data beside other readers.
+// looks checks the data under the read lock, which other readers may hold, too.
 func (j *txJob) looks(r *rand.Rand) error {
 	return forgive(ends(r, func(ctx context.Context) error {
 		if err := j.rw.RLockContext(ctx); err != nil {
@@ -184,7 +184,7 @@ func (j *txJob) turn(_ int, r *rand.Rand) error {
 	case err == errGivenUp, how == 1 && errors.Is(err, shmsync.ErrNoSpace):
 		return nil
 	case errors.Is(err, shmsync.ErrNotSupported):
-		return nil // the process has no byte lock
+		return nil // the process has no byte lock, which a rollback needs
 	case how == 1 && err == nil:
 		return errors.New("a log is never full")
 	}
@@ -201,10 +201,11 @@ func (j *txJob) rest() error {
 	return j.idle()
 }
 
-// balance returns an error unless the heap has the nodes of the lists, and no other blocks. Nobody takes turns.
+// balance returns an error unless the allocated blocks of the arena are exactly the nodes of the lists. The caller
+// makes sure that no goroutine works.
 func (p *party) balance() error {
 	if p.page.only&^dataJobs != 0 {
-		return nil // other jobs lose blocks by a death
+		return nil // deaths in other jobs may leave blocks allocated
 	}
 	nodes := uint64(0)
 	for _, d := range p.banks {

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// seqJob: goroutine 0 counts; others wait for the next values. A wait for a value that does
-// not come is cancelled.
+// seqJob uses two Sequencers. Goroutine 0 increments one of them, and other goroutines wait for its next values. Waits
+// for values that the other Sequencer never reaches are cancelled.
 type seqJob struct {
 	*party
 	steps, far *prims.Sequencer
@@ -81,8 +81,8 @@ func (j *seqJob) rest() error {
 	return leftOver(j.steps.State().Waiting || j.far.State().Waiting, []*prims.Sequencer{j.steps, j.far})
 }
 
-// eventJob passes a baton on, and waits for a gate. Goroutine 0 makes a baton where
-// there is none, and turns the gate.
+// eventJob uses two Events. The event baton is consumed by one waiter, which then sets it for the next one. Goroutine 0
+// sets baton again in case a death has lost it. It also sets and resets the event gate, for which others wait.
 type eventJob struct{ gate, baton *prims.Event }
 
 func openEventJob(p *party) (jobWorker, error) {
@@ -136,7 +136,7 @@ func (j *eventJob) rest() error {
 	return leftOver(j.baton.State().Waiting, j.baton)
 }
 
-// futexJob: goroutine 0 posts, others wait.
+// futexJob uses a Futex. Goroutine 0 posts, and other goroutines wait for the next posts.
 type futexJob struct {
 	*party
 	f *prims.Futex
@@ -169,8 +169,8 @@ func (j *futexJob) rest() error {
 	return nil
 }
 
-// futureJob: goroutine 0 produces results, others wait for them, and tidy up after
-// producers that died.
+// futureJob uses Futures. Goroutine 0 sets their results and resets them. Other goroutines wait for the results, and
+// reset a Future whose producer has died.
 type futureJob struct{ futures [3]*prims.Future }
 
 func openFutureJob(p *party) (jobWorker, error) {
@@ -219,8 +219,7 @@ func (j *futureJob) rest() error {
 	return nil
 }
 
-// anyJob waits for several things at once; goroutine 0 makes all of them come, one
-// after the other.
+// anyJob waits for several objects at once. Goroutine 0 makes all of these waits succeed, one after the other.
 type anyJob struct {
 	step  *prims.Sequencer
 	word  *prims.Futex
@@ -279,8 +278,8 @@ func (j *anyJob) String() string {
 	return fmt.Sprint(j.step, j.word, j.set, j.token, j.done)
 }
 
-// condJob: goroutine 0 puts items out and signals, or ends a round by a broadcast;
-// others take items, or wait for the end of the round.
+// condJob uses two Conds. Goroutine 0 adds items and signals, and sometimes ends a round by a broadcast. Other
+// goroutines take items, or wait for the end of the round.
 type condJob struct {
 	*party
 	l           *prims.Mutex
@@ -290,7 +289,8 @@ type condJob struct {
 func openCondJob(p *party) (jobWorker, error) {
 	j := &condJob{party: p}
 	var err error
-	// The data that it guards is right after each store, so a death under it frees it.
+	// The data that this lock guards is valid after each store, so after a death the lock can be released without a
+	// repair.
 	if j.l, err = prims.OpenMutex(p.a, "cond-lock", &prims.MutexOptions{Policy: prims.PolicyRelease}); err != nil {
 		return nil, err
 	}
@@ -350,13 +350,13 @@ func (j *condJob) rest() error {
 	return leftOver(st.Held || st.Waiting, st)
 }
 
-// latchJob has a latch that never opens, where deaths are told, and makes ones of its
-// own that do. Their names are those of the participant's slot, so that no death
-// leaves more of them.
+// latchJob uses a Latch that never opens, to check that deaths of processes that have claimed its counts are reported.
+// It also creates Latches that do open. Their names contain the slot of this participant, so a later participant in the
+// same slot uses and deletes a Latch that a death has left.
 type latchJob struct {
 	*party
 	deep *prims.Latch
-	low  atomic.Bool // little is left of the wait in the field deep
+	low  atomic.Bool // the Latch deep has few counts left
 }
 
 func openLatchJob(p *party) (jobWorker, error) {
@@ -386,12 +386,12 @@ func (j *latchJob) turn(g int, r *rand.Rand) error {
 		return nil
 	}
 	name := fmt.Sprintf("latch-%d-%d", j.self.Slot(), g)
-	j.a.Delete(name) // another process may have it open just now
+	j.a.Delete(name) // fails if another process has it open
 	own, err := prims.OpenLatch(j.a, name, 3, nil)
 	if err != nil {
 		return err
 	}
-	if st := own.State(); st.Count != 3 { // used, by a process that died
+	if st := own.State(); st.Count != 3 { // a process that died has used it
 		return own.Close()
 	}
 	done := make(chan error, 2)

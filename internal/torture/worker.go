@@ -22,11 +22,11 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// tortureLastWords are those of a process that panics on purpose.
+// tortureLastWords is the message of a process that panics on purpose.
 const tortureLastWords = "torture: this one panics"
 
-// RunWorker is the life of a process of a torture. A role is resident, victim, dump or
-// nothing; the words of a dump go to log.
+// RunWorker is the main function of a process that a torture has started. The role is resident, victim, dump or
+// nothing. A process with the role dump writes a description of the arena to log.
 func RunWorker(role string, number, lane int, log io.Writer) error {
 	if role == "nothing" {
 		return nil
@@ -63,35 +63,34 @@ func RunWorker(role string, number, lane int, log io.Writer) error {
 	return errors.Join(err, a.Close())
 }
 
-// party is a process that takes part.
+// party is a process that takes part in a torture, as it sees itself.
 type party struct {
 	page     *torturePage
 	a        *arena.Arena
 	self     arena.ParticipantID
 	label    string
 	resident bool
-	worker   *tortureSlot // of a resident
-	banks    []*txData    // those that are open
+	worker   *tortureSlot // for a resident: what it reports
+	banks    []*txData    // the data of the transactions whose jobs are open
 }
 
-// job is what the processes do with the objects of one primitive. Some goroutines
-// wait for a change without a bound. Goroutine 0 of a resident makes such changes
-// again and again, so that the others go on.
+// job is what the processes do with the objects of one primitive. Some of its goroutines wait for a change, for as long
+// as it takes. Goroutine 0 of each resident makes such changes again and again, so that these waits end.
 type job struct {
 	name string
 	open func(p *party) (jobWorker, error)
 }
 
 type jobWorker interface {
-	// turn does one operation. An error says that the library has broken a promise. Every turn
-	// ends as long as goroutine 0 of some resident takes turns.
+	// turn does one operation. It returns an error if the library has broken a promise. The operation may have to wait
+	// for goroutine 0 of some resident, which must therefore continue to call turn.
 	turn(g int, r *rand.Rand) error
-	// rest is called when nobody takes turns and the dead are reaped. It returns an error if the
-	// objects are not as they would be without deaths.
+	// rest is called while no goroutine calls turn, and after all dead processes have been reaped. It returns an error
+	// if the objects are not in the state that they would have without deaths.
 	rest() error
 }
 
-// open opens the jobs of a set.
+// open opens the objects of the jobs whose bits are in set.
 func (p *party) open(set uint64) (*[tortureJobsMost]jobWorker, error) {
 	var ws [tortureJobsMost]jobWorker
 	for i, j := range jobs {
@@ -107,7 +106,7 @@ func (p *party) open(set uint64) (*[tortureJobsMost]jobWorker, error) {
 	return &ws, nil
 }
 
-// turn has a job take a turn. A panic of the library is a broken promise.
+// turn calls the method turn of the job with the index j. It treats a panic of the library as a broken promise.
 func turn(j int, w jobWorker, g int, r *rand.Rand) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -119,7 +118,7 @@ func turn(j int, w jobWorker, g int, r *rand.Rand) (err error) {
 	return w.turn(g, r)
 }
 
-// sacrifice is a victim's life.
+// sacrifice is the main function of a victim, which is a process that works at a few jobs until it dies as planned.
 func (p *party) sacrifice(v victim, lane int) error {
 	ws, err := p.open(v.jobs)
 	if err != nil {
@@ -157,7 +156,7 @@ func (p *party) sacrifice(v victim, lane int) error {
 	switch v.outcome {
 	case outcomeExec, outcomeExit, outcomePanic, outcomeClose:
 	default:
-		return <-errs // until the kill
+		return <-errs // blocks until the parent kills this process
 	}
 	select {
 	case err := <-errs:
@@ -195,7 +194,7 @@ func (p *party) sacrifice(v victim, lane int) error {
 	}
 }
 
-// reside is a resident's life.
+// reside is the main function of a resident, which is a process that works at all jobs until the torture ends.
 func (p *party) reside(worker int) error {
 	p.worker.pid.Store(uint32(os.Getpid()))
 	ws, err := p.open(p.page.only)
@@ -226,7 +225,7 @@ func (p *party) reside(worker int) error {
 	}
 }
 
-// work takes turns until the round rests.
+// work runs all goroutines of a resident until the round ends, and then until no goroutine of any resident waits.
 func (p *party) work(ws *[tortureJobsMost]jobWorker, round uint32) error {
 	var others, keepers sync.WaitGroup
 	errs := make(chan error, tortureJobsMost*tortureThreads)
@@ -263,7 +262,8 @@ func (p *party) work(ws *[tortureJobsMost]jobWorker, round uint32) error {
 	}
 }
 
-// calm reports whether nobody of any resident needs to be kept going.
+// calm reports whether in each resident all goroutines but the numbers 0 have ended, so that no goroutine waits for a
+// change.
 func (p *party) calm(round uint32) bool {
 	for s := range p.page.workers {
 		if p.page.worker[s].calm.Load() != round {
@@ -273,7 +273,8 @@ func (p *party) calm(round uint32) bool {
 	return true
 }
 
-// turns makes one goroutine of a resident wait for turns, and checks how long each takes.
+// turns runs one goroutine of a resident: it calls turn again and again while goesOn returns true, and measures how
+// long each call takes.
 func (p *party) turns(j int, w jobWorker, g int, goesOn func() bool) error {
 	r := rand.New(rand.NewPCG(rand.Uint64(), uint64(g)))
 	most := 8_000
@@ -296,13 +297,13 @@ func (p *party) turns(j int, w jobWorker, g int, goesOn func() bool) error {
 	return nil
 }
 
-// judge looks whether the arena is as if nobody had died.
+// judge checks, while no goroutine works, that the arena is in the state that it would have without deaths.
 func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 	alone := func() string {
 		n := uint32(0)
 		for q := range p.a.Participants() {
 			if q.State == "joining" && !shmsync.FeatureOFDLock.Have() {
-				continue // nothing shows whether a joiner without a byte lock lives: it is given up after 10 seconds
+				continue // without a byte lock, only a limit of 10 s shows that it died
 			}
 			if q.State != "live" {
 				return fmt.Sprintf("%s is %s", q.Label, q.State)
@@ -358,10 +359,11 @@ func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 	return nil
 }
 
-// tortureNodes is how many nodes a resident may keep.
+// tortureNodes is the largest number of wait nodes that may be in use for each resident between two rounds.
 const tortureNodes = 3 * tortureThreads * tortureJobsMost
 
-// eventuallyNone asks until the answer is empty, for a while.
+// eventuallyNone calls what until it returns an empty string, or until a time limit. It returns the last result of
+// what.
 func (p *party) eventuallyNone(what func() string) (last string) {
 	for end := time.Now().Add(time.Duration(p.page.waitLimit)); ; time.Sleep(time.Millisecond) {
 		if last = what(); last == "" || time.Now().After(end) {
@@ -370,7 +372,7 @@ func (p *party) eventuallyNone(what func() string) (last string) {
 	}
 }
 
-// words describes all objects and participants.
+// words writes the state of all objects and participants.
 func (p *party) words(w io.Writer) {
 	fmt.Fprintf(w, "%+v\n", p.a.Stats())
 	for q := range p.a.Participants() {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// leaf is a part of a type that a difference can name: a number, or an array.
+// leaf is a part of a type that has no parts of its own for a comparison: a number, or an array of numbers.
 type leaf struct {
 	path   string // such as Slots[].Owner; "" if the type has no fields
 	offset uint64 // for a part of an array's element: its offset in the first element
@@ -46,10 +46,10 @@ type Change struct {
 	Old, New string // kind and offset, such as "int64 at 8"; "" if the type does not have the field
 }
 
-// Changes lists the differences between an old and a new description of a type, which is the parameter now.
-// First come the fields of the new type, then the fields that only the old type has. A field with another name
-// but the same offset and kind counts as the same field, unless its old name is the name of another field in
-// the new type.
+// Changes lists the differences between two descriptions of a type: an old one, and a new one in the parameter now.
+// First come the fields of the new type, then the fields that only the old type has. A field with another name but the
+// same offset and kind counts as the same field. An exception is a field whose old name belongs to another field of the
+// new type.
 func Changes(old, now *Type) (all []Change) {
 	if was, is := old.Kind(), now.Kind(); was != is && (was == "struct" || is == "struct") {
 		return []Change{{Old: was, New: is}}

@@ -76,8 +76,8 @@ func FieldName(name, tag string, atomic bool) (string, error) {
 	return name, nil
 }
 
-// Refuse returns the error for a kind of type that refers to the memory of one process. kind is its name in
-// package reflect.
+// Refuse returns the error for a type whose values refer to the memory of one process, such as a pointer. kind is the
+// name of the kind of type in package reflect.
 func Refuse(kind string) error {
 	instead := "an arena.Offset, or a number"
 	switch kind {

@@ -21,7 +21,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a description. A type that exceeds one of them has only a fingerprint.
+// Limits for a description. If a type exceeds one of them, its objects have a fingerprint and no description.
 const (
 	MaxText  = 4095 // bytes of the description, and the longest string literal that every ISO C compiler accepts
 	maxDepth = 16   // nesting of arrays and structs

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// facts prints facts about this machine, which it reads from the files of the kernel below the directories sys
-// and proc. So a log shows whether the machine has what its tests need.
+// facts prints facts about this machine, so that a log shows whether the machine has what its tests need. The
+// parameters sys and proc are the directories from which it reads.
 func facts(out io.Writer, sys, proc string) {
 	fact := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "MACHINE %s %s\n", name, fmt.Sprintf(format, args...))

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The first process starts a second one with one of these arguments. With runPlan the second process runs the
-// plan. With tellFacts, which the parameter SHMSYNC_VM=facts of the kernel's command line selects, it only prints
-// facts about the machine.
+// The first process of the machine starts a second one, with one of these arguments. The argument runPlan makes the
+// second process run the plan. The argument tellFacts makes it only print facts about the machine; SHMSYNC_VM=facts on
+// the kernel's command line selects this.
 const (
 	runPlan   = "run"
 	tellFacts = "facts"
@@ -29,7 +29,8 @@ func main() {
 			os.Exit(1)
 		}
 	default:
-		// This is not a virtual machine: do not mount file systems here, and do not switch the machine off.
+		// This machine is not a virtual machine of the tests. So do not mount file systems here, and do not switch it
+		// off.
 		fmt.Fprintln(os.Stderr, "vm: is the first process of a virtual machine, see .ci/kernels")
 		os.Exit(2)
 	}
@@ -57,7 +58,7 @@ func first() {
 	powerOff()
 }
 
-// collect waits for processes that end, until the process pid has ended. It reports whether that process
+// collect waits for processes that end, until the process with the ID pid has ended. It reports whether that process
 // ended with status 0.
 func collect(pid int) bool {
 	for {
@@ -102,7 +103,7 @@ func mountAll() error {
 			return err
 		}
 	}
-	// devtmpfs does not make this link, which shell scripts expect.
+	// Shell scripts expect this link, and devtmpfs does not make it.
 	return os.Symlink("/proc/self/fd", "/dev/fd")
 }
 
@@ -132,7 +133,7 @@ func tidyUp(out *os.File, dirs ...string) {
 	for _, dir := range dirs {
 		left, err := filepath.Glob(filepath.Join(dir, "*"))
 		if err != nil {
-			panic(err) // the pattern is good
+			panic(err) // the pattern is valid, so this cannot happen
 		}
 		for _, name := range left {
 			fmt.Fprintln(out, "left behind:", name)

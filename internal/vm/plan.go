@@ -12,7 +12,7 @@ type program struct {
 	limit time.Duration
 	dir   string
 	argv  []string
-	env   []string // in addition to the environment of the vm
+	env   []string // in addition to the environment of this process
 }
 
 // parsePlan parses a plan. The package comment describes the format.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// grace is how long a program may take to print its stacks after it was told to end.
+// grace is how long a program may take to print its stacks after the signal that asks for them.
 var grace = 20 * time.Second
 
 // run executes the program, copies the important lines of its output, and prints a line RESULT at the end. It
@@ -26,7 +26,7 @@ func (p *program) run(out io.Writer) bool {
 	cmd := exec.CommandContext(ctx, p.argv[0], p.argv[1:]...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), p.env...)
-	// The program gets a process group of its own, so that none of its processes stays when the next program
+	// The program gets a process group of its own, so that all its processes can be killed before the next program
 	// runs.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGQUIT) }
@@ -72,8 +72,8 @@ func verdict(ok bool) string {
 	return "FAIL"
 }
 
-// read copies lines, and counts those that report the end of a test. It stops copying after a maximal number of
-// lines, because the serial line is slow and the host keeps all lines.
+// read copies lines, and counts those that report the end of a test. It stops copying when it has copied a fixed number
+// of lines, because the serial line is slow and the host keeps all lines.
 func (t *counter) read(out io.Writer, r io.Reader) {
 	const most = 5000
 	lines := bufio.NewReaderSize(r, 1<<16)

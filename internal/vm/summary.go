@@ -8,7 +8,7 @@ import (
 // counter counts the results of the tests of a program.
 type counter struct {
 	passed, skipped, failed int
-	// verbose says that the program is a test, and that it prints a line at the begin of each test.
+	// verbose is set if the program is a test that prints a line at the beginning of each test.
 	verbose bool
 }
 
@@ -17,7 +17,7 @@ func (t *counter) line(s string) bool {
 	switch {
 	case strings.HasPrefix(s, "=== "):
 		t.verbose = true
-		return false // a test that fails is named again later
+		return false // a test that fails is named again at the end
 	case strings.HasPrefix(s, "--- PASS: "):
 		t.passed++
 	case strings.HasPrefix(s, "--- SKIP: "):

@@ -14,7 +14,8 @@ import (
 // ErrNoCompiler is the error if there is no C compiler.
 var ErrNoCompiler = errors.New("there is no C compiler: set CC")
 
-// Compiler returns the path of the C compiler: the one that CC names, or the first that is found.
+// Compiler returns the path of the C compiler. The environment variable CC names it. If CC is not set, Compiler
+// searches for one.
 func Compiler() (string, error) {
 	for _, cc := range []string{os.Getenv("CC"), "cc", "gcc", "clang"} {
 		if path, err := exec.LookPath(cc); cc != "" && err == nil {
@@ -24,8 +25,8 @@ func Compiler() (string, error) {
 	return "", ErrNoCompiler
 }
 
-// Root returns the directory of the module's files. A program that was built with -trimpath does not know it.
-// Then Root asks the go command, which searches from the current directory.
+// Root returns the directory of the files of this module. A program that was built with -trimpath does not know that
+// directory. In such a program, Root asks the go command, which searches from the current directory.
 func Root() (string, error) {
 	if _, file, _, _ := runtime.Caller(0); filepath.IsAbs(file) {
 		return filepath.Join(filepath.Dir(file), "..", "..", ".."), nil

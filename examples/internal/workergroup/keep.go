@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Kept is a process that is started again whenever it dies.
+// Kept is a process of the group that is started again whenever it dies.
 type Kept struct {
 	Name string
 
@@ -16,7 +16,7 @@ type Kept struct {
 	over    chan struct{}
 }
 
-// Keep starts a process, and starts it again whenever it does not end well.
+// Keep starts a process. Whenever the process ends with an error, Keep starts it again.
 func Keep(name, role string, args []string, files ...*os.File) *Kept {
 	k := &Kept{Name: name, over: make(chan struct{}), proc: Start(name, role, args, files...)}
 	go func() {

@@ -31,7 +31,7 @@ var (
 	kills = flag.Int("kills", 3, "how often somebody is killed")
 )
 
-// Main runs boss. In a process that Start has started, it runs the function of the role of that process instead.
+// Main calls boss. In a process that Start has started, Main instead calls the function for the role of that process.
 func Main(boss func(), roles map[string]func()) {
 	log.SetFlags(0)
 	role, ok := os.LookupEnv(envRole)
@@ -84,8 +84,8 @@ var events = make(chan Event, 1<<16)
 // Next waits for the next line from any process, or for the end of a process.
 func Next() Event { return <-events }
 
-// Await waits for a line from p that begins with the text what, and returns the rest of that line. It discards
-// the lines before it. If p ends first, Await ends the program.
+// Await waits for a line from p that begins with the text what. It returns the rest of that line, and discards all
+// earlier lines. If p ends first, Await ends the program.
 func Await(p *Proc, what string) string {
 	for {
 		e := Next()
@@ -142,7 +142,7 @@ var (
 	out         sync.Mutex
 )
 
-// listen passes on the lines from the boss.
+// listen receives the lines from the boss, and keeps them for Hear.
 func listen() {
 	for s := bufio.NewScanner(os.Stdin); s.Scan(); {
 		lines <- s.Text()
@@ -172,7 +172,7 @@ func Hear() string {
 	case <-ctx.Done():
 	}
 	select {
-	case line := <-lines: // this line came before the end
+	case line := <-lines: // the line arrived before the end of the input
 		return line
 	default:
 		os.Exit(0)

@@ -15,14 +15,14 @@ type Bar struct {
 	Scenario string
 	Subject  string
 	Peer     string      // empty: the limit applies to the figure itself
-	Cell     bench.Cell  // parameters of the subject's cell, and of the peer's
-	PeerCell *bench.Cell // parameters of the peer's cell, if they differ
+	Cell     bench.Cell  // parameters of the measurement, for the subject and for the peer
+	PeerCell *bench.Cell // parameters of the peer's measurement, if they differ
 	Metric   string      // empty: the main metric of the scenario
 	Limit    float64     // upper limit, or lower limit if more is better; 0: none, the figure is only shown
-	AtZero   bool        // the limit is the value 0
+	AtZero   bool        // the limit is the value 0, which Limit cannot express
 	Pooled   float64     // if not 0: compare this quantile of the samples of all repetitions, instead of Metric
-	Least    int         // with fewer samples than this in all repetitions, the bar stays open
-	Note     string      // a metric of the subject and the peer that is shown besides
+	Least    int         // with fewer samples than this in all repetitions together, the verdict is open
+	Note     string      // another metric of the subject and the peer, which is only shown
 	Needs    *shmsync.Feature
 }
 
@@ -42,8 +42,9 @@ type Result struct {
 	Note    string          `json:"note,omitempty"`
 }
 
-// Verdicts. A bar is open if the limit lies inside the interval of the figure, or if there are too few samples. It is
-// pending if it could not be measured.
+// These are the verdicts on a bar, that is, on a promised limit of a figure. The verdict is open if the limit lies
+// inside the interval of the figure, or if there are too few samples. It is pending if the figure could not be
+// measured.
 const (
 	VerdictPass    = "pass"
 	VerdictFail    = "fail"

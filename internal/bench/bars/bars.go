@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// Pick returns the bars that a regular expression selects.
+// Pick returns the bars for which the name, the subject or the peer matches a regular expression.
 func Pick(only string) ([]Bar, error) {
 	re, err := regexp.Compile(only)
 	if err != nil {
@@ -33,7 +33,7 @@ func Pick(only string) ([]Bar, error) {
 	return picked, nil
 }
 
-// Cells returns the cells of the picked bars and of their peers, each cell once.
+// Cells returns the measurements that the picked bars need, for their subjects and their peers, each measurement once.
 func Cells(picked []Bar, o *plan.Options) []*bench.Cell {
 	var cells []*bench.Cell
 	have := map[string]bool{}
@@ -49,7 +49,8 @@ func Cells(picked []Bar, o *plan.Options) []*bench.Cell {
 	return cells
 }
 
-// Judge checks whether the results pass the picked bars, and reports whether any bar failed.
+// Judge checks whether the results pass the picked bars, that is, promises about speed. It reports whether any bar
+// failed.
 func Judge(picked []Bar, results []*bench.Result, o *plan.Options) (verdicts []Result, failed bool) {
 	for _, b := range picked {
 		v := b.judge(results, o)
@@ -59,10 +60,10 @@ func Judge(picked []Bar, results []*bench.Result, o *plan.Options) (verdicts []R
 	return verdicts, failed
 }
 
-// subjectCell returns the cell of the bar's subject.
+// subjectCell returns the cell, that is, the measurement, of the subject to which the bar applies.
 func (b *Bar) subjectCell(o *plan.Options) (*bench.Cell, error) { return b.cell(b.Subject, b.Cell, o) }
 
-// peerCell returns the cell of the bar's peer.
+// peerCell returns the cell, that is, the measurement, of the peer with which the bar compares its subject.
 func (b *Bar) peerCell(o *plan.Options) (*bench.Cell, error) {
 	if b.PeerCell != nil {
 		return b.cell(b.Peer, *b.PeerCell, o)
@@ -90,7 +91,7 @@ func (b *Bar) cell(name string, c bench.Cell, o *plan.Options) (*bench.Cell, err
 	return &c, nil
 }
 
-// judge applies the bar to the results.
+// judge compares the results with the limit of the bar and returns the verdict.
 func (b *Bar) judge(results []*bench.Result, o *plan.Options) Result {
 	sc := bench.ScenarioByName(b.Scenario)
 	metric := b.Metric
@@ -140,8 +141,9 @@ func (b *Bar) judge(results []*bench.Result, o *plan.Options) Result {
 	return v
 }
 
-// find returns the result of one side's cell, or nil. If the cell hung, crashed, or its subject broke a promise, the
-// verdict becomes bad: a fault of the subject fails the bar, a fault of the peer leaves it pending.
+// find calls the function side, which names the cell of the subject or of the peer, and returns the result of that
+// cell, or nil. If the cell hung or crashed, or its subject broke a promise, find sets the verdict to the parameter
+// bad. A fault of the subject fails the bar, but a fault of the peer leaves the bar pending.
 func find(results []*bench.Result, o *plan.Options, side func(*plan.Options) (*bench.Cell, error), v *Result, bad string) *bench.Result {
 	c, err := side(o)
 	if err != nil {
@@ -165,13 +167,13 @@ func find(results []*bench.Result, o *plan.Options, side func(*plan.Options) (*b
 	return nil
 }
 
-// otherThan returns the parameters that the group other has and the parameter group does not have.
+// otherThan compares two lists of parameters in text form. It returns the parameters that other has and group lacks.
 func otherThan(group, other string) string {
 	known := strings.Split(group, "/")
 	return strings.Join(slices.DeleteFunc(strings.Split(other, "/"), func(p string) bool { return slices.Contains(known, p) }), " ")
 }
 
-// measure returns the figure that the bar is about.
+// measure returns the figure that the bar limits, with its interval.
 func (b *Bar) measure(subject, peer *bench.Result, metric string, o *plan.Options) (stats.Interval, error) {
 	switch {
 	case b.Peer == "" && b.Pooled > 0:
@@ -185,8 +187,8 @@ func (b *Bar) measure(subject, peer *bench.Result, metric string, o *plan.Option
 	return e.Interval, err
 }
 
-// verdict compares an interval with the limit: pass or fail if the whole interval is on one side of the limit, open
-// if the limit lies inside the interval.
+// verdict compares an interval with the limit. It returns pass or fail if the whole interval is on one side of the
+// limit, and open if the limit lies inside the interval.
 func verdict(r stats.Interval, limit float64, atLeast bool) string {
 	best, worst := r.Lo, r.Hi
 	if atLeast { // negate all values, so that less is better

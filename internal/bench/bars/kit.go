@@ -4,7 +4,7 @@ package bars
 
 import "github.com/shmsync/shmsync/internal/bench"
 
-// kitBars are the bars of the primitives other than mutexes and futexes.
+// kitBars returns the bars, that is, the promises about speed, for all primitives except mutexes and futexes.
 func kitBars(solo bench.Cell) []Bar {
 	const (
 		rwMutex, cSem, sequencer = bench.Library + ":rwmutex", "c:sem", bench.Library + ":sequencer"

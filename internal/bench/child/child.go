@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Tail is a writer that keeps the end of what a worker prints.
+// Tail is a writer that keeps only the end of what a worker process prints.
 type Tail struct{ B []byte }
 
 // TailBytes is how many bytes a Tail keeps.
 const TailBytes = 256 << 10
 
-// Write appends p, and drops what is older than the last TailBytes bytes.
+// Write appends p, and discards all but the last TailBytes bytes.
 func (t *Tail) Write(p []byte) (int, error) {
 	t.B = append(t.B, p...)
 	if over := len(t.B) - TailBytes; over > 0 {
@@ -32,8 +32,8 @@ func Self() ([]string, error) {
 	return append(strings.Fields(os.Getenv("SHMSYNC_EXEC_WRAP")), self), nil
 }
 
-// DumpTime is the time that hung workers have to print their stacks.
+// DumpTime is the time that workers have to print their stacks after they hung.
 const DumpTime = time.Minute
 
-// Without returns the environment for workers that must not use the given features.
+// Without returns the environment for a worker that must not use the given features of the library.
 func Without(features string) []string { return []string{"SHMSYNC_DISABLE=" + features} }

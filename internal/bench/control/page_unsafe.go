@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// The parent and its workers, in Go and in C, communicate through the control page. peer.h declares the same bytes,
-// and both sides assert the offsets at compile time.
+// These constants describe the control page, through which the parent and its workers, in Go and in C, communicate. The
+// C header peer.h declares the same bytes, and both sides assert the offsets at compile time.
 const (
 	Magic          = 0x3168636e65626d73 // "smbench1"
 	controlBytes   = 4096
@@ -32,14 +32,14 @@ const (
 	PeerBytes      = 1 << 20  // the part of the segment that peers map
 )
 
-// Phases of a cell, in the order in which the parent stores them.
+// These are the phases of a measurement, in the order in which the parent stores them in the control page.
 const (
 	phaseWarmup = iota
 	PhaseMeasure
 	PhaseStop
 )
 
-// States of a slot.
+// These are the states of a slot, the memory in which a thread leaves its results.
 const (
 	slotEmpty = iota
 	SlotReady
@@ -47,21 +47,21 @@ const (
 	SlotFailed
 )
 
-// Control is the head of the control page. Nothing changes the plan after the first worker has started. Each word on
-// which a process spins or sleeps has a cache line of its own.
+// Control is the head of the control page. It begins with the plan, which nothing changes after the first worker has
+// started. Each word on which a process spins or sleeps has a cache line of its own.
 type Control struct {
 	_        structs.HostLayout
 	Magic    uint64
 	Scenario uint32
 	Procs    uint32
 	Threads  uint32 // threads of each process
-	Huge     uint32 // shm.HugePages of a mem cell
+	Huge     uint32 // of a mem cell: the value of shm.HugePages
 	CSNs     uint64
 	ThinkNs  uint64
 	GapNs    uint64
 	Seed     uint64
 	N        uint64 // number of waiters of a waiters cell
-	Batch    uint64 // pairs per sample of an uncontended cell
+	Batch    uint64 // pairs of lock and unlock per sample of an uncontended cell
 	_        [24]byte
 	Prim     [PrimBytes]byte
 
@@ -76,8 +76,9 @@ type Control struct {
 	Phase   atomic.Uint32
 	_       [60]byte
 
-	// The rounds of a crash cell. Each 32-bit word has the number of the last round for which the event happened, and
-	// is a futex. The first word of a comment says which process writes the word.
+	// A crash measurement kills a process in each round, and these words synchronize its rounds. Each 32-bit word is a
+	// futex. It has the number of the last round for which its event happened. The comment of a word begins with the
+	// process that writes the word.
 	VictimGo   atomic.Uint32 // parent: the victim may lock
 	Held       atomic.Uint32 // victim: it holds the lock
 	SurvivorGo atomic.Uint32 // parent: the survivor may queue up
@@ -90,7 +91,7 @@ type Control struct {
 	KilledGo   atomic.Uint32 // parent: the victim was killed
 	_          [20]byte
 
-	StampNs atomic.Int64 // wake cells: the instant just before the pass
+	StampNs atomic.Int64 // wake cells: the instant just before the token is passed
 	_       [56]byte
 
 	Counter uint64 // guarded by the lock under test, so it is not atomic
@@ -101,7 +102,7 @@ type Control struct {
 	Shape Shape
 }
 
-// Slot is the report of one worker thread. Its two histograms follow it in memory.
+// Slot is the report of one worker thread. The two histograms of the thread follow the Slot in memory.
 type Slot struct {
 	_          structs.HostLayout
 	PID        uint32
@@ -143,7 +144,8 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Slot{})-928]
 )
 
-// Page is a mapped control page and its slots.
+// Page is a mapped control page, through which parent and workers communicate, with a slot for the results of each
+// thread.
 type Page struct {
 	*Control
 	File *os.File
@@ -181,10 +183,10 @@ func (p *Page) Close() error {
 	return p.File.Close()
 }
 
-// Slots returns the number of slots of the page.
+// Slots returns the number of slots of the page. Each slot has the results of one thread.
 func (p *Page) Slots() int { return (len(p.mem) - slotsAt) / slotBytes }
 
-// Slot returns slot i and the counters of its first histogram.
+// Slot returns slot i, which has the results of one thread, and the counters of the thread's first histogram.
 func (p *Page) Slot(i int) (*Slot, []uint64) {
 	b := p.mem[slotsAt+i*slotBytes:][:slotBytes]
 	// SAFETY: slots are multiples of a page long, so both are aligned, and the
@@ -192,15 +194,15 @@ func (p *Page) Slot(i int) (*Slot, []uint64) {
 	return (*Slot)(unsafe.Pointer(&b[0])), unsafe.Slice((*uint64)(unsafe.Pointer(&b[slotHeadBytes])), stats.HistBuckets)
 }
 
-// Other returns the counters of the second histogram of slot i.
+// Other returns the counters of the second histogram of the thread that reports in slot i.
 func (p *Page) Other(i int) []uint64 {
 	b := p.mem[slotsAt+i*slotBytes+slotHeadBytes+stats.HistBuckets*8:][:stats.HistBuckets*8]
 	// SAFETY: as in Slot.
 	return unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), stats.HistBuckets)
 }
 
-// WordAt returns the 32-bit word at a byte offset of mapped memory, for the peers that keep their
-// state in the segment.
+// WordAt returns the 32-bit word at a byte offset of mapped memory. Primitives of the host use it, because they keep
+// their state in the mapped segment.
 func WordAt(mem []byte, off int) *atomic.Uint32 {
 	_ = mem[off : off+4]
 	// SAFETY: bounds checked above; callers pass offsets that divide by 4.

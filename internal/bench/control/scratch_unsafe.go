@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// Scratch is memory, in addition to the subject, in which the workers of a cell check the subject. Words that the
-// subject guards are plain, all others are atomic. A peer in C sees the same bytes.
+// Scratch is memory in which the workers check the subject, the primitive that is measured. It is not part of the
+// subject. Words that the subject guards are plain, and all others are atomic. A subject in C sees the same bytes.
 type Scratch struct {
 	_       structs.HostLayout
 	Holders atomic.Int64 // sem: number of holders of a permit
@@ -32,14 +32,15 @@ type Scratch struct {
 	Draws  [ScratchDraws]uint32 // multi: the order in which workers take keys
 	Counts [ScratchKeys]uint64  // multi: holds of each key, guarded by the key; lock: the lines after the first, see lines.go
 	Phases [ScratchParts]struct {
-		At atomic.Uint64 // barrier: the phase that a party has reached
+		At atomic.Uint64 // barrier: the phase that a thread has reached
 		_  [56]byte
 	}
 	Trips   [ScratchLanes][ScratchTrips]atomic.Int64 // queue: when an item was put
 	Monitor MonitorWords
 }
 
-// MonitorWords are the words that a lock guards, and on which condition variables wait, if the subject is a monitor.
+// MonitorWords are the data of a monitor, a subject that consists of a lock and condition variables. The lock guards
+// these words, and threads wait on the condition variables until a word has the value that they need.
 type MonitorWords struct {
 	Head, Tail, Shut uint64 // of a bounded buffer: items taken, items put, and 1 once it is shut
 	Value            uint64 // of a gate or a sequence; Shut stops these, too
@@ -58,7 +59,7 @@ var (
 	_ = [scratchBytes - unsafe.Sizeof(Scratch{})]byte{}
 )
 
-// Scratch returns the memory between the control page and its slots.
+// Scratch returns the memory in which workers check the subject. It lies between the control page and the slots.
 func (p *Page) Scratch() *Scratch {
 	b := p.mem[controlBytes:][:scratchBytes]
 	// SAFETY: mappings are page-aligned, controlBytes is a multiple of a page,

@@ -13,7 +13,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// segmentPattern is the pattern of the names that files of cells have for a moment, until the names are removed.
+// segmentPattern is the pattern for the names of temporary files. A file has its name only until NewFileIn or
+// NewSegmentIn removes the name.
 const segmentPattern = "shmbench-*"
 
 // NewFileIn creates a file in a directory and removes its name, so that only its descriptor refers to it.
@@ -29,7 +30,8 @@ func NewFileIn(dir string, size int64) (*os.File, error) {
 	return f, nil
 }
 
-// NewSegmentIn creates a segment in a directory and removes its name, so that only its descriptor refers to it.
+// NewSegmentIn creates a segment, that is, a file of shared memory, in a directory. It removes the name of the file, so
+// that only its descriptor refers to it.
 func NewSegmentIn(dir string, size int64, format func(*shm.Segment) error) (*shm.Segment, error) {
 	own, err := os.MkdirTemp(dir, segmentPattern)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// WaitRound sleeps until w is at least round.
+// WaitRound sleeps until the value of w is at least round.
 func WaitRound(w *atomic.Uint32, round uint32) {
 	for v := w.Load(); v < round; v = w.Load() {
 		shmsync.Wait(FutexWord(w), v, 0)

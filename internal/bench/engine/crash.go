@@ -12,10 +12,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// checkEvery is how often the parent checks its processes while it waits for a word.
+// checkEvery is how often the parent checks its processes while it waits until one of them changes a word.
 const checkEvery = 50 * time.Millisecond
 
-// controlCrash runs the parent's part of a crash cell.
+// controlCrash does what the parent has to do in a crash measurement, which kills a process in each round.
 func (r *run) controlCrash() error {
 	if err := r.spawn(0); err != nil {
 		return err
@@ -38,7 +38,8 @@ func (r *run) controlCrash() error {
 	return r.awaitExit(r.procs[0])
 }
 
-// killRound lets the victim lock and the survivor queue up behind it, and then kills the victim.
+// killRound does one round of a crash cell. It lets the victim lock and the survivor queue up, and then kills the
+// victim.
 func (r *run) killRound(victim *process, k uint32) error {
 	p := r.page
 	p.KilledNs.Store(0)
@@ -60,14 +61,14 @@ func (r *run) killRound(victim *process, k uint32) error {
 	return r.awaitWord(&p.Owned, k)
 }
 
-// kill writes the time into the page and kills the victim.
+// kill writes the time into the control page and kills the victim.
 func (r *run) kill(victim *process) error {
 	victim.expected = endKilled
 	r.page.KilledNs.Store(shmsync.Monotonic())
 	return victim.cmd.Process.Signal(os.Kill)
 }
 
-// killRole does the work of killRound for victims that do not hold the lock exclusively.
+// killRole does the work of killRound if the process that is killed does not hold the lock exclusively.
 func (r *run) killRole(victim *process, k uint32) error {
 	p := r.page
 	control.Announce(&p.SurvivorGo, k)

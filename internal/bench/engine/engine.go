@@ -27,22 +27,22 @@ type Engine struct {
 	Until   time.Time // after this, no repetition begins, except the first one of a cell; zero: no limit
 	Last    time.Time // after this, no repetition begins at all; zero: no limit
 	Cut     int       // number of repetitions that were left out because of Until or Last
-	tours   uint64    // number of tours so far
+	tours   uint64    // number of tours so far, see load.Tour
 
-	// Save, if it is set, is called with the results so far: at the beginning, and after each round, but at most once
-	// in SaveEvery.
+	// Save, if it is not nil, is called with the results so far, so that a run that is killed does not lose them. The
+	// engine calls Save at the beginning and after a round, but at most once in SaveEvery.
 	Save      func([]*bench.Result)
 	SaveEvery time.Duration
 
-	// Probe reads what disturbs the used CPUs. If it is set, each round is judged by itself, and dirty rounds are
-	// repeated until Until.
+	// Probe reads how much other programs disturb the used CPUs. If Probe is not nil, the engine judges each round by
+	// itself. It repeats the rounds that were disturbed, as long as the time Until has not come.
 	Probe func() host.Disturbance
 	Made  int // number of rounds that were judged
 	Dirty int // number of these rounds that something else disturbed
 }
 
-// Run executes the sequence and returns a result for every cell, in their order. When ctx ends,
-// it returns the results so far.
+// Run measures the cells in the given sequence and returns a result for every cell, in the order of the parameter
+// cells. When ctx ends, it returns the results so far.
 func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*bench.Result {
 	results := make([]*bench.Result, len(cells))
 	byCell := map[*bench.Cell]*bench.Result{}
@@ -51,7 +51,7 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 		byCell[c] = results[i]
 	}
 	once := countCells(sequence)
-	visited := map[*bench.Cell]*bench.Repetition{} // repetitions that a tour has measured before their turn
+	visited := map[*bench.Cell]*bench.Repetition{} // repetitions that a tour through many pairs of CPUs has measured in advance
 	judge, planned := newJudge(e), len(sequence)
 	var saved time.Time
 	save := func() {
@@ -96,7 +96,7 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 		delete(visited, c)
 		if rep == nil {
 			done := func(o *bench.Cell) int { return len(byCell[o].Reps) }
-			var left []*bench.Cell // of this round
+			var left []*bench.Cell // cells that this round has not measured yet
 			for _, o := range cells {
 				if o.Scenario == c.Scenario && !judge.repeats(o) && visited[o] == nil {
 					left = append(left, o)
@@ -125,7 +125,8 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 	return results
 }
 
-// countCells returns the number of different cells in a sequence. That is the length of its first round.
+// countCells returns the number of different cells in a sequence. The first round has this length, because it runs each
+// cell once.
 func countCells(sequence []*bench.Cell) int {
 	seen := map[*bench.Cell]bool{}
 	for _, c := range sequence {

@@ -10,15 +10,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/host"
 )
 
-// judge divides a sequence into rounds, and decides which rounds other programs disturbed. A round runs each cell at
-// most once. A new round begins with the first cell that the current round has already run.
+// judge divides a sequence of measurements into rounds, and decides which rounds other programs disturbed. A round
+// measures each cell at most once. A new round begins with the first cell that the current round has measured already.
 type judge struct {
 	before host.Disturbance
 	cells  []*bench.Cell // the cells of the round so far, in their order
 	reps   map[*bench.Cell]*bench.Repetition
 	last   []*bench.Cell // cells of the last complete round that take part in all rounds
-	owed   int           // rounds to repeat
-	spent  int           // repeated rounds
+	owed   int           // number of rounds that still have to be repeated
+	spent  int           // number of rounds that were repeated
 }
 
 func newJudge(e *Engine) *judge {
@@ -29,16 +29,16 @@ func newJudge(e *Engine) *judge {
 	return j
 }
 
-// repeats reports whether a cell was measured in this round already. Then it begins the next round.
+// repeats reports whether this round has measured the cell already. If so, the cell begins the next round.
 func (j *judge) repeats(c *bench.Cell) bool { return j.reps[c] != nil }
 
-// add notes a repetition of this round.
+// add records the result of a measurement as part of this round.
 func (j *judge) add(c *bench.Cell, rep *bench.Repetition) {
 	j.cells = append(j.cells, c)
 	j.reps[c] = rep
 }
 
-// end judges the round, and begins the next one.
+// end judges whether other programs disturbed the round that ends, and begins the next one.
 func (j *judge) end(e *Engine) {
 	if e.Probe == nil || len(j.cells) == 0 {
 		j.cells = nil
@@ -64,8 +64,8 @@ func (j *judge) end(e *Engine) {
 	clear(j.reps)
 }
 
-// again returns the cells of one more round if a dirty round is to be repeated and time is left. It repeats at most
-// as many rounds as were planned.
+// again returns the cells of one more round if a disturbed round has to be repeated and time is left. Otherwise it
+// returns nil. It repeats at most as many rounds as were planned.
 func (j *judge) again(e *Engine, ctx context.Context) []*bench.Cell {
 	if e.Probe == nil || j.owed == 0 || 2*j.spent >= e.Made || ctx.Err() != nil || !e.Until.IsZero() && time.Now().After(e.Until) {
 		return nil

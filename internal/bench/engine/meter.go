@@ -48,7 +48,7 @@ func (m *Meter) finish() {
 	}
 }
 
-// clip shortens s to n bytes. It is for keys, which are ASCII.
+// clip shortens s to n bytes. The caller passes names of measurements, which are ASCII, so clip splits no character.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

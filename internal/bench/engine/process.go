@@ -17,16 +17,16 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/child"
 )
 
-// process is a worker or a hog.
+// process is a worker, or a hog, that is, a process that only keeps a CPU busy.
 type process struct {
 	cmd      *exec.Cmd
 	out      child.Tail
 	done     chan struct{}
-	err      error // valid once done
+	err      error // valid after done is closed
 	expected ending
 }
 
-// ending says which end of a process is expected.
+// ending says how a process is expected to end.
 type ending int
 
 const (
@@ -35,7 +35,7 @@ const (
 	endKilled               // it was killed
 )
 
-// spawn starts worker process proc.
+// spawn starts the worker process with the number proc.
 func (r *run) spawn(proc int) error {
 	var argv []string
 	if r.cell.Subject.C {
@@ -83,8 +83,9 @@ func (r *run) launch(argv []string) error {
 	return nil
 }
 
-// maxProcs returns GOMAXPROCS for a worker: one more than the number of threads that can run at a time. While a P is
-// idle, the runtime does not take the P away from a thread that sleeps in the kernel.
+// maxProcs returns GOMAXPROCS for a worker: one more than the number of threads that can run at a time. So at least one
+// P, a slot in which the Go scheduler runs goroutines, is idle. While a P is idle, the runtime does not take the P of a
+// thread that sleeps in the kernel away from that thread.
 func (r *run) maxProcs() int {
 	running := int(r.page.Control.Threads)
 	cpus := len(r.cpus)

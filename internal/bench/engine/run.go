@@ -20,7 +20,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// startDelay is the time from the moment when the last worker is ready until the start instant.
+// startDelay is the time from the moment when the last worker is ready until the instant at which all workers start.
 const startDelay = 2 * time.Millisecond
 
 var (
@@ -28,7 +28,7 @@ var (
 	errCrashed = errors.New("worker ended unexpectedly")
 )
 
-// run is one repetition of one cell.
+// run is one repetition of one measurement.
 type run struct {
 	ctx       context.Context // done when the user interrupts the run
 	cell      *bench.Cell
@@ -38,7 +38,7 @@ type run struct {
 	files     []*os.File // the segment, then the subject's files
 	procs     []*process
 	quota     *place.Quota  // quota of the workers; nil for none
-	waitLimit time.Duration // from start to deadline
+	waitLimit time.Duration // how long the run may take until it counts as hung
 	deadline  time.Time
 }
 
@@ -91,7 +91,7 @@ func repeat(ctx context.Context, c *bench.Cell, e *Engine) (rep *bench.Repetitio
 	return rep
 }
 
-// prepare creates the control page, the segment and the subject's files.
+// prepare creates the control page, the segment in which the subject lies, and the subject's files.
 func (r *run) prepare(seed uint64) error {
 	c := r.cell
 	p, err := control.NewPage(c.Slots())
@@ -160,7 +160,7 @@ func newSegment(c *bench.Cell) (*os.File, error) {
 	return control.NewMemfd("shmbench-segment", control.SegmentBytes)
 }
 
-// control runs the phases of the cell.
+// control guides the workers through the phases of the measurement.
 func (r *run) control() error {
 	c := r.cell
 	if c.Scenario.Name == "crash" {
@@ -196,7 +196,7 @@ func (r *run) control() error {
 		return err
 	}
 	r.page.Phase.Store(control.PhaseMeasure)
-	if err := r.sleep(time.Now().Add(c.Time)); err != nil { // from now, even if this process has been late
+	if err := r.sleep(time.Now().Add(c.Time)); err != nil { // counted from now, even if this process has been late
 		return err
 	}
 	r.finish()
@@ -223,7 +223,8 @@ func (r *run) awaitWord(w *atomic.Uint32, want uint32) error {
 	return nil
 }
 
-// look checks the run. It returns an error for the first thing that is wrong.
+// look returns an error if the run cannot go on: a worker has ended too early, the user has interrupted the run, or the
+// deadline has passed.
 func (r *run) look() error {
 	for _, p := range r.procs {
 		select {
@@ -243,7 +244,7 @@ func (r *run) look() error {
 	return nil
 }
 
-// sleep waits until t, and checks the run at intervals.
+// sleep waits until the time t. While it waits, it checks at intervals whether the run can go on.
 func (r *run) sleep(t time.Time) error {
 	for d := time.Until(t); d > 0; d = time.Until(t) {
 		time.Sleep(min(d, 500*time.Millisecond))

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/child"
 )
 
-// stacks finds out where hung workers are. It reads what the kernel says about their threads. Then it sends SIGQUIT,
-// which makes a Go process print its stacks.
+// stacks finds out what hung workers are doing. It reads what the kernel says about their threads. Then it sends
+// SIGQUIT, which makes a Go process print its stacks.
 func (r *run) stacks() string {
 	var b strings.Builder
 	for _, p := range r.procs {

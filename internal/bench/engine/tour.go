@@ -15,9 +15,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/load"
 )
 
-// tourOf returns the cells for one tour (see load.Tour), with c among them: cells of the matrix with the same subject
-// that take part in this round. cells are the candidates, and the function done returns how many repetitions a cell
-// has had. It returns nil if c has to run alone.
+// A tour measures many pairs of CPUs with one pair of processes, see load.Tour. tourOf returns the cells for one tour:
+// c, and those of the parameter cells that belong to the matrix, have the same subject, and take part in this round.
+// The function done returns how many repetitions a cell has had. tourOf returns nil if c has to run alone.
 func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cell) int) []*bench.Cell {
 	visits := func(o *bench.Cell) bool {
 		return o.Scenario.Name == "matrix" && o.Subject == c.Subject && o.Skip == "" && o.Apart() && (o == c || o.MaxReps == 0 || done(o) < o.MaxReps) &&
@@ -45,8 +45,9 @@ func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cel
 	return group
 }
 
-// stepsOf returns the steps of a tour (see load.Tour), in a random order: for each of the cells, the pairs of CPUs
-// that its next repetition measures. The function done returns the number of repetitions that a cell has had.
+// A tour measures many pairs of CPUs with one pair of processes, see load.Tour. stepsOf returns the steps of a tour in
+// a random order. Each step is a pair of CPUs that the next repetition of one of the cells measures. The function done
+// returns how many repetitions a cell has had.
 func (e *Engine) stepsOf(cells []*bench.Cell, done func(*bench.Cell) int) (steps []load.Step) {
 	for _, c := range cells {
 		for _, pair := range c.PairsOf(done(c), e.CPUs) {
@@ -58,7 +59,8 @@ func (e *Engine) stepsOf(cells []*bench.Cell, done func(*bench.Cell) int) (steps
 	return steps
 }
 
-// tour visits the CPUs of the cells with one pair of processes, and returns a repetition of each cell.
+// tour measures all of the cells with one pair of processes, which moves from CPUs to CPUs. It returns a repetition of
+// each cell.
 func (e *Engine) tour(ctx context.Context, cells []*bench.Cell, done func(*bench.Cell) int) map[*bench.Cell]*bench.Repetition {
 	steps := e.stepsOf(cells, done)
 	r := &run{ctx: ctx, cell: cells[0], cpus: e.CPUs, waitLimit: e.waitLimit(cells[0]) * time.Duration(1+len(steps)/8)}
@@ -98,7 +100,7 @@ func (e *Engine) tour(ctx context.Context, cells []*bench.Cell, done func(*bench
 	return reps
 }
 
-// walk starts both ends of a tour and waits until the tour has ended.
+// walk starts the two processes of a tour and waits until the tour has ended.
 func (r *run) walk(tour *load.Tour, m *Meter, steps int) error {
 	for proc := range 2 {
 		if err := r.spawn(proc); err != nil {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disturbance counts the time of some CPUs of this host, since the host was started, and how much of it programs
-// used.
+// Disturbance has the time that some CPUs of this host have spent since the host was started, and how much of that time
+// programs used.
 type Disturbance struct {
 	Total, Steal float64 // ticks of these CPUs: in all, and taken by the hypervisor
 	Busy         float64 // ticks in which these CPUs ran programs or interrupts
@@ -22,8 +22,8 @@ type Disturbance struct {
 	Throttled    int     // periods in which a quota stopped the cgroup
 }
 
-// Others returns the share of the time between two readings that other programs used. Ticks are coarse, so the share
-// may be a little too high or too low.
+// Others returns the share of the time between two readings that other programs used. The kernel counts time in coarse
+// ticks, so the share may be a little too high or too low.
 func Others(before, after Disturbance) float64 {
 	total := after.Total - before.Total
 	if total <= 0 {
@@ -33,8 +33,8 @@ func Others(before, after Disturbance) float64 {
 }
 
 // Dirty reports whether other programs, the hypervisor or a quota disturbed the used CPUs between two readings. The
-// kernel samples its ticks, so a share over a short time has an error of about 1 divided by the square root of the
-// number of ticks. Only a share that exceeds its limit by more than this error counts.
+// kernel takes a sample at each tick. Therefore a share over a short time has an error of about 1 divided by the square
+// root of the number of ticks. A share counts only if it exceeds its limit by more than this error.
 func Dirty(before, after Disturbance) bool {
 	total := after.Total - before.Total
 	if total <= 0 {
@@ -59,7 +59,7 @@ func ownTicks() (sum float64) {
 	return sum
 }
 
-// readStat adds up the lines of the used CPUs in the text of /proc/stat.
+// readStat adds up the lines for the used CPUs in text, the contents of /proc/stat.
 func (d *Disturbance) readStat(text string, used []int) {
 	const idle, iowait, stolen = 4, 5, 8 // indices of the fields after the name: user nice system idle iowait irq softirq steal guest guest_nice
 	for line := range strings.Lines(text) {
@@ -122,7 +122,7 @@ func ReadDisturbance(used []int) (d Disturbance) {
 	return d
 }
 
-// Within these limits a report considers the host quiet during the run.
+// A report considers the host quiet during the run if no share of time exceeds these limits.
 const (
 	MostOthers = 0.05 // for the share of the used CPUs' time that other programs took, and the share of the time that a worker was without its CPU
 	MostSteal  = 0.01 // for the share of the time that the hypervisor took

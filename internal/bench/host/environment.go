@@ -35,16 +35,16 @@ type Environment struct {
 	Hypervisor  string  `json:"hypervisor"`
 	Clocksource string  `json:"clocksource"`
 	Governor    string  `json:"governor,omitempty"`
-	Driver      string  `json:"driver,omitempty"` // of frequencies
+	Driver      string  `json:"driver,omitempty"` // kernel driver that sets the CPU frequencies
 	Load        float64 `json:"load"`
 	NUMABalance bool    `json:"numa_balancing"`
 	SMT         bool    `json:"smt"`
 	Machine     string  `json:"machine,omitempty"`
 	Firmware    string  `json:"firmware,omitempty"`  // vendor, version and date
-	Arguments   string  `json:"arguments,omitempty"` // of the kernel, on which figures depend
+	Arguments   string  `json:"arguments,omitempty"` // arguments of the kernel on which figures depend
 	Microcode   string  `json:"microcode,omitempty"`
 	Turbo       string  `json:"turbo,omitempty"` // on or off
-	Idle        string  `json:"idle,omitempty"`  // driver and governor of idle states
+	Idle        string  `json:"idle,omitempty"`  // driver and governor of the CPUs' idle states
 	Steal       float64 `json:"steal"`           // share of the CPUs' time that the hypervisor took during the run
 	Others      float64 `json:"others"`          // share of the used CPUs' time that other programs took during the run
 	Throttled   int     `json:"throttled"`       // how often the quota of the cgroup stopped the run
@@ -52,10 +52,10 @@ type Environment struct {
 	// Mitigations are the kernel's mitigations for flaws that the CPU has.
 	Mitigations map[string]string `json:"mitigations,omitempty"`
 
-	// Rlimits are soft limits of the resources of this process and its workers: numbers or "unlimited".
+	// Rlimits are the soft resource limits of this process and its workers. A limit is a number or "unlimited".
 	Rlimits map[string]string `json:"rlimits,omitempty"`
 
-	// Caps are features of the kernel that cells may need. A value is "yes", or the reason why the feature is
+	// Caps are features of the kernel that some measurements need. A value is "yes", or the reason why the feature is
 	// missing.
 	Caps map[string]string `json:"caps,omitempty"`
 }
@@ -127,7 +127,7 @@ func cpuInfo() (model, hypervisor string) {
 	return model, hypervisor
 }
 
-// Warnings returns what makes the figures of this run less reliable.
+// Warnings returns texts that say what makes the figures of this run less reliable.
 func (e Environment) Warnings(cpus, count int) []string {
 	var w []string
 	warn := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }

@@ -11,8 +11,8 @@ import (
 // Fact is a property of a host on which figures depend.
 type Fact struct{ Name, Text string }
 
-// Facts returns the properties of a host that the headline of a report does not have. It omits those that could not
-// be read.
+// Facts returns the properties of a host that the headline of a report does not show. It omits those that could not be
+// read.
 func (e *Environment) Facts() (facts []Fact) {
 	revision := e.Revision
 	if revision != "" && e.Modified {
@@ -32,7 +32,8 @@ func (e *Environment) Facts() (facts []Fact) {
 	return facts
 }
 
-// mapText joins names and texts, sorted by name.
+// mapText joins the names and texts of m to one text, sorted by name. The parameter between separates a name from its
+// text.
 func mapText(m map[string]string, between string) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {

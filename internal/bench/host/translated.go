@@ -12,8 +12,8 @@ import (
 // kernelNames has the kernel's name of each architecture for which this program is built.
 var kernelNames = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
-// translated reports whether this program runs in a translator such as QEMU's user mode. Then the program is built
-// for another architecture than the one that the host's files show.
+// translated reports whether this program runs in a translator such as QEMU's user mode. In a translator, the program
+// is built for another architecture than the one that the host's files show.
 func translated(goarch, kernelArch string, cpuinfo []byte) bool {
 	if kernelArch != "" && kernelNames[goarch] != "" {
 		return kernelArch != kernelNames[goarch]
@@ -24,12 +24,12 @@ func translated(goarch, kernelArch string, cpuinfo []byte) bool {
 		goarch == "amd64" && bytes.Contains(cpuinfo, []byte("CPU implementer"))
 }
 
-// translatedOn returns the name of the CPU of a translated program. model is the CPU of the host.
+// translatedOn returns a name for the CPU that a translated program sees. The parameter model is the CPU of the host.
 func translatedOn(model string) string {
 	return fmt.Sprintf("%s, emulated (QEMU or the like) on %s", runtime.GOARCH, model)
 }
 
-// isTranslated reports whether this program is translated.
+// isTranslated reports whether this program runs in a translator such as QEMU's user mode.
 func isTranslated() bool {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

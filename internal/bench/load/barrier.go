@@ -8,12 +8,12 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// meeting is the interface of a subject of the barrier scenario. Meet returns when every thread of the bench.Cell has
-// called it as often as the caller has.
+// meeting is the interface that the barrier scenario needs of its subject. Meet returns when every thread of the
+// measurement has called Meet as often as the caller has.
 type meeting interface{ Meet() }
 
-// workBarrier calls Meet repeatedly. After each phase it checks that every party has reached this phase, and that no
-// party is beyond the next phase.
+// workBarrier calls Meet repeatedly. After each phase it checks that every thread has reached this phase, and that no
+// thread is beyond the next phase.
 func workBarrier(t *thread) error {
 	b, err := as[meeting](t)
 	if err != nil {
@@ -26,7 +26,7 @@ func workBarrier(t *thread) error {
 	t.await()
 	t0 := shmsync.Monotonic()
 	for phase := uint64(1); ; phase++ {
-		// Before the first thread arrives for the last phase, it announces that this phase is the last.
+		// Thread 0 announces the last phase before it arrives for that phase, so that all threads stop after it.
 		if more := t.next(); t.index == 0 && !more {
 			s.Round.Store(phase)
 		}

@@ -58,7 +58,7 @@ func Collect(rep *bench.Repetition, c *bench.Cell, p *control.Page) {
 	measureCell(rep, c, p, ops, float64(last-first), switches, shares)
 }
 
-// measureCell derives the metrics of a repetition whose workers all ended normally.
+// measureCell derives the metrics of a repetition from the control page. All workers of the repetition ended normally.
 func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint64, ns float64, switches uint64, shares []float64) {
 	m := rep.Metrics
 	if ops > 0 {
@@ -143,8 +143,8 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 	m["max-ns"] = float64(rep.Hist.Max()) / rep.Div
 }
 
-// singles returns the histogram of single operations. It returns nil for a scenario that does not time single
-// operations beside its batches.
+// singles returns the histogram of the operations that were timed one by one. It returns nil for a scenario that times
+// only batches, or only single operations.
 func singles(c *bench.Cell, p *control.Page) *hdrhistogram.Histogram {
 	if c.Scenario.Name != "uncontended" && c.Scenario.Name != "readers" {
 		return nil
@@ -156,9 +156,10 @@ func singles(c *bench.Cell, p *control.Page) *hdrhistogram.Histogram {
 	return stats.NewHist(all...)
 }
 
-// batchMeans sets the figures of a cell whose samples are means of batches. p50-ns is the median of these means. The
-// other quantiles come from the single operations, because a mean hides a slow operation. It makes the histogram of
-// single operations that of the repetition, and reports whether there are any.
+// batchMeans sets the figures of a measurement whose samples are means of batches. It sets p50-ns to the median of
+// these means. The other quantiles must come from single operations, because a mean hides a slow operation. Therefore
+// batchMeans replaces the histogram of the repetition by that of single operations. It reports whether there are any
+// single operations.
 func batchMeans(rep *bench.Repetition, single *hdrhistogram.Histogram, tail int) bool {
 	if v, ok := stats.Quantile(rep.Hist, stats.Quantiles[0].Q, tail); ok {
 		rep.Metrics[stats.Quantiles[0].Name+"-ns"] = v / rep.Div

@@ -11,10 +11,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// crashSlot returns the slot of process proc: 0 for the survivor, 1 for every victim.
+// crashSlot returns the slot in which the process with the number proc reports: 0 for the survivor, 1 for every victim.
 func crashSlot(proc int) int { return min(proc, 1) }
 
-// workCrash runs the survivor in process 0 and a victim in every other process.
+// workCrash runs the survivor in process 0, and a victim, which will be killed, in every other process.
 func workCrash(t *thread) error {
 	l, err := as[bench.Locker](t)
 	if err != nil {

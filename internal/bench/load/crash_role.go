@@ -11,10 +11,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// reapTime is the longest time that a dead process may stay a participant.
+// reapTime is the longest time that a dead process may stay a participant of the arena. After that time, another
+// process must have recovered what the dead one left.
 const reapTime = time.Minute
 
-// crashRole runs the survivor, or a victim that does not hold the lock exclusively.
+// crashRole runs the survivor, or a victim (a process that will be killed) that does not hold the lock exclusively.
 func (t *thread) crashRole(l bench.Locker) error {
 	take, leave := l.Lock, l.Unlock
 	if t.Shape.Role == bench.RoleReader {

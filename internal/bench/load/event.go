@@ -11,26 +11,26 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// gate is the interface that event cells need. Open opens a round: it lets all threads through that wait in Await for
-// this round, and those that call Await for it later. Rounds count from 1. A round opens only after all threads have
-// come through the round before.
+// gate is the interface that event measurements need of their subject. Open opens a round: it releases all threads that
+// wait in Await for this round, and all that call Await for this round later. Rounds count from 1. The caller opens a
+// round only after all threads have come through the round before.
 type gate interface {
 	Open(round uint64)
 	Await(round uint64)
 }
 
-// lastRound is a flag in the number of the round in which the waiters leave.
+// lastRound is a flag in the number of a round. It tells the waiters to leave, because no round follows.
 const lastRound = 1 << 63
 
-// lostCount is added to the number of arrivals after a violation. The number is wrong then, and with this addition no
-// thread waits any longer for it to grow.
+// lostCount is added to the number of arrivals after a violation. Then that number is wrong, and a thread could wait
+// for ever until it is high enough. The addition makes it high enough for every thread.
 const lostCount = 1 << 40
 
-// pollEvery is the time between two checks whether all threads have come through.
+// pollEvery is the time between two checks whether all waiters have come through the gate.
 const pollEvery = 20 * time.Microsecond
 
-// workEvent opens a gate for waiters that have been asleep for the gap. The first thread opens;
-// the waiters are the threads of all processes but the first.
+// workEvent opens a gate for waiters that have slept for the gap, a time in the plan. The first thread opens the gate.
+// The waiters are the threads of all processes but the first.
 func workEvent(t *thread) error {
 	g, err := as[gate](t)
 	if err != nil {
@@ -53,13 +53,14 @@ func workEvent(t *thread) error {
 	return nil
 }
 
-// openers returns the number of threads in the opener's process.
+// openers returns the number of threads in the process whose thread opens the gate.
 func (t *thread) openers() int {
 	return int(t.Procs*t.Control.Threads) - t.eventWaiters()
 }
 
-// eventWaiters returns the number of waiting threads. N is the number of threads of each process in the plan: for a
-// subject that runs in one process, Control.Threads is the number of all threads instead.
+// eventWaiters returns the number of waiting threads. They are all threads except the N threads of the first process.
+// For a subject that runs in one process, Control.Threads is the number of all threads, but N is still the number that
+// the plan has for each process.
 func (t *thread) eventWaiters() int {
 	return int(t.Procs*t.Control.Threads - uint32(t.N))
 }
@@ -83,15 +84,15 @@ func (t *thread) openGates(g gate, waiters uint64) {
 	}
 }
 
-// awaitStop sleeps until the cell stops.
+// awaitStop sleeps until the measurement stops.
 func (t *thread) awaitStop() {
 	for t.next() {
 		time.Sleep(pollEvery)
 	}
 }
 
-// awaitCame sleeps until the waiters have come through as often as the parameter want says, in all
-// rounds together.
+// awaitCame sleeps until the waiters have come through the gate as many times as the parameter want says. All rounds
+// count together.
 func (t *thread) awaitCame(want uint64) {
 	for t.Scratch().Came.Load() < want {
 		time.Sleep(pollEvery)

@@ -9,10 +9,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// For a sample of the round trips, thread 0 asks the kernel whether it slept until the token came back, or only spun.
-// These round trips are not in the histogram. The warm-up chooses the stride from one of them to the next, so that
-// slow trips give enough samples, and few of the fast trips are lost. The stride is odd, because even and odd trips
-// may differ.
+// In a handoff measurement, two threads pass a token back and forth. For some of the round trips, thread 0 asks the
+// kernel whether thread 0 slept until the token came back, or only spun. These round trips are not in the histogram.
+// The stride is the distance from one of them to the next. The warm-up chooses the stride so that slow trips give
+// enough samples, and few of the fast trips are lost. The stride is odd, because even and odd trips may differ.
 const (
 	lookStrideLeast = 17
 	lookStrideMost  = 1021
@@ -80,7 +80,7 @@ func workHandoff(t *thread) error {
 	return nil
 }
 
-// respond answers tokens until LastToken comes.
+// respond answers each token that thread 0 passes, until the token is LastToken.
 func (t *thread) respond(k bench.Token) {
 	measuring := false
 	for want := uint32(1); ; want += 2 {
@@ -104,9 +104,9 @@ func (t *thread) respond(k bench.Token) {
 	}
 }
 
-// workWake times one direction. Thread 0 lets the peer sleep for the gap, stores the time in the page and passes the
-// token. Thread 1 measures the time from then until it has the token. The histogram of thread 0 has the time that the
-// pass takes its caller.
+// workWake times the wake of a sleeping thread. Thread 0 lets thread 1 sleep for the gap, stores the time in the
+// control page and passes the token. Thread 1 measures the time from then until it has the token. The histogram of
+// thread 0 has the time that the call takes that passes the token.
 func workWake(t *thread) error {
 	k, err := as[bench.Token](t)
 	if err != nil {

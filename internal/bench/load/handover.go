@@ -13,13 +13,12 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/host"
 )
 
-// cpuPlace names what a CPU shares with other CPUs. The field cache is the number of the first CPU
-// that uses the same last-level cache. The field node is the NUMA node.
+// cpuPlace says what a CPU shares with other CPUs. The field cache is the number of the first CPU that uses the same
+// last-level cache. The field node is the NUMA node.
 type cpuPlace struct{ cache, node int }
 
 // handoverOf returns the index in bench.HandoverKinds of a hand-over: the lock went from one CPU (the parameter from)
-// to another (the parameter to). The parameter same is true if the holder before and the holder after have the same
-// slot.
+// to another (the parameter to). The parameter same is true if the same thread had the lock before.
 func handoverOf(from, to int32, same bool, places map[int]cpuPlace) int {
 	a, b := places[int(from)], places[int(to)]
 	switch {
@@ -63,11 +62,11 @@ func countHandovers(rep *bench.Repetition, p *control.Page, places map[int]cpuPl
 	}
 }
 
-// hostPlaces returns the place of each CPU of this host.
+// hostPlaces returns, for each CPU of this host, which cache and which NUMA node it shares with others.
 var hostPlaces = sync.OnceValue(func() map[int]cpuPlace { return readPlaces("/sys") })
 
-// readPlaces reads from a sysfs what each CPU shares. If the sysfs does not say which CPUs share a cache or a node,
-// readPlaces assumes that all CPUs share it.
+// readPlaces reads from the directory sysfs, such as /sys, which caches and NUMA nodes each CPU shares. If the
+// directory does not say this for a cache or a node, readPlaces assumes that all CPUs share it.
 func readPlaces(sysfs string) map[int]cpuPlace {
 	places := map[int]cpuPlace{}
 	dirs, err := filepath.Glob(filepath.Join(sysfs, "devices/system/cpu/cpu[0-9]*"))

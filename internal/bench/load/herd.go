@@ -11,15 +11,16 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// rouser is the interface that herd cells need. Rouse(n) gives n permits to threads that are in Rest or call it
-// later. Rest returns when the caller has got a permit.
+// rouser is the interface that herd measurements need of their subject. Rouse(n) gives n permits to threads that are in
+// Rest or call Rest later. Rest returns when the caller has got a permit.
 type rouser interface {
 	Rest()
 	Rouse(n int)
 }
 
-// workHerd rouses some of the threads of all processes but the first, after they have rested for the gap. A thread
-// that was roused waits until all others of the round were roused, so that no thread is roused twice in a round.
+// workHerd wakes some of the threads of all processes but the first, after these threads have slept for the gap, a time
+// in the plan. A thread that was woken waits until all others of the round were woken, so that no thread is woken twice
+// in a round.
 func workHerd(t *thread) error {
 	h, err := as[rouser](t)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// workHome runs the loop of a lock cell or of a matrix cell. Only the node of the memory differs.
+// workHome measures memory on a chosen NUMA node. It runs the loop of a lock measurement or of a matrix measurement.
+// Only the place of the memory differs.
 func workHome(t *thread) error {
 	if _, ok := t.view.(shuttle); ok {
 		return workMatrix(t)

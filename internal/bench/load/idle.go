@@ -13,14 +13,14 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// Indices of the metrics of an idle cell in the slot of the waiter.
+// These are the indices of metrics in the slot of the waiting thread of an idle measurement.
 const (
 	metricCPU    = iota // CPU time of the waiting process, in ns
 	metricWaited        // duration of the wait, in ns
 )
 
-// workIdle measures what a long wait costs the waiting process. Thread 0 holds the lock, or keeps the token, until
-// the cell stops. Thread 1 waits for the lock or the token, and reads the CPU time of its whole process.
+// workIdle measures what a long wait costs the waiting process. Thread 0 holds the lock, or does not pass the token,
+// until the measurement stops. Thread 1 waits for the lock or the token, and reads the CPU time of its whole process.
 func workIdle(t *thread) error {
 	var hold, release, wait func()
 	switch v := t.view.(type) {

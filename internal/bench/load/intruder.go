@@ -9,9 +9,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// workIntruder takes a lock repeatedly in thread 0, the owner. In thread 1, the intruder, it takes the lock once
-// after each gap. A lock may be biased toward its owner: then the owner's holds are cheap, and the intruder's are
-// expensive.
+// workIntruder takes a lock repeatedly in thread 0, the owner. Thread 1, the intruder, takes the lock once after each
+// pause. If the lock is biased toward its owner, the owner takes it cheaply, and the intruder pays more.
 func workIntruder(t *thread) error {
 	l, err := as[bench.Locker](t)
 	if err != nil {
@@ -55,11 +54,12 @@ func collectIntruder(rep *bench.Repetition, a *bench.Account) {
 	delete(rep.Metrics, "ctxsw/op")
 }
 
-// fencer is the interface that fence cells need. Fence makes every running thread of the processes of a cell pass a
-// fence.
+// fencer is the interface that fence measurements need of their subject. Fence makes every running thread of the
+// processes of a measurement execute a memory fence.
 type fencer interface{ Fence() error }
 
-// fenceSteps is the number of steps of work that a busy thread of a fence cell does between two reads of the phase.
+// fenceSteps is the number of steps of work that a busy thread does before it checks again whether the measurement has
+// ended.
 const fenceSteps = 1000
 
 // workFence times fences in thread 0, while all other threads are busy.

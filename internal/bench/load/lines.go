@@ -7,11 +7,12 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// A critical section of several lines writes the line of the counter and the first lines of Counts. The first word of
-// each line equals the counter, except during a hold. So a second holder at the same time finds a word that differs.
+// A critical section that writes several cache lines writes the line of the counter and the first lines of the array
+// Counts. The first word of each line equals the counter, except while a thread holds the lock. So a second holder at
+// the same time finds a word that differs.
 const lineWords = 64 / 8
 
-// checkLines checks that the first words of the lines equal v, the value of the counter.
+// checkLines checks that the first word of each cache line that the critical section writes equals v, the counter.
 func (t *thread) checkLines(s *control.Scratch, lines int, v uint64) {
 	for k := 1; k < lines; k++ {
 		if got := s.Counts[k*lineWords]; got != v {
@@ -20,7 +21,8 @@ func (t *thread) checkLines(s *control.Scratch, lines int, v uint64) {
 	}
 }
 
-// checkLinesInTheEnd checks that the first words of the lines equal the final counter.
+// checkLinesInTheEnd checks that the first word of each cache line that critical sections wrote equals the final
+// counter.
 func checkLinesInTheEnd(rep *bench.Repetition, p *control.Page) {
 	for k := 1; k < min(int(p.Shape.Lines), control.MaxLines); k++ {
 		if got := p.Scratch().Counts[k*lineWords]; got != p.Counter {

@@ -14,15 +14,15 @@ import (
 // the clock twice costs more than a short critical section.
 const lockStride = 61
 
-// Indices of the metrics of a lock cell in the slot: how often the thread checked on which CPU it runs, and how often
-// that was not the CPU of the plan.
+// These are the indices of metrics in the slot of a thread of a lock measurement: how often the thread checked on which
+// CPU it runs, and how often that was not the CPU of the plan.
 const (
 	metricWhere = iota
 	metricAway
 )
 
-// inPlace returns the share of these checks, over all threads, that found the thread on the CPU of the plan. ok is
-// false if there were no checks: peers in C make none.
+// Threads check from time to time on which CPU they run. inPlace returns the share of these checks, over all threads,
+// that found the thread on the CPU of the plan. The result ok is false if there were no checks, as with a subject in C.
 func inPlace(p *control.Page) (share float64, ok bool) {
 	var looked, away float64
 	for i := range p.Slots() {
@@ -33,9 +33,9 @@ func inPlace(p *control.Page) (share float64, ok bool) {
 	return 1 - away/looked, looked > 0
 }
 
-// workLock contends for one lock: think, lock, count, work, unlock. It reads the counter before the work of the
-// critical section and writes it afterwards, so that two simultaneous owners lose counts. The line of the counter
-// also names the last holder.
+// workLock contends for one lock. Each thread thinks, locks, counts, works and unlocks, again and again. It reads the
+// counter before the work of the critical section and writes it afterwards, so that two simultaneous owners lose
+// counts. The cache line of the counter also names the last holder.
 func workLock(t *thread) error {
 	l, err := as[bench.Locker](t)
 	if err != nil {

@@ -13,14 +13,14 @@ const (
 	matrixMost  = 1 << 30 // most round trips of a repetition: their numbers must fit into 32 bits
 )
 
-// shuttle is one end of a pair in a matrix cell.
+// shuttle is one of the two ends that pass a cache line back and forth in a matrix measurement.
 type shuttle interface {
-	// Trips makes n round trips, of which the first has the number from. It returns how many it made, which is less
-	// than n if the cell stopped.
+	// Trips makes n round trips. The parameter named from is the number of the first of them. Trips returns how many it
+	// made, which is less than n if the measurement stopped.
 	Trips(from, n uint32) uint32
-	// Finish tells the other end that no trip with this number or a higher one will come.
+	// Finish tells the other end that no round trip with this number or a higher one will come.
 	Finish(number uint32)
-	// Answer answers trips until the other end calls Finish. It returns the number of trips.
+	// Answer answers round trips until the other end calls Finish. It returns how many it answered.
 	Answer() uint32
 }
 

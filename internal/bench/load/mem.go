@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// memoryView is the interface that mem cells need: a lock, and memory in the same arena.
+// memoryView is the interface that mem measurements need of their subject: a lock, and memory in the same arena.
 type memoryView interface {
 	bench.Locker
 	Words() []uint64
@@ -29,8 +29,8 @@ const (
 	memData  = 1    // index of the data word in a line
 )
 
-// Indices of the metrics of a thread of a mem cell in its slot. The second histogram has the
-// number of pages on each node.
+// These are the indices of the metrics of a thread of a mem measurement in its slot. The second histogram of the slot
+// holds something else: the number of pages on each NUMA node.
 const (
 	memChaseNs = iota
 	memScanRate
@@ -40,7 +40,7 @@ const (
 	memHeld
 )
 
-// memCounter is a thread's measurement of one kind of access.
+// memCounter adds up the time and the number of memory accesses of one kind, for one thread.
 type memCounter struct {
 	ns, n float64
 }
@@ -52,8 +52,8 @@ func (m *memCounter) add(inside bool, since int64, n int) {
 	}
 }
 
-// workMem measures three kinds of access in turn: it follows the chain, it scans the memory, and it writes under the
-// lock.
+// workMem measures three kinds of access in turn: it follows a chain of links through the memory, it scans the memory,
+// and it writes under the lock.
 func workMem(t *thread) error {
 	v, err := as[memoryView](t)
 	if err != nil {
@@ -85,7 +85,7 @@ func workMem(t *thread) error {
 			scan.add(inside, since, len(words)*8)
 			if want := expected + held*bench.MemTouch; sum != want {
 				t.violate("all words add up to %d, not to %d", sum, want)
-				expected += sum - want // compensate for the error, because one violation is enough
+				expected += sum - want // the next scans must not report the same error again, because one violation is enough
 			}
 		case 2:
 			for range memHolds {
@@ -130,8 +130,8 @@ func workMem(t *thread) error {
 	return nil
 }
 
-// link links the first words of all lines to one chain in random order. The chain returns to its beginning after it
-// has visited all lines (Sattolo's algorithm).
+// link makes one chain of all cache lines, in random order: the first word of a line says which line is next. The chain
+// returns to its beginning after it has visited all lines (Sattolo's algorithm).
 func link(words []uint64, rng *rand.Rand) {
 	lines := len(words) / memLine
 	for i := range lines {
@@ -156,7 +156,7 @@ func sumWords(words []uint64) uint64 {
 	return a + b + c + d
 }
 
-// text returns the text before the first zero byte.
+// text returns the part of b before the first zero byte, as a string.
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})
 	return string(s)

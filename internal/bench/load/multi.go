@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// keyLocker is the interface that multi cells need: a lock for each key of the plan. The keys of a call are in
-// ascending order and without repetition.
+// keyLocker is the interface that multi measurements need of their subject: a lock for each key of the plan. The keys
+// of a call are in ascending order and without repetition.
 type keyLocker interface {
 	LockKeys(keys []uint32)
 	UnlockKeys(keys []uint32)
@@ -22,7 +22,7 @@ type keyProber interface {
 	Held(keys []uint32) bool
 }
 
-// workMulti locks sets of keys, and counts under each key.
+// workMulti locks sets of keys, and increments a counter for each key while it holds the key.
 func workMulti(t *thread) error {
 	l, err := as[keyLocker](t)
 	if err != nil {
@@ -85,10 +85,10 @@ func workMulti(t *thread) error {
 	return nil
 }
 
-// Indices of the metrics of a multi cell in the slot.
+// These are the indices of metrics in the slot of a thread of a multi measurement.
 const (
-	metricTaken  = iota // keys
-	metricProbed        // number of times that a thread checked before a hold whether one of its keys was held
+	metricTaken  = iota // number of keys that the thread locked
+	metricProbed        // number of times that the thread checked, before it locked keys, whether one of them was held
 	metricHeld          // number of these checks that found a held key
 )
 

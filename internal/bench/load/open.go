@@ -22,11 +22,12 @@ type clock interface {
 	sleepUntil(ns int64)
 }
 
-// pace is the schedule of an open loop.
+// pace is the schedule of an open loop, which begins operations at fixed times, even if earlier ones are late.
 type pace struct{ next, every int64 }
 
-// once waits until the next operation is due, and does it. It returns the time from when the operation was due, and
-// the time from when it began. A closed loop would see only the latter.
+// once waits until the next operation is due, and calls the function do. It returns two times: from the instant when
+// the operation was due, and from the instant when it began, both until its end. A loop that does not plan its
+// operations in advance would see only the second time.
 func (p *pace) once(c clock, do func()) (fromDue, fromBegun int64) {
 	due := p.next
 	p.next += p.every
@@ -40,11 +41,11 @@ func (p *pace) once(c clock, do func()) (fromDue, fromBegun int64) {
 // behind returns the number of operations that were due before now and have not begun.
 func (p *pace) behind(now int64) int64 { return max((now-p.next)/p.every, 0) }
 
-// hostClock is the clock of the host. It sleeps for most of a wait, because that leaves the CPU to others. For the
-// rest it yields, because timers are late.
+// hostClock is the clock of the host. Its method sleepUntil sleeps for most of a wait, because that leaves the CPU to
+// others. For the rest of the wait it yields, because a timer may fire too late.
 type hostClock struct{}
 
-// timerLate is how many ns before the due time a sleep ends.
+// timerLate is how many ns before the due time a sleep ends, because a timer may fire too late.
 const timerLate = 150_000
 
 func (hostClock) now() int64 { return shmsync.Monotonic() }
@@ -58,13 +59,13 @@ func (hostClock) sleepUntil(ns int64) {
 	}
 }
 
-// dueEvery returns the time in ns between two operations of one thread.
+// dueEvery returns the time in ns between the beginnings of two operations of one thread.
 func dueEvery(s control.Shape, threads int) int64 {
 	return max(int64(float64(threads)/float64(max(s.Rate, 1))*1e9), 1)
 }
 
-// workOpen takes a lock at a rate. The main histogram has the time from when the operation was due until the thread
-// got the lock. The second histogram has the time from the call of Lock.
+// workOpen takes a lock at a fixed rate. The main histogram has the time from when the operation was due until the
+// thread got the lock. The second histogram has the time from the call of Lock.
 func workOpen(t *thread) error {
 	l, err := as[bench.Locker](t)
 	if err != nil {
@@ -93,7 +94,8 @@ func workOpen(t *thread) error {
 	return nil
 }
 
-// metricBehind is the index in the slot of the number of operations that were due at the end and had not begun.
+// metricBehind is the index in the slot of a metric: the number of operations that were due at the end and had not
+// begun.
 const metricBehind = 0
 
 func collectOpen(rep *bench.Repetition, a *bench.Account) {
@@ -118,8 +120,9 @@ func collectOpen(rep *bench.Repetition, a *bench.Account) {
 	}
 }
 
-// corrected estimates what a closed loop would have seen if it had begun an operation every so many ns: it adds the
-// missing samples, as HdrHistogram does. It is for cases in which the true values were not recorded.
+// corrected takes the latencies of a closed loop, which begins an operation only after the one before has ended. It
+// estimates which latencies would have been seen with an operation every so many ns. For this it adds the missing
+// samples, as HdrHistogram does. It is for cases in which the true values were not recorded.
 func corrected(closed *hdrhistogram.Histogram, every int64) *hdrhistogram.Histogram {
 	h := stats.NewHist()
 	for _, b := range closed.Distribution() {

@@ -11,7 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// collectOversub derives the metrics that result.go also derives for a lock cell.
+// collectOversub derives the metrics of an oversub measurement, which has more workers than CPUs. A lock measurement
+// has the same metrics.
 func collectOversub(rep *bench.Repetition, a *bench.Account) {
 	if total := a.Total(); a.Counter != total {
 		rep.Violate("counter under the lock is %d after %d acquisitions", a.Counter, total)
@@ -20,7 +21,7 @@ func collectOversub(rep *bench.Repetition, a *bench.Account) {
 	rep.Throughput(a)
 }
 
-// schedIdle makes every thread of this process run only while nothing else wants to run.
+// schedIdle makes the threads of this process run only while no other program wants to run.
 func schedIdle() error {
 	runtime.LockOSThread()
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}

@@ -9,11 +9,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// paddingBatch is the number of increments between two reads of the phase.
+// paddingBatch is the number of increments after which a thread checks whether the measurement has ended.
 const paddingBatch = 256
 
-// workPadding increments a counter that no other thread uses. The cell determines the distance of the counters of two
-// threads. If they are on one line, the threads share that line (false sharing). At a distance of 64 bytes, a
+// workPadding increments a counter that no other thread uses. The measurement determines the distance of the counters
+// of two threads. If they are on one line, the threads share that line (false sharing). At a distance of 64 bytes, a
 // prefetcher that fetches lines in pairs may still make them share.
 func workPadding(t *thread) error {
 	c, err := as[*atomic.Uint32](t)

@@ -8,25 +8,25 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// conveyor is the interface that queue and cond cells need: a bounded queue with the capacity of the plan. Any number
-// of threads may call Put and Get.
+// conveyor is the interface that queue and cond measurements need of their subject: a bounded queue with the capacity
+// of the plan. Any number of threads may call Put and Get.
 type conveyor interface {
 	Put(items []uint64)
-	// Get waits for an item. It stores the available items into buf, as many as fit, and returns their number; it
+	// Get waits for an item. It stores the available items into buf, as many as fit, and returns their number. It
 	// returns 0 when no more items will come.
 	Get(buf []uint64) int
 	// Shut is called once, after the last Put. Consumers can still get the remaining items.
 	Shut(consumers int)
 }
 
-// An item consists of the number of its producer and its own number, which counts from 1 for each producer.
+// An item is a number that consists of the number of its producer and a number that the producer counts from 1.
 const (
 	itemBits = 48
 	itemMask = 1<<itemBits - 1
 )
 
-// tripStride is the number of items of a producer from one timed item to the next. At most ScratchTrips timed items
-// of a producer may be in the queue.
+// tripStride is the number of items of a producer from one timed item to the next. With this stride, at most
+// ScratchTrips timed items of a producer can be in the queue at the same time.
 const tripStride = 64
 
 // itemPrint returns a fingerprint of an item. The sum of the fingerprints shows whether an item was lost or came
@@ -37,7 +37,8 @@ func itemPrint(item uint64) uint64 {
 	return item ^ item>>32
 }
 
-// Indices of the metrics of a queue cell in the slot. A fingerprint has 64 bits, in two halves.
+// These are the indices of metrics in the slot of a thread of a queue measurement. A fingerprint has 64 bits, so it is
+// stored in two halves.
 const (
 	metricMoved = iota
 	metricPrintLow
@@ -60,7 +61,7 @@ func workQueue(t *thread) error {
 	var print, moved uint64
 	if t.index < producers {
 		print, moved = t.produce(q)
-		t.Mu.Lock() // the race detector does not see accesses to the page, so this lock tells it their order
+		t.Mu.Lock() // this lock only tells the race detector in which order threads access the page, which it cannot see
 		last := t.Scratch().Putting.Add(-1) == 0
 		t.Mu.Unlock()
 		if last {

@@ -12,11 +12,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// leavings are numbers of things in an arena that a dead process may have left. Nodes on the list of an object do not
-// count, because they belong to the object and are reused.
+// leavings has the numbers of objects, raw blocks and wait nodes that dead processes have left in an arena. It does not
+// count nodes on the list of an object, because these belong to the object and are reused.
 type leavings struct{ objects, raw, nodes uint64 }
 
-// reaped checks an arena of the library after each repetition: the arena must be valid, and all dead processes
+// reaped checks an arena of the library after processes were killed. The arena must be valid, and all dead processes
 // together must have left no more in it than the first one did.
 type reaped struct {
 	t         *thread
@@ -24,7 +24,8 @@ type reaped struct {
 	first     leavings
 }
 
-// look waits until as many dead participants as deaths are reaped, and checks the arena.
+// look waits until as many dead participants as the parameter deaths says have been reaped, that is, until others have
+// recovered what they left. Then it checks the arena.
 func (b *reaped) look(deaths uint64) {
 	t := b.t
 	if t.Subject.By != bench.Library || deaths == 0 {
@@ -41,7 +42,8 @@ func (b *reaped) look(deaths uint64) {
 		for range a.Participants() {
 			there++
 		}
-		// Deaths counts the reaps: the process that reaps a dead participant increments it.
+		// The counter Deaths says how many dead participants were reaped. The process that reaps a participant
+		// increments it.
 		if wrong = a.Check(); wrong == nil && (uint64((*arenakernel.Arena)(a).Deaths()) < deaths || there > 1) {
 			wrong = fmt.Errorf("%d reaps of %d dead, and %d participants instead of 1", (*arenakernel.Arena)(a).Deaths(), deaths, there)
 		}
@@ -58,8 +60,8 @@ func (b *reaped) look(deaths uint64) {
 	}
 }
 
-// excess returns an error if the heap has more in it than after the first death. The first call remembers what that
-// death left.
+// excess returns an error if the heap of the arena has more in it than after the first death. The call after the first
+// death remembers what that death left.
 func (b *reaped) excess(deaths uint64, s arena.AllocStats) error {
 	left := leavings{s.Objects, s.Raw, s.Nodes - s.PollerNodes}
 	switch {

@@ -10,11 +10,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// metricWrites is the index of a figure in the slot of a thread: the number of its writes.
+// metricWrites is the index in the slot of a thread of a metric: how often the thread locked for writing.
 const metricWrites = 0
 
-// workReaders times batches of shared lock and unlock. As many processes as the cell has do so. Before that, each
-// reader checks that its hold keeps writers out.
+// workReaders times batches of lock and unlock for reading, in all processes of the measurement at the same time.
+// Before that, each reader checks that writers are kept out while it holds the lock.
 func workReaders(t *thread) error {
 	l, err := as[bench.RWLocker](t)
 	if err != nil {
@@ -60,7 +60,7 @@ func workRW(t *thread) error {
 	if !ok && !isLock {
 		return fmt.Errorf("%s does not implement %T", t.Subject.Name(), (*bench.RWLocker)(nil))
 	}
-	take, leave := plain.Lock, plain.Unlock // used if the lock has no shared holds
+	take, leave := plain.Lock, plain.Unlock // used if the lock has no mode that readers can share
 	if ok {
 		take, leave = l.RLock, l.RUnlock
 	}
@@ -73,7 +73,7 @@ func workRW(t *thread) error {
 		if t.ThinkNs > 0 {
 			x = control.Work(think[i%control.Thinks], x)
 		}
-		// Of 100 holds in a row, Read holds are shared. They are evenly distributed.
+		// Of every 100 holds in a row, t.Shape.Read are for reading. They are distributed evenly among the 100.
 		credit += t.Shape.Read
 		reads := credit >= 100
 		if reads {

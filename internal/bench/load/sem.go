@@ -8,13 +8,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// permitter is the interface that sem cells need: a counting semaphore with the permits of the plan.
+// permitter is the interface that sem measurements need of their subject: a counting semaphore with the permits of the
+// plan.
 type permitter interface {
 	Acquire()
 	Release()
 }
 
-// workSem contends for permits: think, acquire, check that there are no more holders than permits, work, release.
+// workSem contends for the permits of a semaphore. Each thread thinks, acquires a permit, checks that there are no more
+// holders than permits, works, and releases the permit.
 func workSem(t *thread) error {
 	p, err := as[permitter](t)
 	if err != nil {
@@ -56,7 +58,7 @@ func workSem(t *thread) error {
 	return nil
 }
 
-// metricMost is the index in the slot of the highest number of holders that a thread saw.
+// metricMost is the index in the slot of a metric: the highest number of permit holders that the thread saw.
 const metricMost = 0
 
 func collectSem(rep *bench.Repetition, a *bench.Account) {

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// sequence is the interface that seq cells need: a value that only counts up. Wait returns true when the value has
-// reached the token, or false if Stop was called first.
+// sequence is the interface that seq measurements need of their subject: a value that only counts up. Wait returns true
+// when the value is at least the parameter token, or false if Stop was called first.
 type sequence interface {
 	Increment()
 	Value() uint64
@@ -22,8 +22,9 @@ type sequence interface {
 	Stop()
 }
 
-// workSeq increments in one process and waits in another one. There, Wake goroutines wait for the next value, and the
-// others for values that never come. If Wake is 0, workSeq times batches of increments instead.
+// workSeq increments a value in one process, while the goroutines of another process wait for it. As many goroutines as
+// the parameter Wake says wait for the next value, and the others for values that never come. If Wake is 0, workSeq
+// times batches of increments instead.
 func workSeq(t *thread) error {
 	q, err := as[sequence](t)
 	if err != nil {
@@ -80,13 +81,13 @@ func (t *thread) incrementRounds(q sequence) {
 	}
 }
 
-// incremented returns the word for the instant at which the sequence got this value.
+// incremented returns the word that keeps the instant at which the sequence got this value.
 func incremented(s *control.Scratch, value uint64) *atomic.Int64 {
 	return &s.Trips[value/control.ScratchTrips%control.ScratchLanes][value%control.ScratchTrips]
 }
 
-// incrementOnAndOn increments at fixed times, without waiting for consumers. At the end it waits until all of them
-// have seen all values.
+// incrementOnAndOn increments at fixed times, without waiting for the consumers, which wait for new values. At the end
+// it waits until all consumers have seen all values.
 func (t *thread) incrementOnAndOn(q sequence) {
 	s, value := t.Scratch(), uint64(0)
 	for due := shmsync.Monotonic(); ; {
@@ -105,7 +106,7 @@ func (t *thread) incrementOnAndOn(q sequence) {
 	t.awaitCame(value * t.Shape.Wake)
 }
 
-// seqCrowd has the waiters of a seq cell, which are goroutines of one process.
+// seqCrowd runs the waiters of a seq measurement, which are goroutines of one process.
 type seqCrowd struct {
 	*thread
 	q  sequence
@@ -138,7 +139,7 @@ func (c *seqCrowd) run() {
 	c.end()
 }
 
-// near waits for every value in turn.
+// near is the loop of a goroutine that waits for every value in turn.
 func (c *seqCrowd) near() {
 	s := c.Scratch()
 	for round := uint64(1); c.q.Wait(round); round++ {
@@ -159,7 +160,8 @@ func (c *seqCrowd) near() {
 	}
 }
 
-// slow works after each wake. Therefore one wake may show it several new values.
+// slow is the loop of a goroutine that works after each wake. The value may grow several times during this work, so the
+// goroutine may see several new values after one wake.
 func (c *seqCrowd) slow(i uint64) {
 	s, n := c.Scratch(), control.Steps(c.Shape.Slow, c.perNs)
 	for next := uint64(1); c.q.Wait(next); {
@@ -169,7 +171,8 @@ func (c *seqCrowd) slow(i uint64) {
 			s.Came.Add(lostCount)
 			return
 		}
-		// The instants of only so many values are kept. For an older value, this takes the oldest instant.
+		// Only the instants of the newest 2*bench.SeqMostBehind values are kept. If the goroutine waited for an older
+		// value, it takes the oldest instant that is kept.
 		at := incremented(s, max(next, value-min(value, 2*bench.SeqMostBehind-1))).Load()
 		c.mu.Lock()
 		c.next()
@@ -212,7 +215,7 @@ func collectSeq(rep *bench.Repetition, a *bench.Account) {
 	}
 }
 
-// collectSlow derives the metrics of consumers that work after each wake.
+// collectSlow derives the metrics of a seq measurement in which the consumers work after each wake.
 func collectSlow(rep *bench.Repetition, a *bench.Account, seen []uint64, total uint64) {
 	if came, want := a.Scratch().Came.Load(), total*uint64(a.Cell.Wake); came != want {
 		rep.Violate("%d values were seen of %d, not %d", came, total, want)

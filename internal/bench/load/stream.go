@@ -14,10 +14,11 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// streamView is the interface that stream cells need: memory that several threads share.
+// streamView is the interface that stream measurements need of their subject: memory that several threads share.
 type streamView interface {
 	Words() []uint64
-	// Where returns where the n words from word from are.
+	// Where reports on which NUMA nodes some words lie: n words, beginning with the word whose index is the parameter
+	// named from.
 	Where(from, n int) ([]shm.Placement, error)
 }
 
@@ -26,7 +27,8 @@ const (
 	streamBlock = 64       // chunks between two reads of the clock
 )
 
-// Indices of the metrics of a thread of a stream cell. The second histogram has the number of pages on each node.
+// These are the indices of the metrics of a thread of a stream measurement in its slot. The second histogram of the
+// slot holds something else: the number of pages on each NUMA node.
 const (
 	streamChaseNs = iota
 	streamBytes
@@ -34,7 +36,8 @@ const (
 	streamAbsent
 )
 
-// workStream follows a chain of loads in thread 0, and streams in all other threads.
+// workStream follows a chain of loads in thread 0. All other threads stream, that is, they read and write memory in
+// sequence as fast as they can.
 func workStream(t *thread) error {
 	v, err := as[streamView](t)
 	if err != nil {
@@ -68,7 +71,7 @@ func workStream(t *thread) error {
 	return nil
 }
 
-// chaseOn times loads whose addresses are the results of the loads before them.
+// chaseOn times loads that cannot overlap, because the address of each load is the result of the load before it.
 func (t *thread) chaseOn(words []uint64) {
 	link(words, rand.New(rand.NewPCG(t.Seed, 7)))
 	lines := len(words) / memLine
@@ -98,9 +101,9 @@ func (t *thread) chaseOn(words []uint64) {
 	t.slot.Metrics[streamChaseNs] = chase.ns / chase.n
 }
 
-// streamOn reads the first words of each chunk, which are always 1, and writes the number of the pass into the other
-// words. After each block of chunks it pauses. The pause is so long that the thread streams for the share of the time
-// that the cell prescribes.
+// streamOn goes through its memory in passes. In each chunk it reads the first words, which are always 1, and writes
+// the number of the pass into the other words. After each block of chunks it pauses for so long that the thread streams
+// for the share of the time that the measurement prescribes.
 func (t *thread) streamOn(words []uint64) {
 	read := int(t.Shape.Read) * streamChunk / 100
 	for i := range words {

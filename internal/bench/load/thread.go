@@ -22,13 +22,13 @@ type thread struct {
 	others []uint64 // counters of the second histogram
 	view   any      // the subject, as opened for this thread
 	locked bool
-	inside bool // the measured span has begun (see next)
+	inside bool // the warm-up is over, see the method next
 	usage  unix.Rusage
 	perNs  float64
 	sink   uint64 // results of the work loop, so that the compiler keeps it
 }
 
-// await reports that the thread is ready, and returns at the start instant.
+// await reports that the thread is ready, and returns at the instant at which all threads start.
 func (t *thread) await() {
 	t.slot.State.Store(control.SlotReady)
 	t.Ready.Add(1)
@@ -39,14 +39,14 @@ func (t *thread) await() {
 	t.begin()
 }
 
-// begin reads the clock and the resource usage, from which end computes differences.
+// begin reads the clock and the resource usage. The method end subtracts these values from its own readings.
 func (t *thread) begin() {
 	t.slot.StartNs = shmsync.Monotonic()
 	t.usage = t.rusage()
 }
 
-// next is called before each step. It begins the measured span when the phase says so, and returns false when the
-// cell stops.
+// next is called before each step of a loop. It begins the measured span when the parent has ended the warm-up. It
+// returns false when the parent has stopped the measurement.
 func (t *thread) next() bool {
 	phase := t.Phase.Load()
 	if phase == control.PhaseMeasure && !t.inside {
@@ -64,14 +64,14 @@ func (t *thread) count(n uint64) {
 	}
 }
 
-// sample records a latency if the measured span has begun.
+// sample records a latency in the counters of a histogram. It does nothing before the warm-up is over.
 func (t *thread) sample(counts []uint64, ns int64) {
 	if t.inside {
 		stats.Record(counts, ns)
 	}
 }
 
-// thinkSteps returns the number of steps of work for each think time of the plan.
+// thinkSteps converts each think time of the plan, a pause between two operations, to a number of steps of work.
 func (t *thread) thinkSteps() *[control.Thinks]uint64 {
 	table := new([control.Thinks]uint64)
 	for i, units := range t.Think {
@@ -80,12 +80,13 @@ func (t *thread) thinkSteps() *[control.Thinks]uint64 {
 	return table
 }
 
-// end ends the measured span and writes its results into the slot.
+// end ends the measured span and writes the results of the thread into its slot of the control page.
 func (t *thread) end() {
 	t.slot.EndNs = shmsync.Monotonic()
 	u := t.rusage()
 	if t.locked || t.index%int(t.Control.Threads) == 0 {
-		// The counts that the kernel reports for a process may decrease a little, hence the max.
+		// The counts that the kernel reports for a process may decrease a little. Therefore the difference is at least
+		// 0.
 		t.slot.Nvcsw = uint64(max(u.Nvcsw-t.usage.Nvcsw, 0))
 		t.slot.Nivcsw = uint64(max(u.Nivcsw-t.usage.Nivcsw, 0))
 		t.slot.UserNs = uint64(max(u.Utime.Nano()-t.usage.Utime.Nano(), 0))
@@ -94,8 +95,8 @@ func (t *thread) end() {
 	t.slot.State.Store(control.SlotDone)
 }
 
-// rusage returns the resource usage of the thread if the goroutine is locked to its thread. Otherwise it returns that
-// of the process, which only the first thread of the process reports.
+// rusage returns the resource usage of the thread if the goroutine is locked to its thread. Otherwise it returns the
+// usage of the whole process, which only the first thread of the process reports.
 func (t *thread) rusage() unix.Rusage {
 	var u unix.Rusage
 	who := unix.RUSAGE_SELF
@@ -114,7 +115,7 @@ func (t *thread) fail(err error) {
 	t.slot.State.Store(control.SlotFailed)
 }
 
-// violate counts a broken promise of the subject. It keeps the text of the first one.
+// violate counts a broken promise of the subject. It keeps the text of the first broken promise.
 func (t *thread) violate(format string, args ...any) {
 	if t.slot.Violations == 0 {
 		n := copy(t.slot.Message[:control.MessageBytes-1], fmt.Sprintf(format, args...))
@@ -123,7 +124,7 @@ func (t *thread) violate(format string, args ...any) {
 	t.slot.Violations++
 }
 
-// as returns the thread's view of the subject as the interface T that the scenario needs.
+// The function as returns the subject, as opened for this thread, converted to the interface T that the scenario needs.
 func as[T any](t *thread) (T, error) {
 	v, ok := t.view.(T)
 	if !ok {

@@ -16,17 +16,17 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// In a tour, one pair of processes visits many pairs of CPUs, one in each step. This saves time: to start two
-// processes for each pair takes a hundred times as long as to measure the pair. The table of the tour is in the
-// segment. The parent writes the CPUs of each step. The two processes, the ends, move to these CPUs, and the first
-// end writes its measurements.
+// In a tour, one pair of processes visits many pairs of CPUs, one in each step. This saves time, because starting two
+// processes takes a hundred times as long as measuring a pair of CPUs. The segment holds a table of all steps. In the
+// table, the parent writes the CPUs of each step, and one process, the first end, writes its measurements. In each
+// step, both processes move to the CPUs of the step and do this:
 //
 //	first end: move; wait until the second end has left the last step; make the lines of its node; arrive
 //	second end: move; wait for the first end; arrive; answer until the first end has finished; leave
 //	first end: wait for the second end; measure; finish
 const (
-	tourTable   = 64 << 10 // offset of the table; the pages with the lines of each node are before it
-	tourStep    = 128      // size of a step; the words of the ends have twice this size, before the first step
+	tourTable   = 64 << 10 // offset of the table; before it are the pages with the cache lines of each node
+	tourStep    = 128      // size of a step; the words that both ends share take twice this size, before the first step
 	tourWords   = 6        // words of a step before its samples
 	tourSamples = 24
 	tourTrips   = 32 // round trips of a sample
@@ -35,20 +35,20 @@ const (
 	pageBytes   = 4 << 10
 )
 
-// TourMost is the most pairs of CPUs that a tour visits.
+// TourMost is the largest number of pairs of CPUs that a tour can visit.
 const TourMost = (control.PeerBytes - tourTable - 2*tourStep) / tourStep
 
-// table gives access to the table of a tour.
+// table gives access to the table of a tour, which has a step for each pair of CPUs.
 type table struct{ mem []byte }
 
 func (t table) arrived(end int) *atomic.Uint32 { return control.WordAt(t.mem, tourTable+64*end) }
 func (t table) left() *atomic.Uint32           { return control.WordAt(t.mem, tourTable+tourStep) }
 
-// Words of a step.
+// These are the indices of words in a step of a tour's table.
 const (
 	stepCPU      = iota // CPU of the first end; that of the second end follows
 	_                   //
-	stepHome            // index of the page with the lines of the step
+	stepHome            // index of the page with the cache lines that the step uses
 	stepMade            // number of samples
 	stepTrips           // round trips, warm-up included
 	stepAnswered        // round trips that the second end has counted
@@ -58,18 +58,19 @@ func (t table) word(step, word int) *atomic.Uint32 {
 	return control.WordAt(t.mem, tourTable+2*tourStep+tourStep*step+4*word)
 }
 
-// lines returns the two words that the ends use for the node with index home. They are so far apart that no
-// prefetcher fetches both.
+// lines returns the two words through which the two ends measure, on the node whose index is home. The words are so far
+// apart that no prefetcher fetches both.
 func (t table) lines(home int) (first, second *atomic.Uint32) {
 	return control.WordAt(t.mem, pageBytes*(1+home)), control.WordAt(t.mem, pageBytes*(1+home)+8*64)
 }
 
-// tourist is a subject that can use other lines. On returns a shuttle that uses the given words.
+// tourist is a subject that can use other cache lines in each step of a tour. On returns a shuttle, that is, one end of
+// the measurement, which uses the given words.
 type tourist interface {
 	On(first, second *atomic.Uint32) any
 }
 
-// workTour takes one end through the steps of a tour.
+// workTour takes one of the two ends through all steps of a tour.
 func workTour(t *thread, k tourist) error {
 	table := table{t.Mem}
 	end := t.index
@@ -96,8 +97,8 @@ func workTour(t *thread, k tourist) error {
 	return nil
 }
 
-// tourAt does the end's part of the arrival at step i, and waits for the other end. It returns false if the tour
-// stops.
+// tourAt does what one end has to do when it arrives at step i, and waits for the other end. It returns false if the
+// tour stops.
 func (t *thread) tourAt(table table, end, i int, first, second *atomic.Uint32) bool {
 	if end == 0 {
 		if !t.awaitTour(table.left(), uint32(i)) {
@@ -115,7 +116,7 @@ func (t *thread) tourAt(table table, end, i int, first, second *atomic.Uint32) b
 	return true
 }
 
-// awaitTour spins until a word is at least a value. It returns false if the tour stops.
+// awaitTour spins until the word w is at least the given value. It returns false if the tour stops.
 func (t *thread) awaitTour(w *atomic.Uint32, value uint32) bool {
 	const looks = 1 << 16
 	for n := 1; w.Load() < value; n++ {
@@ -126,7 +127,7 @@ func (t *thread) awaitTour(w *atomic.Uint32, value uint32) bool {
 	return true
 }
 
-// measureStep times batches of round trips. It returns false if the tour stops.
+// measureStep times batches of round trips between the CPUs of step i. It returns false if the tour stops.
 func (t *thread) measureStep(table table, i int, s shuttle) bool {
 	number, whole := uint32(0), true
 	for n := 0; n < tourWarm+tourSamples && whole; n++ {
@@ -146,20 +147,20 @@ func (t *thread) measureStep(table table, i int, s shuttle) bool {
 	return whole
 }
 
-// Step is one step of a tour: a pair of CPUs, and the cell for which they are measured. The line is on the node of
-// the first CPU.
+// Step is one step of a tour: a pair of CPUs, and the cell to which the measurement of this pair belongs. The memory
+// that both ends use is on the node of the first CPU.
 type Step struct {
 	Cell *bench.Cell
 	CPUs [2]int
 }
 
-// Tour is a tour as the parent sees it.
+// Tour has what the parent knows about a tour, in which one pair of processes measures many pairs of CPUs.
 type Tour struct {
 	table table
 	steps []Step
 }
 
-// NewTour writes the table of a tour to the segment of a cell.
+// NewTour writes the table of a tour to the segment of a measurement.
 func NewTour(segment *os.File, steps []Step) (*Tour, error) {
 	mem, err := unix.Mmap(int(segment.Fd()), 0, control.PeerBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -180,13 +181,14 @@ func NewTour(segment *os.File, steps []Step) (*Tour, error) {
 	return t, nil
 }
 
-// Done returns the number of steps that both ends have begun.
+// Done returns the number of steps that both processes of the tour have begun.
 func (t *Tour) Done() int { return int(t.table.arrived(1).Load()) }
 
-// Close unmaps the table.
+// Close unmaps the table of the tour.
 func (t *Tour) Close() { unix.Munmap(t.table.mem) }
 
-// Collect returns the repetition of each cell. A step that the ends did not reach gets the given status and reason.
+// Collect returns the repetition of each cell. A step that the two processes did not reach gets the given status and
+// reason.
 func (t *Tour) Collect(status, reason string) map[*bench.Cell]*bench.Repetition {
 	parts := map[*bench.Cell][]*bench.Repetition{}
 	for i, s := range t.steps {
@@ -204,8 +206,8 @@ func (t *Tour) Collect(status, reason string) map[*bench.Cell]*bench.Repetition 
 	return reps
 }
 
-// joinPairs combines the repetitions of several pairs of CPUs into one: the median of each metric, and the least and
-// the greatest p50-ns of a pair. If a pair failed, it returns the repetition of that pair.
+// joinPairs combines the repetitions of several pairs of CPUs into one. It has the median of each metric, and the least
+// and the greatest p50-ns of a pair. If a pair failed, joinPairs returns the repetition of that pair.
 func joinPairs(list []*bench.Repetition) *bench.Repetition {
 	if len(list) == 1 {
 		return list[0]
@@ -234,7 +236,7 @@ func joinPairs(list []*bench.Repetition) *bench.Repetition {
 	return all
 }
 
-// collectStep returns what a step measured.
+// collectStep returns the repetition for what step i measured.
 func (t *Tour) collectStep(i int, status, reason string) *bench.Repetition {
 	rep := &bench.Repetition{Status: bench.StatusOK, Metrics: map[string]float64{}, Div: 2 * tourTrips}
 	made := min(int(t.table.word(i, stepMade).Load()), tourSamples)

@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// workUncontended times batches of lock and unlock by one thread, and a single pair after each batch. The single
-// pairs are needed because the mean of a batch hides a slow pair.
+// workUncontended times batches of lock and unlock by one thread. After each batch it times one single pair of lock and
+// unlock, because the mean of a batch hides a slow pair.
 func workUncontended(t *thread) error {
 	p, err := as[bench.Pairer](t)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// Indices of the metrics of a waiters cell in the slot.
+// These are the indices of metrics in the slot of a waiters cell, which measures many waiting goroutines.
 const (
 	metricPerWaiter = iota // OS threads per waiter
 	metricBytes            // resident bytes per waiter, without kernel stacks
@@ -27,15 +27,15 @@ const (
 	metricDisturbed        // waiters that returned without cause
 )
 
-// waitersMetrics are the names of the metrics.
+// waitersMetrics are the names of the metrics, in the order of their indices.
 var waitersMetrics = []string{"threads/waiter", "B/waiter", "block-ns", "wake-ns", "threads", "cancel-ns", "disturbed"}
 
 const (
-	waitersQuiet = 10 * time.Millisecond // CPU time that a crowd may use in WaitersSettle
+	waitersQuiet = 10 * time.Millisecond // CPU time that the process may use during WaitersSettle to count as idle
 	settleRounds = 200
 )
 
-// crowdRun is a crowd of n waiting goroutines. If the subject can cancel waits, every second goroutine has a context.
+// crowdRun has n goroutines that wait. If the subject can cancel waits, every second goroutine waits with a context.
 type crowdRun struct {
 	bench.Crowd
 	n, quitters int
@@ -47,8 +47,8 @@ type crowdRun struct {
 	quit      sync.WaitGroup // waits for the goroutines with the context
 }
 
-// workWaiters blocks n goroutines, and measures what they cost the process. It cancels half of them, checks that no
-// other goroutine returns, and releases the rest.
+// workWaiters lets n goroutines wait, and measures what they cost the process. It cancels the waits of half of them,
+// checks that no other goroutine returns, and releases the rest.
 func workWaiters(t *thread) error {
 	c, err := as[bench.Crowd](t)
 	if err != nil {
@@ -101,7 +101,7 @@ func workWaiters(t *thread) error {
 	return nil
 }
 
-// start starts the goroutines. It returns when all of them are about to block.
+// start starts the goroutines. It returns when all of them are about to wait.
 func (r *crowdRun) start() {
 	q, quits := r.Crowd.(bench.Quitter)
 	r.done.Add(r.n)
@@ -133,8 +133,8 @@ func (r *crowdRun) start() {
 	}
 }
 
-// disturbed counts two things: the waiters that returned although nothing was released, and by how much the number
-// of waiters that left differs from the parameter left, the number of waiters that were cancelled.
+// disturbed counts the waiters that returned although nothing was released. It adds the difference between the number
+// of waiters whose wait failed and the parameter left, the number of waits that were cancelled.
 func (t *thread) disturbed(r *crowdRun, left int) {
 	wrong := r.got.Load() + max(r.left.Load()-int64(left), int64(left)-r.left.Load())
 	t.slot.Metrics[metricDisturbed] += float64(wrong)
@@ -143,7 +143,7 @@ func (t *thread) disturbed(r *crowdRun, left int) {
 	}
 }
 
-// settle waits until this process is nearly idle.
+// settle waits until this process uses hardly any CPU time.
 func settle() {
 	for range settleRounds {
 		cpu := processCPU()
@@ -154,7 +154,7 @@ func settle() {
 	}
 }
 
-// footprintOf is what a process uses of the system.
+// footprintOf says how many threads and how much resident memory a process has.
 type footprintOf struct{ threads, resident int64 }
 
 // footprint returns the threads and the resident bytes of this process.

@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// openWorker maps the control page of the cell, which is open as descriptor 3.
+// openWorker maps the control page of the measurement, which is open as descriptor 3.
 func openWorker(proc int) (*bench.Worker, error) {
 	p, err := control.MapPage(os.NewFile(control.ControlFD, "control"))
 	if err != nil {
@@ -41,7 +41,7 @@ func openWorker(proc int) (*bench.Worker, error) {
 	return w, nil
 }
 
-// RunWorker runs worker process proc from its start to its end.
+// RunWorker runs the worker process with the number proc from its start to its end.
 func RunWorker(proc int) error {
 	w, err := openWorker(proc)
 	if err != nil {
@@ -150,7 +150,7 @@ func (t *thread) open(i int, cpus []int, opening *sync.Mutex) error {
 	return err
 }
 
-// RunHog keeps one CPU busy until the cell stops.
+// RunHog keeps one CPU busy until the measurement stops.
 func RunHog(cpu int, idle bool) error {
 	p, err := control.MapPage(os.NewFile(control.ControlFD, "control"))
 	if err != nil {

@@ -4,7 +4,7 @@ package load
 
 import "github.com/shmsync/shmsync/internal/bench"
 
-// works has the measuring loop of each scenario.
+// works has the measuring loop of each scenario, by the name of the scenario.
 var works = map[string]func(*thread) error{
 	"uncontended": workUncontended,
 	"handoff":     workHandoff,
@@ -34,8 +34,8 @@ var works = map[string]func(*thread) error{
 	"fence":       workFence,
 }
 
-// collects has functions that check the results of a cell and derive its metrics. For the scenarios that are not
-// here, measureCell does so.
+// collects has functions that check the results of a measurement and derive its metrics, by the name of the scenario.
+// For a scenario without such a function, measureCell does all of this.
 var collects = map[string]func(*bench.Repetition, *bench.Account){
 	"readers":  collectReaders,
 	"rw":       collectRW,

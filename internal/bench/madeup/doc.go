@@ -1,2 +1,2 @@
-// Package madeup gives tests invented results, and checks pages.
+// Package madeup gives tests invented results, and checks HTML pages that are made from them.
 package madeup

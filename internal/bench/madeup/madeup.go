@@ -22,8 +22,8 @@ func Options() *plan.Options {
 	return &plan.Options{CPUs: []int{0, 1}, Time: time.Millisecond, Count: 3, Kills: 5, Waiters: []int{100, 1000}, Gap: 1500 * time.Microsecond, Seed: 9, Shuffle: true, MaxCells: 5000}
 }
 
-// Results returns invented results for all cells of a short plan. One cell is skipped, and a repetition of another
-// cell hung.
+// Results returns invented results for all measurements of a short plan. One measurement is skipped, and a repetition
+// of another one hung.
 func Results() (*plan.Options, []*bench.Result, error) {
 	o := Options()
 	o.Count, o.Brief, o.Few = 8, true, true
@@ -58,10 +58,11 @@ func Results() (*plan.Options, []*bench.Result, error) {
 	return o, results, nil
 }
 
-// remote matches text by which a page can load something from elsewhere.
+// remote matches text by which a page can load something from another file or host.
 var remote = regexp.MustCompile(`(?i)(src|href|action|data)\s*=\s*["']?\s*(https?:|//|ftp:)|url\(|@import|<script|<iframe|<object|<embed`)
 
-// CheckPage returns an error if a page or a picture is not well-formed, or if it loads something from elsewhere.
+// CheckPage returns an error if a page or a picture is not well-formed, or if it loads something from another file or
+// host.
 func CheckPage(page string) error {
 	if found := remote.FindAllString(page, -1); len(found) > 0 {
 		return fmt.Errorf("the page asks for %q", found)

@@ -24,7 +24,8 @@ import (
 //go:embed peer.c peer.h peer_cells.h peer_ipc.h peer_load.h
 var peerSource embed.FS
 
-// CPeers are the primitives that a C program can use on this host. The embedded helper runs them.
+// CPeers are the primitives that a C program can use on this host. The program is called the helper; its source is
+// embedded in this program.
 var CPeers = []*bench.Subject{
 	cPeer("futex", "uncontended", "handoff", "wake", "lock", "event"),
 	cPeer("futex-spin1000", "uncontended", "handoff", "wake", "lock"),
@@ -49,8 +50,8 @@ var CPeers = []*bench.Subject{
 	cSpin,
 }
 
-// cSpin never sleeps. Two of its threads on one CPU would wait for the scheduler's time slices, so it does not run
-// there.
+// cSpin is a lock that spins and never sleeps. Two of its threads on one CPU would wait for the scheduler's time
+// slices, so it is not measured on one CPU.
 var cSpin = &bench.Subject{By: "c", Prim: "spin", C: true, Places: []string{bench.PlaceCross, bench.PlaceAny},
 	Scenarios: []string{"handoff", "lock"}}
 
@@ -58,7 +59,7 @@ func cPeer(prim string, scenarios ...string) *bench.Subject {
 	return &bench.Subject{By: "c", Prim: prim, C: true, Scenarios: scenarios}
 }
 
-// glibcPeer returns a subject that needs an attribute of glibc: one that spins for a while, or that prefers writers.
+// glibcPeer returns a subject that needs an attribute of a glibc lock: to spin for a while, or to prefer writers.
 func glibcPeer(prim string, scenarios ...string) *bench.Subject {
 	s := cPeer(prim, scenarios...)
 	glibcOnly[s.Name()] = true
@@ -81,8 +82,8 @@ func findCompiler(cc string) (string, error) {
 	return path, nil
 }
 
-// checkHelper refuses a helper whose sources differ from those that this program contains: the helper would interpret
-// the shared page differently.
+// checkHelper refuses a helper, that is, a compiled C program, if its sources differ from those that this program
+// contains. Such a helper would interpret the shared page differently.
 func checkHelper(path string) error {
 	source, err := readPeer()
 	if err != nil {
@@ -101,7 +102,7 @@ func checkHelper(path string) error {
 	return nil
 }
 
-// ask runs a helper with a question, and returns its answer.
+// ask runs a helper, that is, a compiled C program, with a question as its argument, and returns what it prints.
 func ask(path, question string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), helperWaitLimit)
 	defer cancel()
@@ -109,8 +110,8 @@ func ask(path, question string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// trustedFile refuses a program that belongs to a user other than this one and root, or to which another user can
-// write.
+// trustedFile refuses a program file that another user could have changed: one that belongs to a user other than this
+// one and root, or to which another user can write.
 func trustedFile(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -123,21 +124,22 @@ func trustedFile(path string) error {
 	return nil
 }
 
-// Arguments with which a helper only prints an answer: the digest of its sources, or in two lines the compiler with
-// its flags and the libc.
+// With these arguments, the helper, a compiled C program, only prints an answer. The answer is the digest of its
+// sources, or the compiler with its flags on one line and the libc on another.
 const (
 	helperQuestion  = "--digest"
 	builtQuestion   = "--built"
 	helperWaitLimit = time.Minute // long, because a busy machine starts it late
 )
 
-// sources are the source files of a program in C, with their digest. The compiler compiles name.c.
+// sources are the source files of a C program, with their digest. The compiler compiles the file name.c, where name is
+// the field of that name.
 type sources struct {
 	name   string
 	text   map[string][]byte
 	digest string
-	flags  []string // before the source
-	libs   []string // after the source
+	flags  []string // arguments of the compiler before the source
+	libs   []string // arguments of the compiler after the source
 }
 
 func readPeer() (*sources, error) {
@@ -156,8 +158,9 @@ func readPeer() (*sources, error) {
 	return p, nil
 }
 
-// BuildProgram returns a program that the compiler cc builds from files. It compiles name.c. As with FindHelper, the
-// program stays in the user's cache for later runs.
+// BuildProgram returns a program that the compiler cc builds from the given files. It compiles the file that is called
+// like the parameter name, with the suffix .c. As with FindHelper, the program stays in the user's cache for later
+// runs.
 func BuildProgram(cc, name string, files map[string]string, flags ...string) (*Helper, error) {
 	cc, err := findCompiler(cc)
 	if err != nil {
@@ -173,9 +176,9 @@ func BuildProgram(cc, name string, files map[string]string, flags ...string) (*H
 	return p.find(cc)
 }
 
-// BuildWorker compiles the source of a program in C that takes part in a test. The compiler finds header, the C
-// library, beside it. The returned file stays open, so that the program can be started even after it was deleted from
-// the cache.
+// BuildWorker compiles the source of a C program that takes part in a test. The parameter header is the C library,
+// which the compiler finds beside the source. The returned file stays open, so that the program can be started even
+// after it was deleted from the cache.
 func BuildWorker(cc, name, source, header string, flags ...string) (*os.File, error) {
 	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
 		return nil, errors.New("SHMSYNC_EXEC_WRAP is set, so Go programs may be of another architecture")
@@ -200,14 +203,15 @@ func digest(texts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// helperFlags are the flags on which the speed of the helper depends.
+// helperFlags are the compiler's flags for the helper, the C program whose primitives are measured. Its speed depends
+// on them.
 var helperFlags = []string{"-O2", "-pthread"}
 
-// helperLibs are the flags after the source of the helper. In an older libc, the message queues are in the library
-// librt.
+// helperLibs are the arguments of the compiler after the helper's source. In an older libc, the message queues are in
+// the library librt.
 var helperLibs = []string{"-lrt"}
 
-// build compiles the sources to a file at path. At any time, the file is complete or does not exist.
+// build compiles the sources to a file at path. Other processes see either the complete file or none.
 func (p *sources) build(cc, path string) error {
 	work, err := os.MkdirTemp(filepath.Dir(path), "build-")
 	if err != nil {
@@ -230,7 +234,7 @@ func (p *sources) build(cc, path string) error {
 	return os.Rename(built, path)
 }
 
-// BuildHelper compiles the helper into a file.
+// BuildHelper compiles the helper, the C program whose primitives are measured, into a file.
 func BuildHelper(cc, file string) error {
 	cc, err := findCompiler(cc)
 	if err != nil {
@@ -243,12 +247,12 @@ func BuildHelper(cc, file string) error {
 	return source.build(cc, file)
 }
 
-// program returns a file name for the program that a compiler builds from the sources.
+// program returns a file name for the program that the compiler cc builds from these sources.
 func (p *sources) program(cc string) string {
 	return p.name + "-" + digest(p.digest, cc, fmt.Sprint(p.flags))
 }
 
-// HelperName returns the name that the helper built by a compiler has in the cache.
+// HelperName returns the file name that the helper has in the cache if the compiler cc has built it.
 func HelperName(cc string) (string, error) {
 	source, err := readPeer()
 	if err != nil {

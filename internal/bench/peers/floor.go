@@ -13,14 +13,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// The words that the floor uses. Each has a cache line of its own.
+// The subject floor uses the words with these indices. Each has a cache line of its own.
 const (
 	floorOwner = iota // 0: free; otherwise the process number of the owner, plus 1
 	floorAlive        // robust word of the owner's thread
 )
 
-// floor shows the least time in which a Go process can learn of a death. The survivor waits with futex_waitv for the
-// lock's word and for a robust word of the owner. It claims the lock immediately after the wake by the kernel.
+// floor shows the least time in which a Go process can learn of a death. The survivor waits with futex_waitv for two
+// words: the lock's word, and a word on the robust list of the owner, which the kernel marks when the owner dies. It
+// takes the lock as soon as the kernel wakes it.
 type floor struct {
 	owner, alive *atomic.Uint32
 	id           uint32
@@ -45,13 +46,13 @@ func openFloor(w *bench.Worker, _ int) (any, error) {
 	return f, list.Register()
 }
 
-// Lock is called only by the victim. The victim owns the lock as long as its thread lives.
+// Lock is called only by the process that will be killed. That process owns the lock as long as its thread lives.
 func (f *floor) Lock() {
 	f.alive.Store(uint32(unix.Gettid()) | shmsync.RobustWaiters)
 	f.owner.Store(f.id)
 }
 
-// Inherit waits for the owner's death and takes the lock from it.
+// Inherit waits until the owner of the lock has died, and takes the lock.
 func (f *floor) Inherit() (s bench.Succession, err error) {
 	for {
 		owner := f.owner.Load()
@@ -78,11 +79,11 @@ func (f *floor) Unlock() {
 	f.owner.Store(0)
 }
 
-// naiveMost limits the number of threads of the naive crowd, because the runtime ends a program with too many
+// naiveMost limits the number of threads that naiveCrowd needs, because the Go runtime ends a program with too many
 // threads.
 const naiveMost = 5000
 
-// naiveCrowd is a crowd of goroutines that sleep in the kernel directly, each on its own thread.
+// naiveCrowd has goroutines that sleep in the kernel directly, so that each of them needs a thread of its own.
 type naiveCrowd struct{ gate *atomic.Uint32 }
 
 func openNaiveCrowd(w *bench.Worker, _ int) (any, error) { return naiveCrowd{w.Word(0)}, nil }

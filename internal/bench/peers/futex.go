@@ -13,8 +13,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// FutexPeers run the algorithms of the C peers over the kernel's waits from Go. So the difference between the subjects
-// c:futex and go:futex is the cost of Go. The other subjects use other calls to wait and wake.
+// FutexPeers run in Go the algorithms that the C helper runs, with the same system calls of the kernel. So the
+// difference between the subjects c:futex and go:futex is the cost of Go. The other subjects use other calls to wait
+// and wake.
 var FutexPeers = []*bench.Subject{
 	{By: "go", Prim: "futex", MaxN: naiveMost, Open: OpenFutexEnd, Scenarios: []string{"waiters", "handoff", "wake"},
 		Brief: []string{"waiters", "wake"}},
@@ -26,7 +27,8 @@ var FutexPeers = []*bench.Subject{
 	{By: "go", Prim: "futex2-numa", Open: OpenFutexEnd, Scenarios: []string{"handoff", "wake"}, Brief: []string{}, Check: checkFutexNUMA},
 }
 
-// sleeping is a pair of functions: one sleeps on a word while it has the value v, and one wakes n sleepers of a word.
+// sleeping is a pair of functions. One of them sleeps on a word while the word has the value v. The other wakes n
+// threads that sleep on a word.
 type sleeping struct {
 	wait func(w *atomic.Uint32, v uint32) error
 	wake func(w *atomic.Uint32, n int)
@@ -53,17 +55,17 @@ var (
 	}
 )
 
-// FutexEnd is one end of a token. It has a word for each direction, and one that says whether a thread may sleep on
-// it.
+// FutexEnd is one of two ends that pass a token to each other. It has a word for each direction, and a word that says
+// whether a thread may sleep on it.
 type FutexEnd struct {
 	sleeping
 	out, in           *atomic.Uint32
 	outSleeps, sleeps *atomic.Uint32
 	seen              uint32
-	permits           *atomic.Uint32 // permits of a herd
+	permits           *atomic.Uint32 // permits that a herd of waiting threads can take
 }
 
-// OpenFutexEnd opens one end of a token that uses the kind of futex that the subject names.
+// OpenFutexEnd opens one of two ends that pass a token to each other. It uses the kind of futex that the subject names.
 func OpenFutexEnd(w *bench.Worker, thread int) (any, error) {
 	how := map[string]sleeping{"futex": sleepPlain, "futex-bitset": sleepBitset, "futex-waitv": sleepV,
 		"futex2": futex2(futex2U32), "futex2-numa": futex2(futex2U32 | futex2NUMA)}[w.Subject.Prim]
@@ -75,7 +77,7 @@ func OpenFutexEnd(w *bench.Worker, thread int) (any, error) {
 	}
 	e := bench.End(w, thread)
 	at := func(line, word int) *atomic.Uint32 { return control.WordAt(w.Mem, line*64+word*4) }
-	if w.Proc == 0 { // process 0 opens the words first here; the kernel chooses the nodes
+	if w.Proc == 0 { // process 0 opens the words first; noNode lets the kernel choose the nodes
 		for line := range 3 {
 			at(line, 1).Store(noNode)
 		}
@@ -126,12 +128,13 @@ func (f *FutexEnd) must(err error) {
 	}
 }
 
-// An eventfd that counts down has the permits of a herd.
+// These methods use an eventfd that counts down as a counter of permits, which threads wait for and take.
 
 func (l eventLock) Rest()       { l.gate.Await() }
 func (l eventLock) Rouse(n int) { l.gate.Pass(uint32(n)) }
 
-// herdEventfds creates the eventfd of a herd. It begins without permits, and each read takes one permit.
+// herdEventfds creates the eventfd from which a herd of waiting threads takes permits. It begins without permits, and
+// each read takes one permit.
 func herdEventfds() ([]*os.File, error) {
 	var files []*os.File
 	for range 3 {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flags of futex_wait and futex_wake, from linux/futex.h. Linux has these system calls since 6.7. With futex2NUMA,
-// the word after the futex word has the number of the node in whose table the kernel keeps the sleepers. If it is
-// noNode, the kernel replaces it by the node of the first sleeper.
+// These are flags of the system calls futex_wait and futex_wake, from linux/futex.h. Linux has these calls since 6.7.
+// With futex2NUMA, the word after the futex word has the number of a node. The kernel keeps the sleepers in the table
+// of that node. If the number is noNode, the kernel replaces it by the node of the first sleeper.
 const (
 	futex2U32  = 2
 	futex2NUMA = 4
@@ -23,7 +23,7 @@ const (
 	clockMono  = unix.CLOCK_MONOTONIC
 )
 
-// futex2 returns functions that sleep and wake by these calls.
+// futex2 returns two functions that sleep and wake with the system calls futex_wait and futex_wake.
 func futex2(flags uintptr) sleeping {
 	return sleeping{
 		wait: func(w *atomic.Uint32, v uint32) error {
@@ -41,12 +41,12 @@ func futex2(flags uintptr) sleeping {
 	}
 }
 
-// checkFutex2 returns an error if the kernel does not have these calls.
+// checkFutex2 returns an error if the kernel does not have the system calls futex_wait and futex_wake.
 func checkFutex2() error {
 	return probeFutex2(futex2U32, "no futex_wake: a kernel before 6.7, or a sandbox")
 }
 
-// checkFutexNUMA returns an error if the kernel does not have a table of sleepers for each node.
+// checkFutexNUMA returns an error if the kernel does not keep the sleepers of each NUMA node in a table of their own.
 func checkFutexNUMA() error {
 	if err := checkFutex2(); err != nil {
 		return err

@@ -45,7 +45,8 @@ func (m *syncMutex) Pairs(n int, counter *uint64) {
 	}
 }
 
-// chanPair is a token between two goroutines, and a crowd that waits for one channel.
+// chanPair passes a token between two goroutines through two channels. It can also let many goroutines wait for one
+// channel.
 type chanPair struct {
 	send, recv chan uint32
 	gate       chan struct{}
@@ -123,7 +124,7 @@ func mustRetry(op string, call func() error) {
 	}
 }
 
-// stream is a token whose values go through descriptors, one record for each value.
+// stream passes the values of a token through file descriptors. Each value is one record.
 type stream struct {
 	in, out int
 	record  int
@@ -141,7 +142,7 @@ func (s stream) Await() uint32 {
 	return uint32(binary.NativeEndian.Uint64(b[:]))
 }
 
-// eventfds creates one descriptor for each direction of a token, or one for a lock.
+// eventfds creates an eventfd for each direction in which a token passes, or a single eventfd for a lock.
 func eventfds(c *bench.Cell) ([]*os.File, error) {
 	switch c.Scenario.Name {
 	case "event":
@@ -164,7 +165,7 @@ func eventfds(c *bench.Cell) ([]*os.File, error) {
 	return files, nil
 }
 
-// eventLock is an eventfd that serves as a semaphore with one permit: a read takes the permit.
+// eventLock is an eventfd that serves as a semaphore with one permit. A read takes the permit, and a write returns it.
 type eventLock struct {
 	stream
 	gate stream
@@ -230,7 +231,7 @@ func openSocket(w *bench.Worker, thread int) (any, error) {
 	return stream{fd, fd, 8}, nil
 }
 
-// Must panics on an error that a correct subject does not report, and so ends the worker.
+// Must panics if err is not nil, and so ends the worker. It is for errors that a correct subject does not report.
 func Must(err error) {
 	if err != nil {
 		panic(err)

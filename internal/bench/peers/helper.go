@@ -16,23 +16,23 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// Helper is a program in C that was compiled on demand, such as the program that runs the peers in C.
+// Helper is a C program that was compiled on demand, such as the program that runs the C primitives of this host.
 type Helper struct {
 	Path string
 
-	// sum is the digest of the file that was built. It is empty for a file that the user named: such a file runs
-	// unchecked.
+	// sum is the digest of the file that was built. It is empty for a file that the user named, because such a file
+	// runs unchecked.
 	sum string
 
 	temporary string // the directory that is removed together with the program; "" if there is none
 }
 
-// FindHelper returns the program that runs the peers in C: the given program, or else one that the compiler cc
-// builds. The program stays in the user's cache for later runs. If the cache has no private directory, FindHelper
-// builds the program for this run only.
+// FindHelper returns the program that runs the C primitives of this host. This is the given program, or else one that
+// the compiler cc builds. The program stays in the user's cache for later runs. If the cache has no private directory,
+// FindHelper builds the program for this run only.
 func FindHelper(given, cc string) (*Helper, error) {
 	if given != "" {
-		path, err := filepath.Abs(given) // makes it a path, so that it is not looked up in PATH
+		path, err := filepath.Abs(given) // with a slash in it, so that it is not looked up in PATH
 		if err != nil {
 			return nil, err
 		}
@@ -49,7 +49,8 @@ func FindHelper(given, cc string) (*Helper, error) {
 	return source.find(cc)
 }
 
-// find returns the program in the user's cache. If it is not there, find builds it first.
+// find returns the program that was built from these sources in the user's cache. If the program is not there, find
+// builds it first.
 func (p *sources) find(cc string) (*Helper, error) {
 	name := p.program(cc)
 	if cache, err := os.UserCacheDir(); err == nil {
@@ -60,7 +61,7 @@ func (p *sources) find(cc string) (*Helper, error) {
 	return temporaryHelper(p, cc, name)
 }
 
-// keptHelper returns the helper at path. It builds the helper first, unless the file at path is the one that was
+// keptHelper returns the program at path. It builds the program first, unless the file at path is the one that was
 // built there before.
 func keptHelper(source *sources, cc, path string) (*Helper, error) {
 	h := &Helper{Path: path}
@@ -73,7 +74,7 @@ func keptHelper(source *sources, cc, path string) (*Helper, error) {
 	return h, h.build(source, cc)
 }
 
-// temporaryHelper builds the helper in a new directory of its own.
+// temporaryHelper builds the program in a new directory, which is removed together with the program.
 func temporaryHelper(source *sources, cc, name string) (*Helper, error) {
 	dir, err := os.MkdirTemp("", "shmbench-")
 	if err != nil {
@@ -92,7 +93,7 @@ func temporaryHelper(source *sources, cc, name string) (*Helper, error) {
 	return h, nil
 }
 
-// build compiles the sources, and records the digest of the result in a file next to it.
+// build compiles the sources. It records the digest of the program in a file next to the program.
 func (h *Helper) build(source *sources, cc string) error {
 	if err := source.build(cc, h.Path); err != nil {
 		return err
@@ -109,8 +110,8 @@ func (h *Helper) build(source *sources, cc string) error {
 	return os.WriteFile(note, []byte(h.sum+"\n"), 0o600)
 }
 
-// Check returns an error unless the file is the one that was built and only trusted users could have written to it.
-// It is called before each run.
+// Check returns an error unless the program's file is the one that was built, and only trusted users could have written
+// to it. Check is called before each run of the program.
 func (h *Helper) Check() error {
 	if h.sum == "" {
 		return nil
@@ -142,7 +143,7 @@ func (h *Helper) Built() (compiler, libc string) {
 	return compiler, libc
 }
 
-// Unfit returns the reason why a subject cannot run with a libc, or an empty string.
+// Unfit returns the reason why a subject cannot run with the given libc, or an empty string.
 func Unfit(s *bench.Subject, libc string) string {
 	if glibcOnly[s.Name()] && libc != "" && !strings.HasPrefix(libc, "glibc ") {
 		return "needs glibc, and the peers in C have " + libc
@@ -150,7 +151,7 @@ func Unfit(s *bench.Subject, libc string) string {
 	return ""
 }
 
-// Remove removes the helper if it is temporary.
+// Remove removes the program if it was built for this run only.
 func (h *Helper) Remove() {
 	if h != nil && h.temporary != "" {
 		os.RemoveAll(h.temporary)

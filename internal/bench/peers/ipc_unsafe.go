@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// Operations of system calls for which x/sys has no names, from linux/futex.h and linux/ipc.h.
+// These are operations of system calls, from linux/futex.h and linux/ipc.h, for which the package x/sys has no names.
 const (
 	futexUnlockPI = 7
 	ipcPrivate    = 0
@@ -52,8 +52,8 @@ func removeSemaphores(id int) error {
 	return nil
 }
 
-// removeSysV removes the semaphores whose ids the helper left in the segment. Otherwise the kernel would keep them
-// for ever.
+// removeSysV removes System V semaphores. Their ids are in the segment, where the helper, a C program, has left them.
+// Otherwise the kernel would keep the semaphores for ever.
 func removeSysV(segment *os.File) {
 	var left [8]byte // the layout of struct left in peer_ipc.h
 	if _, err := segment.ReadAt(left[:], control.PeerBytes-64); err != nil {
@@ -64,13 +64,13 @@ func removeSysV(segment *os.File) {
 	}
 }
 
-// queueAttributes are the attributes of mq_open(2).
+// queueAttributes is the structure with which mq_open(2) gets the attributes of a message queue.
 type queueAttributes struct {
 	flags, most, size, count int
 	_                        [4]int
 }
 
-// newMessageQueue creates a queue and removes its name.
+// newMessageQueue creates a message queue and removes its name, so that only the descriptor refers to it.
 func newMessageQueue(n int) (*os.File, error) {
 	name, err := unix.BytePtrFromString(fmt.Sprintf("shmbench-%d-%d", os.Getpid(), n))
 	if err != nil {
@@ -90,7 +90,7 @@ func newMessageQueue(n int) (*os.File, error) {
 	return os.NewFile(fd, "mqueue"), nil
 }
 
-// messageQueues returns a queue for each direction of a token, and one for a lock.
+// messageQueues returns a message queue for each direction in which a token passes, and one that serves as a lock.
 func messageQueues(*bench.Cell) (files []*os.File, err error) {
 	for n := range 3 {
 		f, err := newMessageQueue(n)

@@ -9,7 +9,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// condVar is a condition variable of a monitor.
+// condVar is a condition variable, on which threads wait until another thread signals a change.
 type condVar interface {
 	Wait()
 	Signal()
@@ -17,16 +17,16 @@ type condVar interface {
 }
 
 // Monitor implements a bounded buffer, a gate, a sequence and a barrier with a lock and condition variables, as
-// textbooks do. The guarded data is in the Scratch.
+// textbooks do. The data that the lock guards is in shared memory, in the Scratch of the measurement.
 type Monitor struct {
 	sync.Locker
-	some, room condVar // some: there are items; room: there is room for items. All uses but the buffer wait for some
+	some, room condVar // some: there are items; room: there is room for items; only the buffer uses room
 	words      *control.MonitorWords
 	capacity   uint64
 	parties    uint64
 }
 
-// NewMonitor returns a monitor that uses a lock and two condition variables of that lock.
+// NewMonitor returns a monitor that uses the lock l and two condition variables of that lock.
 func NewMonitor(w *bench.Worker, l sync.Locker, some, room condVar) *Monitor {
 	return &Monitor{Locker: l, some: some, room: room, words: &w.Scratch().Monitor,
 		capacity: w.Shape.Capacity, parties: uint64(w.Procs * w.Control.Threads)}
@@ -39,7 +39,7 @@ func openSyncCond(w *bench.Worker, _ int) (any, error) {
 	})
 }
 
-// tell wakes one waiter if there is one thing to wait for, and otherwise all waiters.
+// tell wakes one waiter of the condition variable if n is 1, and otherwise all its waiters.
 func tell(c condVar, n int) {
 	if n == 1 {
 		c.Signal()
@@ -105,8 +105,7 @@ func (m *Monitor) Value() uint64 {
 	return m.words.Value
 }
 
-// Wait waits until the value is at least token. It returns false if the sequence was stopped
-// first.
+// Wait waits until the value of the sequence is at least token. It returns false if the sequence was stopped first.
 func (m *Monitor) Wait(token uint64) bool {
 	m.Lock()
 	defer m.Unlock()
@@ -135,7 +134,8 @@ func (m *Monitor) Meet() {
 	m.Unlock()
 }
 
-// MonitorToken is one end of a token. The monitor's two condition variables are for its two directions.
+// MonitorToken is one of two ends that pass a token to each other. Each of the two condition variables of the monitor
+// is for one direction.
 type MonitorToken struct {
 	*Monitor
 	End  int

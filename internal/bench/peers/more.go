@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// MorePeers are Go's primitives for the scenarios that need more than a lock or a token.
+// MorePeers are Go's primitives for the scenarios that need more than a lock or a value that is passed back and forth.
 var MorePeers = []*bench.Subject{
 	{By: "in-process", Prim: "sync.RWMutex", InProcess: true, Open: openSyncRWMutex,
 		Scenarios: []string{"uncontended", "readers", "rw"}},
@@ -28,7 +28,7 @@ var MorePeers = []*bench.Subject{
 	{By: "in-process", Prim: "sync.Mutex-each", InProcess: true, Open: openMutexEach, Scenarios: []string{"multi"}},
 }
 
-// keyEach has a sync.Mutex for each key.
+// keyEach is a table of locks, with a sync.Mutex for each key.
 type keyEach []struct {
 	sync.Mutex
 	_ [56]byte
@@ -121,8 +121,8 @@ func (x xSemaphore) Pairs(n int, counter *uint64) {
 	}
 }
 
-// fileKeys has an OFD lock (fcntl(2)) on one byte for each key. These are the kernel's own locks by key between
-// processes.
+// fileKeys is a table of locks in a file: a lock of fcntl(2) on an open file description (OFD) covers one byte for each
+// key. These are the locks by key that the kernel itself offers to processes.
 type fileKeys struct{ fd int }
 
 func openOFD(w *bench.Worker, thread int) (any, error) {
@@ -151,7 +151,7 @@ func (l fileKeys) UnlockKeys(keys []uint32) {
 	}
 }
 
-// Held asks the kernel for each byte whether it is locked.
+// Held asks the kernel whether any of the bytes that belong to the keys is locked.
 func (l fileKeys) Held(keys []uint32) bool {
 	for _, k := range keys {
 		lk := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(k), Len: 1}
@@ -163,7 +163,7 @@ func (l fileKeys) Held(keys []uint32) bool {
 	return false
 }
 
-// Lock and Unlock use the byte of key 0.
+// Lock and Unlock lock and unlock the byte of the file that belongs to key 0.
 func (l fileKeys) Lock()   { l.set(unix.F_WRLCK, 0) }
 func (l fileKeys) Unlock() { l.set(unix.F_UNLCK, 0) }
 
@@ -175,8 +175,8 @@ func (l fileKeys) Pairs(n int, counter *uint64) {
 	}
 }
 
-// chanPermits is a channel that serves as a lock or as permits: each value in the channel is a permit that somebody
-// holds.
+// chanPermits is a channel that serves as a lock or as a semaphore. Each value in the channel stands for a permit that
+// a goroutine holds.
 type chanPermits chan struct{}
 
 func (c chanPermits) Acquire() { c <- struct{}{} }
@@ -196,8 +196,8 @@ func (c chanPermits) Pairs(n int, counter *uint64) {
 func (l eventLock) Acquire() { l.gate.Await() }
 func (l eventLock) Release() { l.gate.Pass(1) }
 
-// fileGate has an eventfd for the odd rounds and one for the even rounds. Each stays readable until the next round
-// opens.
+// fileGate lets waiters through in rounds. It has an eventfd for the odd rounds and one for the even rounds. Each
+// eventfd stays readable until the next round opens.
 type fileGate [2]int
 
 func (g fileGate) Open(round uint64) {

@@ -21,9 +21,9 @@ const (
 )
 
 // privateDir creates the directory if it is missing, and returns its path without symbolic links. It returns
-// errNotPrivate unless only this user and root can change files in the directory or replace the directory. That
-// requires that each directory above belongs to this user or root, and that others cannot write to it, or that it is
-// sticky.
+// errNotPrivate unless only this user and root can change files in the directory or replace the directory. For this,
+// each directory above it must belong to this user or root. Others must not be able to write to such a directory,
+// unless it is sticky.
 func privateDir(dir string) (string, error) {
 	var missing []string
 	there := filepath.Clean(dir)

@@ -42,8 +42,9 @@ func (q ChanQueue) Get(buf []uint64) int {
 
 func (q ChanQueue) Shut(int) { close(q) }
 
-// streamQueue moves items of eight bytes through a pipe or a socket. All threads share its ends. Each read and write
-// is small enough to be atomic. A zero tells the one consumer that reads it that no more items come.
+// streamQueue moves items of eight bytes through a pipe or a socket. All threads share the two ends of the pipe or
+// socket. Each read and write is small enough to be atomic. An item of 0 tells the consumer that reads it that no more
+// items come.
 type streamQueue struct {
 	in, out int
 	ended   bool
@@ -81,7 +82,7 @@ func (q *streamQueue) Get(buf []uint64) (n int) {
 	}
 	if zeros > 0 {
 		q.ended = true
-		q.Shut(zeros - 1) // pass on the zeros that are meant for other consumers
+		q.Shut(zeros - 1) // pass on the zeros that are for other consumers
 	}
 	return n
 }

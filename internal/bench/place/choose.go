@@ -11,10 +11,10 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// IsPair reports whether a placement names its CPUs, as 0+1 does.
+// IsPair reports whether the name of a placement consists of the numbers of two CPUs, as 0+1 does.
 func IsPair(name string) bool { return strings.Contains(name, "+") }
 
-// ParsePair reads the CPUs of a placement such as 0+1, in the order of the processes.
+// ParsePair returns the CPUs in the name of a placement such as 0+1. The first one is for the first process.
 func ParsePair(name string) ([]int, error) {
 	var cpus []int
 	for part := range strings.SplitSeq(name, "+") {
@@ -47,7 +47,7 @@ func Usable(cpu int, allowed []int, t *topology.Topology) error {
 	return fmt.Errorf("this process may not run on CPU %d", cpu)
 }
 
-// OnNodes returns those of the CPUs that are on the nodes.
+// OnNodes returns those CPUs of the list that are on one of the given NUMA nodes.
 func OnNodes(nodes, cpus []int, t *topology.Topology) ([]int, error) {
 	if t == nil {
 		return nil, fmt.Errorf("--nodes: this host does not say which it has")
@@ -74,8 +74,8 @@ func OnNodes(nodes, cpus []int, t *topology.Topology) ([]int, error) {
 	return list, nil
 }
 
-// Parts splits CPUs into groups by the first key, each group by the second key, and so on. It returns the final
-// groups.
+// Parts divides the CPUs into groups that have the same value of the first key, divides each group by the second key,
+// and so on. It returns the final groups.
 func Parts(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) [][]int {
 	all := [][]int{cpus}
 	for _, key := range keys {
@@ -88,8 +88,8 @@ func Parts(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) [][
 	return all
 }
 
-// Apart finds the first group that the first key splits into two or more parts, and returns its CPUs in the order of
-// Alternate. It returns nil if the key splits no group.
+// Apart looks for the first group of CPUs that the first key divides into two or more parts. It returns the CPUs of
+// that group in the order in which Alternate puts them, or nil if the key divides no group.
 func Apart(t *topology.Topology, groups [][]int, keys ...func(topology.CPU) int) []int {
 	for _, group := range groups {
 		if len(t.Groups(group, keys[0])) > 1 {
@@ -99,8 +99,8 @@ func Apart(t *topology.Topology, groups [][]int, keys ...func(topology.CPU) int)
 	return nil
 }
 
-// Alternate orders CPUs so that CPUs of different parts alternate. The first key defines the parts, and the next keys
-// order the CPUs of each part in the same way.
+// Alternate orders CPUs so that CPUs of different parts alternate. CPUs with the same value of the first key form a
+// part. The next keys order the CPUs of each part in the same way.
 func Alternate(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) (list []int) {
 	if len(keys) == 0 {
 		return cpus

@@ -10,7 +10,7 @@ import (
 
 const maxInts = 4096
 
-// ParseInts reads a list of numbers: 1,2,4, 0-3,8, 1:8, 1:9:2 or 1:64:*2.
+// ParseInts reads a list of numbers in one of these forms: 1,2,4, 0-3,8, 1:8, 1:9:2 or 1:64:*2.
 func ParseInts(text string) ([]int, error) {
 	var list []int
 	for part := range strings.SplitSeq(text, ",") {

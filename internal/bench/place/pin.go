@@ -26,7 +26,7 @@ func AllowedCPUs() ([]int, error) {
 	return cpus, nil
 }
 
-// PinThread confines the calling thread to cpus.
+// PinThread confines the thread with the ID tid, or the calling thread if tid is 0, to the given CPUs.
 func PinThread(tid int, cpus ...int) error {
 	var set unix.CPUSet
 	for _, cpu := range cpus {
@@ -35,8 +35,8 @@ func PinThread(tid int, cpus ...int) error {
 	return os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(tid, &set))
 }
 
-// PinProcess confines every thread of this process to cpus. Threads inherit the CPUs of their creator. A thread that
-// is created meanwhile by a thread that is not confined yet is found by another pass.
+// PinProcess confines every thread of this process to the given CPUs. A new thread inherits the CPUs of its creator. If
+// a thread that is not confined yet creates another thread meanwhile, a further pass over all threads finds that one.
 func PinProcess(cpus ...int) error {
 	confined := map[string]bool{}
 	for {
@@ -64,9 +64,9 @@ func PinProcess(cpus ...int) error {
 	}
 }
 
-// threadID returns the ID that a thread of /proc/self/task has in the PID namespace of this process. If /proc belongs
-// to an outer namespace, the names in it are other numbers. The line NSpid then has the ID of the inner namespace in
-// its last column.
+// threadID returns the ID of a thread in the PID namespace of this process. The parameter task is the name of the
+// thread in /proc/self/task. If /proc belongs to an outer namespace, that name is the thread's ID in the outer
+// namespace. The line NSpid then has the ID of the inner namespace in its last column.
 func threadID(task string) (int, error) {
 	text, err := os.ReadFile("/proc/self/task/" + task + "/status")
 	if err != nil {

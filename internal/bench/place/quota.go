@@ -19,7 +19,7 @@ import (
 // Quota is a cgroup that limits the CPU time of its processes.
 type Quota struct {
 	dir  string
-	lent string // the file in which the controller was enabled for this cgroup; empty if it was enabled already
+	lent string // the file in which NewQuota enabled the controller for this cgroup; empty if the controller was enabled already
 }
 
 const (
@@ -30,8 +30,8 @@ const (
 
 var quotas atomic.Int64 // counts the cgroups of this process, for their names
 
-// NewQuota creates a cgroup below the cgroup of this process, in version 2 or else in the cpu controller of version
-// 1. Its processes get the given percentage of one CPU.
+// NewQuota creates a cgroup below the cgroup of this process. It uses cgroups of version 2, or else the cpu controller
+// of version 1. All processes of the cgroup together get the given percentage of one CPU.
 func NewQuota(percent int) (q *Quota, err error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -48,8 +48,8 @@ func NewQuota(percent int) (q *Quota, err error) {
 	return q, err
 }
 
-// ownCgroups returns the path of this process in the hierarchy of version 2, and in the cpu controller of version 1.
-// A path is empty if there is none.
+// ownCgroups returns the cgroup of this process as a path in the hierarchy of version 2, and as a path in the cpu
+// controller of version 1. A path is empty if the host does not have that version.
 func ownCgroups(text string) (unified, cpu string) {
 	for line := range strings.Lines(text) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -79,8 +79,8 @@ func makeQuota(parent, file, limit string) (q *Quota, err error) {
 		return nil, fmt.Errorf("this process may not make one: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(q.dir, file)); err != nil {
-		// The kernel refuses this while the parent cgroup contains processes, such as this one, unless the parent is
-		// the root.
+		// The kernel refuses this write while the parent cgroup contains processes, such as this one. Only the root
+		// cgroup is exempt.
 		control := filepath.Join(parent, "cgroup.subtree_control")
 		if err := writeExisting(control, "+cpu"); err != nil {
 			q.Remove()
@@ -105,7 +105,7 @@ func writeExisting(name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Join puts a process under the quota.
+// Join moves a process to the cgroup, so that the quota applies to the process.
 func (q *Quota) Join(pid int) error {
 	return writeExisting(filepath.Join(q.dir, "cgroup.procs"), strconv.Itoa(pid))
 }
@@ -123,7 +123,7 @@ func (q *Quota) Remove() {
 	}
 }
 
-// QuotaCheck returns an error that says why this process cannot have a quota, or nil.
+// QuotaCheck returns an error that says why this process cannot create a cgroup with a quota, or nil.
 var QuotaCheck = sync.OnceValue(func() error {
 	q, err := NewQuota(100)
 	if err != nil {

@@ -13,14 +13,16 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// arenaMemfd is the name for memory without a file system. It is the default, so keys of cells omit it.
+// arenaMemfd is the name for memory in a memfd, which needs no directory. It is the default, so keys of measurements
+// omit it.
 const arenaMemfd = "memfd"
 
-// arenaNeeds is the free space that a directory needs for the memory of a cell: that of the subject and that of its
-// peers.
+// arenaNeeds is the free space that a directory needs for the memory of a measurement, for a subject of the library and
+// for a primitive of the host.
 const arenaNeeds = bench.ArenaLeast + control.PeerBytes
 
-// checkArenas checks that a file can be created in each directory, and converts the list to the form of cells.
+// checkArenas checks that a file can be created in each directory of the list Arenas. It converts the list to the form
+// that measurements use.
 func (o *Options) checkArenas() error {
 	var dirs, names []string
 	for _, dir := range o.Arenas {
@@ -51,8 +53,8 @@ func (o *Options) checkArenas() error {
 	return nil
 }
 
-// arenas returns the directories in which cells of a scenario put their segment. Scenarios that are not movable have
-// no choice.
+// arenas returns the directories in which the cells of a scenario put their memory. The user can choose them only for a
+// scenario that is Movable.
 func (o *Options) arenas(sc *bench.Scenario) []string {
 	if !Movable(sc.Name) {
 		return []string{""}
@@ -60,7 +62,7 @@ func (o *Options) arenas(sc *bench.Scenario) []string {
 	return bench.Or(o.Arenas, "")
 }
 
-// everywhere returns a copy of each cell for each of these directories.
+// everywhere returns a copy of each cell for each directory in which the scenario is to put its memory.
 func (o *Options) everywhere(sc *bench.Scenario, cells []*bench.Cell) []*bench.Cell {
 	var all []*bench.Cell
 	for _, dir := range o.arenas(sc) {
@@ -73,7 +75,7 @@ func (o *Options) everywhere(sc *bench.Scenario, cells []*bench.Cell) []*bench.C
 	return all
 }
 
-// Movable reports whether --arena has an effect on a scenario.
+// Movable reports whether the flag --arena, which chooses a directory for the memory, has an effect on a scenario.
 func Movable(scenario string) bool {
 	return !slices.Contains([]string{"mem", "matrix", "home", "stream"}, scenario)
 }

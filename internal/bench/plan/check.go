@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// checkRoles parses the roles.
+// checkRoles parses the names of the roles of a victim, the process that a crash measurement kills.
 func (o *Options) checkRoles(list []string) error {
 	for _, text := range list {
 		i := slices.Index(bench.RoleNames, text)
@@ -24,7 +24,7 @@ func (o *Options) checkRoles(list []string) error {
 	return nil
 }
 
-// checkShape refuses values that do not fit into the scratch memory, and parses the skews.
+// checkShape refuses values that do not fit into the memory of a measurement, and parses how unevenly keys are chosen.
 func (o *Options) checkShape() error {
 	within := func(flag string, least, most int, list ...int) error {
 		for _, v := range list {
@@ -61,7 +61,8 @@ func (o *Options) checkShape() error {
 	return nil
 }
 
-// checkStress refuses values that no cell can have, and parses the spin budgets.
+// checkStress refuses values that no measurement can have. It also parses the spin budgets, that is, the times for
+// which waiters spin.
 func (o *Options) checkStress(spins []string) error {
 	within := func(flag string, least, most int, list []int) error {
 		for _, v := range list {
@@ -89,7 +90,8 @@ func (o *Options) checkStress(spins []string) error {
 	return nil
 }
 
-// parseSpin parses a spin budget: auto is 0, any other budget is its time plus 1 ns.
+// parseSpin parses a spin budget, that is, a time for which waiters spin. It returns 0 for auto, and otherwise the time
+// in ns plus 1.
 func parseSpin(text string) (uint64, error) {
 	if text == "auto" {
 		return 0, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// classSubjects are the subjects that a suite measures for each class of pairs of CPUs: primitives of the library,
-// and a peer.
+// classSubjects are the subjects that a suite measures for each class of pairs of CPUs. They are primitives of the
+// library, and one of the host for comparison.
 var classSubjects = []struct {
 	scenario string
 	prims    []string
@@ -41,9 +41,9 @@ func (o *Options) classes() []topology.Class {
 	return o.known.classes
 }
 
-// apart returns the default placement of cells whose processes have a CPU each. In a suite it is the class of the
-// nearest CPUs on different cores, so that the key of a cell means the same on each host. In other commands the
-// processes get the CPUs in their order.
+// apart returns the default placement for processes that have a CPU each. In a suite it is the class of the nearest
+// CPUs on different cores, so that the key of a measurement means the same on each host. In other commands the
+// processes get the CPUs in the order of the list.
 func (o *Options) apart() string {
 	list := o.classes()
 	for _, class := range list {
@@ -57,7 +57,7 @@ func (o *Options) apart() string {
 	return bench.PlaceCross
 }
 
-// classCells returns the cells that a suite has for each class.
+// classCells returns the cells, that is, the measurements, that a suite makes for each class of pairs of CPUs.
 func classCells(o *Options) (cells []*bench.Cell) {
 	for _, class := range o.classes() {
 		for _, s := range classSubjects {
@@ -72,7 +72,7 @@ func classCells(o *Options) (cells []*bench.Cell) {
 				continue
 			}
 			more, err := Cells(&c, s.scenario)
-			if err == nil { // otherwise none of the selected subjects takes part
+			if err == nil { // on an error, none of the selected subjects takes part
 				cells = append(cells, more...)
 			}
 		}
@@ -80,8 +80,8 @@ func classCells(o *Options) (cells []*bench.Cell) {
 	return cells
 }
 
-// choices are cells of which each group answers one question by itself: which value of a parameter is best for the
-// subjects that the answer compares.
+// choices describes groups of measurements. Each group answers one question by itself: which value of a parameter is
+// best for the subjects that the answer compares.
 var choices = []struct {
 	scenario string
 	prims    []string
@@ -93,8 +93,8 @@ var choices = []struct {
 	{"mem", []string{bench.Library + ":arena"}, func(o *Options) { o.Mem, o.Huge = []string{bench.FirstTouch}, []string{"none", "thp"} }},
 }
 
-// stripes chooses which numbers of stripes to measure, and gives each core of the host a worker. The number of
-// workers matters, because the best number of stripes depends on it.
+// A striped lock has a lock for each of several keys, the stripes. The function stripes chooses which numbers of them
+// to measure, and gives each core of the host a worker, because the best number depends on the number of workers.
 func stripes(o *Options) {
 	o.Keys = []int{1, 16, 64}
 	if len(o.classes()) == 0 || len(o.Places)+len(o.Procs)+len(o.Threads) > 0 {
@@ -108,8 +108,8 @@ func stripes(o *Options) {
 	}
 }
 
-// choiceCells returns the cells of the scenarios in the variable choices. It returns none if the user
-// chose values of these parameters.
+// choiceCells returns the measurements that the variable choices describes. It returns none if the user chose values of
+// the parameters that these measurements vary.
 func choiceCells(o *Options) (cells []*bench.Cell) {
 	if len(o.Read)+len(o.Keys)+len(o.Batch)+len(o.Mem)+len(o.Huge) > 0 {
 		return nil
@@ -128,12 +128,13 @@ func choiceCells(o *Options) (cells []*bench.Cell) {
 	return cells
 }
 
-// mostProcs is the most processes for the workers of a cell. A cell with more workers has several in each process,
-// because a process takes time to start.
+// mostProcs is the largest number of processes for the workers of a measurement. Starting a process takes time.
+// Therefore a measurement with more workers has several of them, as threads, in each process.
 const mostProcs = 16
 
-// workerCounts returns the numbers of contending workers in a suite, each as a number of processes and a number of
-// threads per process: the powers of two below the number of cores, and the number of cores.
+// workerCounts returns the numbers of contending workers that a suite measures: the powers of two below the number of
+// cores, and the number of cores. Each number has the form of a number of processes and a number of threads per
+// process.
 func workerCounts(cores int) (list [][2]int) {
 	add := func(n int) {
 		threads := (n + mostProcs - 1) / mostProcs
@@ -176,7 +177,7 @@ func scalingCells(o *Options) (cells []*bench.Cell) {
 	return cells
 }
 
-// unique removes each cell whose key an earlier cell has.
+// unique returns the cells without those whose key an earlier cell has.
 func unique(cells []*bench.Cell) []*bench.Cell {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(cells, func(c *bench.Cell) bool {
@@ -187,18 +188,19 @@ func unique(cells []*bench.Cell) []*bench.Cell {
 	})
 }
 
-// dropOrder lists the scenarios that a suite leaves out, in this order, until its shortest plan fits its budget. It
-// does not contain scenarios on which classes and decisions rest.
+// dropOrder lists the scenarios that a suite leaves out, in this order, until its shortest plan fits its time budget.
+// It omits the scenarios that the suite needs for classes of CPUs and for decisions.
 var dropOrder = []string{"event", "barrier", "cond", "seq", "sem", "herd", "open", "waiters", "idle", "oversub", "uncontended", "multi"}
 
-// rarelyFirst is the first scenario of dropOrder whose figures a decision shows. Before a suite leaves it out, the
-// suite reduces the repetitions of all cells on which no advice rests.
+// rarelyFirst is the first scenario in the list dropOrder whose figures a decision shows. Before a suite leaves this
+// scenario out, it reduces the repetitions of all measurements on which no advice rests.
 const rarelyFirst = "oversub"
 
-// crowd is the number of contenders that each of two nodes needs before a NUMA-aware lock can gain.
+// crowd is the number of workers that must contend on each of two nodes before a NUMA-aware lock can be better.
 const crowd = 4
 
-// crowded reports whether the workers of a cell use at least crowd CPUs on each of two or more nodes.
+// crowded reports whether the workers of a cell use enough CPUs, that is, at least crowd of them, on each of two or
+// more nodes.
 func crowded(o *Options, c *bench.Cell) bool {
 	if o.Topology == nil {
 		return false
@@ -221,8 +223,8 @@ func crowded(o *Options, c *bench.Cell) bool {
 	return full > 1
 }
 
-// decisive reports whether advice compares a cell of a suite with another one, round by round. The contrasts of
-// package report determine these cells. A test checks that both agree.
+// decisive reports whether advice compares a cell of a suite with another one, round by round. The contrasts, that is,
+// the comparisons of package report, determine these cells. A test checks that both agree.
 func decisive(o *Options, c *bench.Cell) bool {
 	name := c.Subject.Name()
 	switch c.Scenario.Name {
@@ -249,8 +251,8 @@ func decisive(o *Options, c *bench.Cell) bool {
 	return false
 }
 
-// quickly reports whether a cell belongs to the shortest suite: the map of classes, wakes, handoffs, locks with 1, 4,
-// 16 and so on workers, and deaths.
+// quickly reports whether a cell belongs to the shortest suite. That suite maps the classes of CPUs, and measures
+// wakes, handoffs, locks with 1, 4, 16 and so on workers, and deaths.
 func quickly(c *bench.Cell) bool {
 	switch c.Scenario.Name {
 	case "matrix", "handoff", "wake", "crash":
@@ -268,7 +270,7 @@ func isPowerOfFour(n int) bool {
 	return n == 1
 }
 
-// matches reports whether the user asked for a subject.
+// matches reports whether one of the patterns, with which the user selects subjects, matches the subject.
 func matches(patterns []string, subject string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, err := path.Match(p, subject)

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Complete checks the options that the user gave, and fills in the others, from these and from this host.
+// Complete checks the options that the user gave. It derives the other options from these and from this host.
 func (o *Options) Complete(roles, spins []string) error {
 	allowed, usual, err := o.host()
 	if err != nil {
@@ -84,7 +84,7 @@ func (o *Options) host() (allowed, usual []int, err error) {
 	return allowed, bench.Or(usual, allowed...), nil
 }
 
-// check refuses options with which no cell can run.
+// check returns an error if the options are such that no measurement can run.
 func (o *Options) check() error {
 	positive := func(flag string, list ...int) error {
 		for _, v := range list {

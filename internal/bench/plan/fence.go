@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// intruderGaps are two pauses between the holds of an intruder. In comparison with the time after which a lock
-// becomes biased again, one is short and one is long.
+// intruderGaps are two pauses after which an intruder, a second process, takes a biased lock again. One pause is
+// shorter than the time after which the lock becomes biased again, and the other is longer.
 var intruderGaps = []time.Duration{100 * time.Microsecond, time.Millisecond}
 
 // intruderCells returns cells in which one process uses a lock all the time, and another process takes it now and

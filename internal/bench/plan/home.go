@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// homePlaces returns the classes of the nearest and of the farthest CPUs on different cores. A brief plan has only
-// the nearest: the way between near CPUs is short, so the home of a line matters most there.
+// homePlaces returns the class of the nearest CPUs on different cores, and that of the farthest. A brief plan has only
+// the nearest, because the node of the memory matters most there: the way between the two CPUs is short.
 func homePlaces(o *Options) []string {
 	if o.Topology == nil || len(o.CPUs) < 2 {
 		return []string{bench.PlaceCross}
@@ -31,7 +31,7 @@ func homePlaces(o *Options) []string {
 	return []string{list[0], list[len(list)-1]}
 }
 
-// homeCells returns cells in which two processes share a lock, or a bare line, on a chosen node.
+// homeCells returns cells in which two processes share a lock, or only a cache line, on a chosen NUMA node.
 func homeCells(o *Options) (cells []bench.Cell) {
 	homes := bench.HomeNames
 	if o.Brief { // advice rests on these two
@@ -48,19 +48,20 @@ func homeCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// settleHome sets the node of a cell's home. It returns the reason if there is none.
+// settleHome sets the NUMA node on which the memory of a cell is to lie. If there is no such node, it returns the
+// reason.
 func (o *Options) settleHome(c *bench.Cell) string {
 	if c.Home == "" {
 		return ""
 	}
-	if o.Topology == nil { // a host that does not describe itself counts as one node
+	if o.Topology == nil { // such a host does not describe its nodes and counts as one node
 		if c.Home != bench.HomeFirst {
 			return "the host does not describe its nodes"
 		}
 		return ""
 	}
 	if c.Apart() && len(bench.Or(c.CPUs, o.CPUs...)) < 2 {
-		return "" // CheckShape says so
+		return "" // CheckShape reports this case
 	}
 	h := memHostOf(o.Topology, o.CPUs)
 	var nodes [2]int
@@ -71,7 +72,7 @@ func (o *Options) settleHome(c *bench.Cell) string {
 		}
 		nodes[i] = cpu.Node
 		if near := o.Topology.Nearest(cpu.Node); !slices.Contains(h.memory, cpu.Node) && slices.Contains(h.memory, near) {
-			nodes[i] = near // the memory that a CPU of a node without memory touches comes from the nearest node
+			nodes[i] = near // if a node has no memory, its CPUs get memory from the nearest node
 		}
 	}
 	own := func(node int) string {
@@ -103,7 +104,7 @@ func (o *Options) settleHome(c *bench.Cell) string {
 	return ""
 }
 
-// checkHomes returns an error for a name that is not one of HomeNames.
+// checkHomes returns an error if a name that the user gave is not one of HomeNames.
 func (o *Options) checkHomes() error {
 	for _, home := range o.Homes {
 		if !slices.Contains(bench.HomeNames, home) {
@@ -113,7 +114,7 @@ func (o *Options) checkHomes() error {
 	return nil
 }
 
-// oneHome skips the home cells of a suite if only one node has memory, because then there is nothing to compare.
+// oneHome skips the cells that compare memory on different NUMA nodes if only one node has memory.
 func oneHome(cells []*bench.Cell) {
 	other := func(c *bench.Cell) bool { return c.Home != "" && c.Home != bench.HomeFirst && c.Skip == "" }
 	if slices.ContainsFunc(cells, other) {

@@ -4,5 +4,5 @@ package plan
 
 import "time"
 
-// idleLeast is the least time that the waiter of an idle cell waits.
+// idleLeast is the least time for which an idle cell measures a thread that waits.
 const idleLeast = 250 * time.Millisecond

@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// takesRole reports whether the lock of a cell can take part with victims of this role. A role other than the holder
-// needs a lock of the library, because the goroutines of one survivor exclude each other only with these. The role of
-// a reader needs a lock with readers.
+// takesRole reports whether the lock of a crash cell can be measured with the role of its victim, the process that is
+// killed. If the victim is not the holder of the lock, several goroutines of one process use the lock, and only locks
+// of the library exclude these from each other. If the victim is a reader, the lock must have a mode for readers.
 func takesRole(c *bench.Cell) bool {
 	switch c.Role {
 	case bench.RoleWaiter:
@@ -24,8 +24,8 @@ func takesRole(c *bench.Cell) bool {
 	return true
 }
 
-// herdMost is the most sleepers of a herd cell. It is low because each sleeper is a process. The waiters of other
-// cells are goroutines, so there may be more of them.
+// herdMost is the largest number of sleepers in a herd measurement. It is low because each sleeper is a process. The
+// waiters of other measurements are goroutines, so there may be more of them.
 const herdMost = 255
 
 // herdCells returns cells in which many processes sleep in one place and some of them are woken.
@@ -46,10 +46,10 @@ func herdCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// openSamples is the least number of operations of an open cell. It is enough for p99.
+// openSamples is the least number of operations of an open measurement. It is enough for p99.
 const openSamples = 1200
 
-// openCells returns cells that take locks at a given rate.
+// openCells returns cells in which threads take locks at a given rate.
 func openCells(o *Options) (cells []bench.Cell) {
 	for _, rate := range bench.Or(o.Rates, o.some([]int{20_000}, []int{10_000, 100_000})...) {
 		for _, cs := range bench.Or(o.CS, time.Microsecond) {
@@ -66,14 +66,14 @@ func openCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// The least and the largest distance of two counters, in bytes.
+// These are the least and the largest distance between two counters, in bytes.
 const (
 	leastPad = 4
 	mostPad  = 2048
 )
 
-// usualPads are the default distances of two counters: both on one line, each on its own line, each on its own pair
-// of lines.
+// usualPads are the default distances between two counters. With them, both counters are on one cache line, on two
+// lines, or on two pairs of lines.
 var usualPads = []int{8, 64, 128}
 
 // paddingCells returns cells in which each thread increments a counter of its own.
@@ -90,15 +90,15 @@ func paddingCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// loadCells has the functions that return the cells of a scenario about load.
+// loadCells has functions that return the cells of a scenario, by the name of the scenario.
 var loadCells = map[string]func(*Options) []bench.Cell{"herd": herdCells, "open": openCells, "oversub": oversubCells, "padding": paddingCells, "home": homeCells, "stream": streamCells,
 	"intruder": intruderCells, "fence": fenceCells}
 
-// takers has the functions that report whether a cell makes sense for its subject. Every cell of a scenario without
-// such a function makes sense.
+// takers has functions that report whether a cell makes sense for its subject, by the name of the scenario. In a
+// scenario without such a function, every cell makes sense.
 var takers = map[string]func(*bench.Cell) bool{"lock": takesSpin, "oversub": takesSpin, "crash": takesRole}
 
-// oversubCells returns cells with more and more workers on all CPUs.
+// oversubCells returns cells that run more and more workers per CPU, on all CPUs.
 func oversubCells(o *Options) (cells []bench.Cell) {
 	none, short := uint64(1), uint64(20*time.Microsecond)+1
 	spins := []uint64{0, none, short}
@@ -122,10 +122,10 @@ func oversubCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// takesSpin reports whether the cell's spin budget can be set: only some subjects have a budget.
+// takesSpin reports whether the time for which waiters spin is the default, or can be set for this subject.
 func takesSpin(c *bench.Cell) bool { return c.Spin == 0 || c.Subject.Spins }
 
-// scaled returns the time that a cell needs for that many samples at a rate per second.
+// scaled returns the time that a measurement needs for the given number of samples at the given rate per second.
 func scaled(samples int, rate float64) time.Duration {
 	return time.Duration(math.Ceil(float64(samples) / rate * 1e9))
 }

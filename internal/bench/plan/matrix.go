@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// The largest number of pairs of CPUs that a matrix measures.
+// A matrix measures pairs of CPUs. These are the largest numbers of pairs.
 const (
 	mostPairsAlone = 2304 // all pairs of 48 CPUs, unless the user asks for more
 	mostPairsSuite = 700  // in a suite: all pairs of 26 CPUs, or those between 24 caches
@@ -19,8 +19,8 @@ const (
 	mostPairsBrief = 12   // in a matrix of a quick suite
 )
 
-// matrixPlaces returns the pairs of CPUs that a matrix measures, as placements. The two directions of a pair are two
-// placements. The note says what was left out.
+// matrixPlaces returns the pairs of CPUs that a matrix measures. Each pair has the form of a placement, and the two
+// directions of a pair are two placements. The note says what was left out.
 func (o *Options) matrixPlaces() (places []string, note string) {
 	if len(o.Places) > 0 {
 		return o.Places, ""
@@ -53,11 +53,11 @@ func (o *Options) matrixPlaces() (places []string, note string) {
 			return pairs, note
 		}
 	}
-	return nil, "" // not reached: the last mode always returns
+	return nil, "" // never reached, because the last mode always returns
 }
 
-// allPairs returns all pairs of CPUs as placements. On a host with many CPUs, it returns only one direction of each
-// pair.
+// allPairs returns all pairs of CPUs, in the form of placements such as 0+1. On a host with many CPUs, it returns only
+// one direction of each pair.
 func (o *Options) allPairs() (places []string, note string) {
 	if all := len(o.CPUs) * (len(o.CPUs) - 1); all <= mostPairsAlone {
 		return o.samplePairs("cpu"), ""
@@ -74,15 +74,16 @@ func (o *Options) allPairs() (places []string, note string) {
 	return places, fmt.Sprintf("matrix: all %d pairs of CPUs, each in one direction: the line is on the node of the CPU that comes first", len(places))
 }
 
-// ManyPairs reports whether a matrix of all pairs has so many pairs that it measures only one subject.
+// ManyPairs reports whether a matrix of all pairs of CPUs has so many pairs that it measures only one subject.
 func (o *Options) ManyPairs() bool {
 	return o.AllPairs && len(o.CPUs)*(len(o.CPUs)-1) > mostPairsAlone
 }
 
-// sampleModes are the ways of choosing pairs. The first one chooses the most pairs.
+// sampleModes are the ways in which a matrix chooses pairs of CPUs, from the one with the most pairs to the one with
+// the fewest.
 var sampleModes = []string{"cpu", "llc", "node", "class"}
 
-// samplePairs returns the pairs of CPUs that a mode chooses.
+// samplePairs returns the pairs of CPUs that one of the sampleModes chooses.
 func (o *Options) samplePairs(mode string) (places []string) {
 	seen := map[string]bool{}
 	add := func(a, b int) {
@@ -125,12 +126,12 @@ func (o *Options) samplePairs(mode string) (places []string) {
 	return places
 }
 
-// ClassPairs is an upper limit: at most this many pairs of CPUs are measured for a class. The median of 64 pairs is
-// within a few percent of the median of all pairs.
+// ClassPairs is the largest number of pairs of CPUs that are measured for a class. The median of 64 pairs is within a
+// few percent of the median of all pairs.
 const ClassPairs = 64
 
-// pairsOf returns random pairs of CPUs that a matrix cell of a class visits. It returns nil if the placement is not a
-// class.
+// pairsOf returns random pairs of CPUs of a class, which a matrix measurement visits. It returns nil if the placement
+// is not a class.
 func (o *Options) pairsOf(class topology.Class) [][2]int {
 	if o.Topology == nil || !class.Valid() {
 		return nil
@@ -138,7 +139,7 @@ func (o *Options) pairsOf(class topology.Class) [][2]int {
 	return o.Topology.Pairs(o.CPUs, class, ClassPairs, o.Seed)
 }
 
-// classNote returns a note on how many pairs represent a class. It is empty if each class has only one.
+// classNote returns a note on how many pairs of CPUs represent a class. It is empty if each class has only one pair.
 func (o *Options) classNote(classes []topology.Class) string {
 	most := 0
 	for _, class := range classes {
@@ -150,7 +151,7 @@ func (o *Options) classNote(classes []topology.Class) string {
 	return fmt.Sprintf("matrix: up to %d pairs of CPUs stand for a class, and each repetition visits up to %d of them in turn", most, min(most, bench.PairsEachRound))
 }
 
-// MatrixNotes returns notes on what a matrix cannot show on this host.
+// MatrixNotes returns notes that say which pairs of CPUs a matrix does not measure on this host, and why.
 func (o *Options) MatrixNotes() (notes []string) {
 	if _, note := o.matrixPlaces(); note != "" {
 		notes = append(notes, note)

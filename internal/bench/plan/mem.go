@@ -14,17 +14,18 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// memLeastTime is the least time that a mem cell measures. In this time a slow machine reads the memory a few times.
+// memLeastTime is the least time for which a mem cell measures. In this time a slow machine reads the whole memory a
+// few times.
 const memLeastTime = 60 * time.Millisecond
 
-// memHost has the facts about a host that mem cells need.
+// memHost has the facts about a host that mem measurements need.
 type memHost struct {
-	cpus   map[int][]int // the used CPUs, by node
-	nodes  []int         // nodes with used CPUs, ascending
+	cpus   map[int][]int // the CPUs of the run, by node
+	nodes  []int         // nodes with CPUs of the run, ascending
 	memory []int         // nodes with memory, ascending
 }
 
-// memHostOf describes a host. A host that does not describe itself counts as one node.
+// memHostOf returns the facts about a host that mem measurements need. A host without a topology counts as one node.
 func memHostOf(t *topology.Topology, used []int) memHost {
 	h := memHost{cpus: map[int][]int{}}
 	if t != nil {
@@ -48,7 +49,7 @@ func memHostOf(t *topology.Topology, used []int) memHost {
 	return h
 }
 
-// memPolicies returns the policies that the user asked for, or those that are worth measuring.
+// memPolicies returns the NUMA policies that the user asked for, or those that are worth measuring.
 func (h *memHost) memPolicies(asked []string) (list []shm.Policy, err error) {
 	if len(asked) == 0 {
 		asked = []string{bench.FirstTouch, "bind"}
@@ -89,13 +90,13 @@ func (h *memHost) memPolicies(asked []string) (list []shm.Policy, err error) {
 	return list, nil
 }
 
-// mostMemory is the most nodes with memory to all of which a brief plan binds. If there are more, briefPolicies
-// chooses some of them.
+// mostMemory is the largest number of nodes with memory for which a brief plan measures every node. If there are more,
+// briefPolicies chooses some of the nodes.
 const mostMemory = 4
 
-// briefPolicies selects the policies of a brief plan. If many nodes have memory, it keeps only some of the policies
-// that bind to a node: for the nodes with CPUs of the plan, for one node at each distance from the first of these,
-// and for nodes without CPUs.
+// briefPolicies selects the NUMA policies of a brief plan. If many nodes have memory, it drops most policies that bind
+// memory to a single node. It keeps those for nodes with CPUs of the plan, for nodes without CPUs, and for one node at
+// each distance from the first node of the plan.
 func (h *memHost) briefPolicies(t *topology.Topology, nodes []int, policies []shm.Policy) []shm.Policy {
 	if t == nil || len(h.memory) <= mostMemory {
 		return policies
@@ -111,11 +112,11 @@ func (h *memHost) briefPolicies(t *topology.Topology, nodes []int, policies []sh
 	return slices.DeleteFunc(policies, func(p shm.Policy) bool { return p.Mode == shm.PolicyBind && !keep[p.Nodes[0]] })
 }
 
-// mostMemShapes is the most combinations of CPU, memory and page size that a long suite measures in full. The suite
-// has about ten minutes for them, and a combination takes a third of a second in each of twelve rounds.
+// mostMemShapes is the largest number of combinations of CPU, memory and page size that a long suite measures in full.
+// The suite has about ten minutes for them, and a combination takes a third of a second in each of twelve rounds.
 const mostMemShapes = 60
 
-// evenly returns n elements of a list: the first, the last, and others at equal distances between them.
+// evenly returns n elements of a list: the first, the last, and others at equal distances between these.
 func evenly(list []int, n int) []int {
 	if len(list) <= n {
 		return list
@@ -127,7 +128,7 @@ func evenly(list []int, n int) []int {
 	return taken
 }
 
-// memShapes returns all combinations of the parameters of mem cells.
+// memShapes returns all combinations of the parameters of mem measurements.
 func memShapes(o *Options) (list []*bench.MemShape, err error) {
 	h := memHostOf(o.Topology, o.CPUs)
 	policies, err := h.memPolicies(o.Mem)
@@ -178,7 +179,7 @@ func memShapes(o *Options) (list []*bench.MemShape, err error) {
 	return list, nil
 }
 
-// The amount of memory that a mem cell reads, in MiB: memCaches times the largest cache, within these limits.
+// A mem cell reads an amount of memory, in MiB, that is memCaches times the largest cache, but within these limits.
 const (
 	memLeast, memMost           = 64, 512
 	memLeastBrief, memMostBrief = 32, 64
@@ -186,7 +187,7 @@ const (
 	memMostAsked                = 64 << 10
 )
 
-// memSize returns the amount of memory of a mem cell on this host, in MiB.
+// memSize returns how much memory a mem measurement reads on this host, in MiB.
 func memSize(o *Options) int {
 	if o.MiB != 0 {
 		return o.MiB

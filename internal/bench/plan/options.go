@@ -11,7 +11,7 @@ import (
 // UsualGap is the default pause before a wake. It is long enough for a waiter to fall asleep.
 const UsualGap = 1500 * time.Microsecond
 
-// Options has what the user asked for. A zero field stands for the default of a scenario.
+// Options has what the user asked for. A field that is zero stands for the default of the scenario.
 type Options struct {
 	CPUs                                              []int
 	Topology                                          *topology.Topology // nil if the host does not describe it
@@ -21,22 +21,22 @@ type Options struct {
 	Threads                                           []int
 	CS                                                []time.Duration
 	Think                                             []time.Duration
-	Gap                                               time.Duration   // for cells that have one
-	Gaps                                              []time.Duration // for cells whose figure is a curve
-	WakeGaps                                          []time.Duration // for wake cells, if Gaps is empty
+	Gap                                               time.Duration   // for scenarios that have a pause
+	Gaps                                              []time.Duration // for scenarios that show a curve over the pause
+	WakeGaps                                          []time.Duration // for wake cells if Gaps is empty
 	Hogs                                              []int
 	Kills                                             int
 	Waiters                                           []int
 	Read, Permits, Keys, Locks, Wake, Batch, Capacity []int
 	Lines                                             []int
-	Pads                                              []int // bytes between counters
+	Pads                                              []int // bytes between two counters
 	Slow                                              []time.Duration
 	Skew                                              []string
 	Mem, Huge                                         []string
 	Nodes                                             []int
 	MiB                                               int
 	Rates, Loads, Noise, Quotas                       []int
-	Spins                                             []uint64 // in the form of control.Shape
+	Spins                                             []uint64 // times for which waiters spin, in the form of control.Shape
 	Brief, Few                                        bool     // a plan with few shapes, a plan with few subjects
 	Suite                                             bool     // cells of all classes of CPUs
 	Map                                               bool     // the matrix of a suite is a map of the host
@@ -50,8 +50,8 @@ type Options struct {
 	Sample                                            string   // how a matrix chooses its pairs
 	Prims, Variants                                   []string
 	Roles                                             []uint64 // roles of the victims of a crash cell
-	Arenas                                            []string // directories; empty for a memfd
-	MaxCells                                          int      // 0: maxCells
+	Arenas                                            []string // directories for the memory; empty for a memfd
+	MaxCells                                          int      // 0: the default maxCells
 	Time                                              time.Duration
 	Warmup                                            time.Duration
 	Count                                             int
@@ -60,12 +60,12 @@ type Options struct {
 	Timeout                                           time.Duration
 }
 
-// known keeps what was derived from a topology and CPUs, because each cell asks for it.
+// known caches what was derived from the topology and the CPUs, because every measurement needs it.
 type known struct {
 	classes []topology.Class
 	places  map[string][]int
 }
 
-// maxCells keeps a typing error in a list from planning a week. A suite is bounded by its time
-// instead.
+// maxCells limits the number of measurements, so that a typing error in a list does not plan a week. A suite is limited
+// by its time instead.
 const maxCells = 500

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// checkPlaces refuses impossible placements, and CPUs that cannot be used.
+// checkPlaces returns an error for a placement that is impossible, or that names a CPU that cannot be used.
 func (o *Options) checkPlaces(allowed []int) error {
 	for _, p := range o.Places {
 		if slices.Contains(bench.PlaceNames, p) || topology.Class(p).Valid() {
@@ -34,8 +34,8 @@ func (o *Options) checkPlaces(allowed []int) error {
 	return nil
 }
 
-// on returns the CPUs of a placement, one for each process in turn, or the reason why this host has none. Both
-// results are empty if the placement leaves the choice to the cell.
+// The method on returns the CPUs of a placement, one for each process in turn, or the reason why this host has none.
+// Both results are empty if the placement leaves the choice to the measurement.
 func (o *Options) on(name string) (cpus []int, why string) {
 	if o.known != nil && o.known.places[name] != nil {
 		return o.known.places[name], ""
@@ -50,7 +50,7 @@ func (o *Options) on(name string) (cpus []int, why string) {
 	return cpus, ""
 }
 
-// find does the work of the method on, without its cache.
+// find does the work of the method on, but does not use its cache.
 func (o *Options) find(name string) (cpus []int, why string) {
 	t := o.Topology
 	switch {
@@ -89,7 +89,8 @@ func joinClasses(list []topology.Class) string {
 	return strings.Join(names, ", ")
 }
 
-// secondThreadsLast reorders CPUs: first the first CPU of each core, then the second CPU of each core, and so on.
+// secondThreadsLast returns the CPUs in another order: first the first CPU of each core, then the second CPU of each
+// core, and so on.
 func secondThreadsLast(t *topology.Topology, cpus []int) []int {
 	seen := map[int]int{}
 	rank := map[int]int{}
@@ -103,8 +104,9 @@ func secondThreadsLast(t *topology.Topology, cpus []int) []int {
 	return list
 }
 
-// namePlaces replaces each placement that stands for several classes by the classes of this host that it stands for:
-// all classes, or those with that name and any distance and kinds. So a key of a cell means the same on each host.
+// namePlaces replaces each placement that stands for several classes of pairs of CPUs by these classes, as far as this
+// host has them. These are all classes, or the classes with that name and any distance and kinds of CPUs. So the key of
+// a measurement means the same on each host.
 func (o *Options) namePlaces() {
 	if o.Topology == nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Cells returns the cells of the named scenarios.
+// Cells returns the measurements of the named scenarios.
 func Cells(o *Options, names ...string) ([]*bench.Cell, error) {
 	var cells []*bench.Cell
 	for _, name := range names {
@@ -63,8 +63,8 @@ func Cells(o *Options, names ...string) ([]*bench.Cell, error) {
 	return cells, nil
 }
 
-// refused returns the reason why a cell cannot run, or an empty string. For a recorded host, it can check only the
-// shape of the cell.
+// refused returns the reason why a cell cannot run, or an empty string. If the topology comes from a recording of
+// another host, it can check only the parameters of the cell.
 func (o *Options) refused(c *bench.Cell) string {
 	if o.Recording != "" {
 		return c.CheckShape(o.CPUs)
@@ -72,7 +72,7 @@ func (o *Options) refused(c *bench.Cell) string {
 	return c.Check(o.CPUs)
 }
 
-// variants returns the cells of a scenario: all combinations of the parameters that concern the scenario.
+// variants returns the cells of a scenario, one for each combination of the parameters that concern the scenario.
 func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 	var cells []*bench.Cell
 	add := func(c bench.Cell) {
@@ -133,7 +133,7 @@ func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 				for _, place := range bench.Or(o.Places, o.apart()) {
 					for _, slow := range bench.Or(o.Slow, 0) {
 						if wake > n || wake == 0 && slow > 0 {
-							continue // it would wake more waiters than it has, or it has no slow consumer
+							continue // the cell would wake more waiters than it has, or it has no slow consumer
 						}
 						add(bench.Cell{Place: place, Procs: 2, Threads: 1, N: n, Gap: o.Gap, Shape: control.Shape{Wake: uint64(wake), Slow: uint64(slow)}, Time: o.rounds(wake)})
 					}
@@ -174,8 +174,8 @@ func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 	return cells
 }
 
-// workPairs returns pairs of a length of the critical section and a think time. These are all combinations that the
-// user asked for. By default they are a pair of short times, and a pair of zeros.
+// workPairs returns pairs that consist of the length of the critical section and a think time. These are all
+// combinations of what the user asked for. By default there is a pair of short times and a pair of zeros.
 func workPairs(o *Options) [][2]time.Duration {
 	if o.Brief && len(o.CS) == 0 && len(o.Think) == 0 {
 		return [][2]time.Duration{{100, 100}}
@@ -192,9 +192,9 @@ func workPairs(o *Options) [][2]time.Duration {
 	return pairs
 }
 
-// Order returns the sequence of runs. Every round runs every cell once, except for a cell that has had its MaxReps.
-// If shuffle is set, each round has a random order, so that a drift affects all cells alike. The same seed gives the
-// same order.
+// Order returns the sequence in which cells are measured. Every round measures every cell once, except for a cell that
+// has had its MaxReps. If shuffle is set, each round has a random order, so that a slow change of the host affects all
+// cells alike. The same seed gives the same order.
 func Order(cells []*bench.Cell, count int, shuffle bool, seed uint64) []*bench.Cell {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var runs []*bench.Cell
@@ -210,7 +210,7 @@ func Order(cells []*bench.Cell, count int, shuffle bool, seed uint64) []*bench.C
 	return runs
 }
 
-// ETA returns about how long the runs will take.
+// ETA returns about how long the given repetitions will take.
 func ETA(runs []*bench.Cell) time.Duration {
 	var d time.Duration
 	for _, c := range runs {

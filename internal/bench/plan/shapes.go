@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// some returns brief for a brief plan, or else full. A suite measures fewer values of a parameter than a command for
-// one scenario does.
+// some chooses between two lists of values for a parameter. It returns the list brief for a brief plan and the list
+// full otherwise, because a suite measures fewer values than a command for one scenario.
 func (o *Options) some(brief, full []int) []int {
 	if o.Brief {
 		return brief
@@ -17,7 +17,7 @@ func (o *Options) some(brief, full []int) []int {
 	return full
 }
 
-// places returns the placements of a handoff cell.
+// places returns the default placements of a handoff measurement.
 func (o *Options) places() []string {
 	if o.Brief {
 		return []string{bench.PlaceSame, o.apart()}
@@ -25,7 +25,7 @@ func (o *Options) places() []string {
 	return []string{bench.PlaceSame, o.apart(), bench.PlaceAny}
 }
 
-// crashPlaces returns the placements of a crash cell.
+// crashPlaces returns the default placements of a crash measurement.
 func (o *Options) crashPlaces() []string {
 	if o.Brief {
 		return []string{o.apart()}
@@ -33,10 +33,11 @@ func (o *Options) crashPlaces() []string {
 	return []string{bench.PlaceSame, o.apart()}
 }
 
-// fewRounds is the least number of rounds that a cell with a gap makes.
+// fewRounds is the least number of wakes that a cell measures if it pauses before each wake.
 const fewRounds = 60
 
-// rounds returns the least time of a cell whose rounds wake a thread after a gap, or 0 if the cell wakes none.
+// rounds returns the least time for which a measurement must run if it wakes threads after a pause. It returns 0 if the
+// measurement wakes no thread.
 func (o *Options) rounds(wake int) time.Duration {
 	if wake == 0 {
 		return 0
@@ -44,7 +45,7 @@ func (o *Options) rounds(wake int) time.Duration {
 	return fewRounds * o.Gap
 }
 
-// shapes returns all combinations of the parameters that only some scenarios have.
+// shapes returns all combinations of those parameters that only some scenarios have.
 func shapes(sc *bench.Scenario, o *Options) []bench.Cell {
 	cells := []bench.Cell{{}}
 	times := func(list []int, set func(*bench.Cell, int)) {

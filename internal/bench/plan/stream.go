@@ -12,17 +12,17 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// The memory of a stream cell, in MiB.
+// These constants limit the memory of a stream measurement, in MiB, and the number of its streaming threads.
 const (
 	mostChain    = 128     // MiB of the chain of loads, at most
-	leastPart    = 8       // of a stream
+	leastPart    = 8       // MiB of each streaming thread, at least
 	mostPart     = 32      //
 	mostStreamed = 2 << 10 // MiB of the whole cell, at most
 	mostStreams  = 255
 )
 
-// streamHost has the facts about a host that stream cells need: the first CPU of each core, by node, and the node
-// whose memory the streams load.
+// streamHost has the facts about a host that stream measurements need: the first CPU of each core, by NUMA node, and
+// the node whose memory the streaming threads load.
 type streamHost struct {
 	memHost
 	t     *topology.Topology
@@ -51,8 +51,8 @@ func streamHostOf(o *Options) streamHost {
 	return h
 }
 
-// near returns CPUs of the loaded node, one for each core. If the node has only one core, it returns all CPUs of that
-// core. If that is one CPU, it returns the CPUs of all nodes.
+// near returns CPUs of the node whose memory is under load, one for each core. If the node has only one core, near
+// returns all CPUs of that core. If the core has only one CPU, near returns the CPUs of all nodes.
 func (h *streamHost) near() []int {
 	for _, list := range [][]int{h.cores[h.node], h.cpus[h.node]} {
 		if len(list) > 1 {
@@ -62,7 +62,7 @@ func (h *streamHost) near() []int {
 	return h.all()
 }
 
-// all returns the first CPU of each core of all nodes. Those of the loaded node come first.
+// all returns the first CPU of each core of all nodes. It begins with those of the node whose memory is under load.
 func (h *streamHost) all() []int {
 	list := slices.Clone(h.cores[h.node])
 	for _, node := range h.nodes {
@@ -73,7 +73,8 @@ func (h *streamHost) all() []int {
 	return list
 }
 
-// shape returns the placement of a cell whose threads run on cpus: data says on which nodes their memory is.
+// shape returns where the threads of a measurement run and where their memory lies. The parameter cpus has the CPUs of
+// the threads, and data says on which nodes the memory is.
 func (h *streamHost) shape(data string, cpus []int) *bench.StreamShape {
 	s := &bench.StreamShape{Data: data, CPUs: cpus, Policy: shm.Policy{Mode: shm.PolicyLocal}}
 	for _, id := range cpus {
@@ -127,7 +128,7 @@ func streamCells(o *Options) (cells []bench.Cell) {
 		data                string
 		duty, read, streams int
 	}
-	seen := map[point]bool{} // skip repeated cells: on a node with one core, near and all may be the same CPUs
+	seen := map[point]bool{} // skip repeated cells: on a node with one core, the methods near and all may return the same CPUs
 	add := func(data string, duty, read, streams int) {
 		cpus := near
 		if streams >= len(near) {
@@ -176,7 +177,7 @@ func streamCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// streamSizes returns the size of the chain of loads in MiB, and the size of the part of each stream in bytes. Both
+// streamSizes returns the size of the chain of loads in MiB, and the bytes that each streaming thread uses. Both sizes
 // are larger than the caches if possible. Together they use at most a quarter of the memory that the cgroup may use.
 func (o *Options) streamSizes(streams int) (chain int, part uint64) {
 	all := mostStreamed
@@ -198,7 +199,7 @@ func (o *Options) streamSizes(streams int) (chain int, part uint64) {
 	return chain, uint64(max(min(mib, all/2/max(streams, 1)), 1)) << 20
 }
 
-// checkStream refuses invalid shapes of stream cells.
+// checkStream refuses invalid parameters of stream measurements.
 func (o *Options) checkStream() error {
 	for _, data := range o.Data {
 		if !slices.Contains(bench.DataNames, data) {

@@ -11,24 +11,27 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// quickKills is the number of kills that gives a median in each repetition.
+// quickKills is the number of kills in each repetition of the shortest suite. It is large enough for a median.
 const quickKills = 2*stats.TailMinCrash + 2
 
-// RecoveryQuantile is the quantile of the recovery time for which a suite states an interval.
+// RecoveryQuantile is the quantile of the recovery time for which a suite states an interval. The recovery time is how
+// long it takes until the lock of a killed process has an owner again.
 const RecoveryQuantile = 0.99
 
-// recoveryKills is the number of kills in each repetition. Even if one round is dirty, the kills of the other rounds
-// are enough for an interval of RecoveryQuantile.
+// recoveryKills is the number of kills in each repetition. If other programs disturb one round, the kills of the other
+// rounds are still enough for an interval of RecoveryQuantile.
 var recoveryKills = (stats.LeastSamples(RecoveryQuantile) + Rounds - 2) / (Rounds - 1)
 
-// The number of rounds of the cells on which advice rests. With fewer than eleven rounds, a test of 60 contrasts
-// cannot show anything. With fewer than nine rounds, a test of 20 contrasts cannot.
+// Advice rests on comparisons of cells, called contrasts, and such cells are measured in this many rounds. With fewer
+// than eleven rounds, a test of 60 contrasts cannot show anything. With fewer than nine rounds, a test of 20 contrasts
+// cannot.
 const (
 	Rounds      = 12
 	QuickRounds = 10
 )
 
-// contextRounds is the number of rounds of the other cells of a suite. They only show figures and peers.
+// contextRounds is the number of rounds for the measurements on which no advice rests. A suite only shows their
+// figures.
 const contextRounds = 3
 
 // Defaults are the values that a command uses if the user does not set them.
@@ -37,7 +40,7 @@ type Defaults struct {
 	Count, Kills int
 }
 
-// The defaults of suites and commands.
+// These are the defaults of suites and commands. Suites use all of them except Usual, which commands use.
 var (
 	standard = Defaults{30 * time.Millisecond, 6 * time.Millisecond, Rounds, recoveryKills}
 	quick    = Defaults{20 * time.Millisecond, 4 * time.Millisecond, QuickRounds, quickKills}
@@ -47,7 +50,7 @@ var (
 )
 
 // hogCells returns the handoff cells of a suite that run next to a busy loop. All threads are on one CPU, because a
-// busy loop matters most there, and the subjects are those that sleep.
+// busy loop matters most there. The subjects are those whose waiters sleep.
 func hogCells(o *Options) []*bench.Cell {
 	h := *o
 	h.Hogs, h.Places = []int{1}, []string{bench.PlaceSame}
@@ -59,20 +62,20 @@ func hogCells(o *Options) []*bench.Cell {
 	return cells
 }
 
-// Preset determines how thorough a suite is.
+// Preset says how thorough a suite is. A suite is a run that measures all scenarios, or as many as its time allows.
 type Preset struct {
 	Defaults
 	quick  bool          // only the cells that a few decisions need
 	brief  bool          // few shapes
 	few    bool          // few subjects
-	budget time.Duration // the plan is shortened to this time; 0: no limit
-	Limit  time.Duration // if the plan takes longer, no more repetitions begin after this time; it applies to a small host, see share
-	exact  bool          // the user gave the budget: it applies to any host, and further rounds use it up
-	least  Defaults      // the plan is not made shorter than this
+	budget time.Duration // the plan is shortened until it takes at most this time; 0: no limit
+	Limit  time.Duration // after this time no more repetitions begin, for a plan that takes longer than planned; it applies to a small host, see share
+	exact  bool          // the user gave the budget: it applies to a host of any size, and further rounds use it up
+	least  Defaults      // the repetitions of the plan are not made shorter than this
 	gaps   []time.Duration
 }
 
-// The suites, from the shortest to the most thorough.
+// These are the presets for suites, from the shortest to the most thorough.
 var (
 	QuickSuite = Preset{Defaults: quick, quick: true, brief: true, few: true, budget: 18 * time.Second, Limit: 20 * time.Second,
 		least: Defaults{Time: 5 * time.Millisecond, Warmup: time.Millisecond}}
@@ -86,13 +89,14 @@ var (
 		gaps: []time.Duration{0, 20 * time.Microsecond, 100 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}}
 )
 
-// LongOnly are the scenarios for which a short suite has no time. Commands of the same names measure them, too.
+// LongOnly are the scenarios that only a long suite measures, because a short one has no time for them. The commands
+// that have the same names measure them, too.
 var LongOnly = []string{"intruder", "fence", "stream"}
 
-// suiteCells is an upper bound of the number of cells of any suite.
+// suiteCells is the largest number of cells, that is, of measurements, that any suite has.
 const suiteCells = 5000
 
-// Plan returns the cells of a suite. If fit is set, it shortens the plan until the cells fit into the budget.
+// Plan returns the cells of a suite. If fit is set, Plan shortens the plan until it fits into the time budget.
 func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 	o.Suite, o.Brief, o.Few, o.Map, o.MaxCells = true, p.brief, p.few, !p.quick, max(o.MaxCells, suiteCells)
 	names := bench.ScenarioNames()
@@ -136,24 +140,24 @@ func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 	return cells, nil
 }
 
-// budgetOf returns the time to which a plan is shortened. A host with many CPUs has more to measure, and gets more
-// time.
+// budgetOf returns the time that a plan may take. A host with many CPUs gets more time, because there is more to
+// measure.
 func (p Preset) budgetOf(o *Options) time.Duration { return p.budget * p.share(o) }
 
-// LimitOf is the time after which no more repetitions of a suite begin; 0: no limit.
+// LimitOf returns the time after which no more repetitions of a suite begin. 0 means that there is no limit.
 func (p Preset) LimitOf(o *Options) time.Duration { return p.Limit * p.share(o) }
 
-// Within returns a suite whose duration is budget. Its rounds are as long as those of p.
+// Within returns a suite that takes as long as the parameter budget says. Its rounds are as long as those of p.
 func (p Preset) Within(budget time.Duration) Preset {
 	p.budget, p.Limit, p.exact = budget, budget, true
 	return p
 }
 
-// mostRounds limits the number of rounds of a suite.
+// mostRounds is the largest number of rounds that a suite gets if there is time left.
 const mostRounds = 1000
 
-// fill adds rounds until they use up the budget that the user gave. Only cells on which advice rests take part in the
-// added rounds.
+// fill adds rounds to a plan until they use up the time that the user gave. Only cells on which advice rests take part
+// in the added rounds.
 func (p Preset) fill(o *Options, cells []*bench.Cell) {
 	var one time.Duration
 	for _, c := range cells {
@@ -182,9 +186,9 @@ func (p Preset) share(o *Options) time.Duration {
 // smallHost is the largest number of CPUs with which the default plan ends within a minute.
 const smallHost = 2
 
-// fit shortens a plan until it fits the budget. It makes the repetitions shorter, then leaves out scenarios, and then
-// repeats the cells on which no advice rests less often. It does not reduce the number of rounds, because a test of
-// many contrasts needs them.
+// fit shortens a plan until it fits the time budget. First it makes the repetitions shorter. Then it leaves out
+// scenarios, and then it repeats the cells on which no advice rests less often. It does not reduce the number of
+// rounds, because a test of many comparisons needs them.
 func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	budget := p.budgetOf(o)
 	late := func() bool { return budget > 0 && ETA(Order(cells, o.Count, false, 0)) > budget }
@@ -221,7 +225,7 @@ func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	for most := contextRounds - 1; late() && most > 0; most-- {
 		seldom(most)
 	}
-	if late() { // RecoveryNote says so
+	if late() { // then RecoveryNote tells the user
 		for _, c := range cells {
 			if c.Scenario.Name == "crash" {
 				c.N = min(c.N, quickKills)
@@ -234,15 +238,15 @@ func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	return cells
 }
 
-// recovers reports whether a crash cell measures the recovery that the library promises, or the same promise of a
-// peer. Such a cell has so many kills that a high quantile has an interval.
+// recovers reports whether a crash cell measures the recovery that the library promises, or the same promise of the
+// robust mutex in C. Such a cell has so many kills that a high quantile has an interval.
 func recovers(c *bench.Cell) bool {
 	name := c.Subject.Name()
 	return c.Scenario.Name == "crash" && c.Role == bench.RoleHolder && (name == bench.Library+":mutex" || name == "c:robust")
 }
 
-// RecoveryNote returns a note that a plan has too few kills for RecoveryQuantile, and how to get enough. It is empty
-// if the kills are enough, or if the plan kills nothing.
+// RecoveryNote returns a note if a plan has too few kills for an interval of RecoveryQuantile. The note says how to get
+// enough. It is empty if the kills are enough, or if the plan kills nothing.
 func (o *Options) RecoveryNote(cells []*bench.Cell) string {
 	kills, least := 0, stats.LeastSamples(RecoveryQuantile)
 	for _, c := range cells {
@@ -260,8 +264,8 @@ func (o *Options) RecoveryNote(cells []*bench.Cell) string {
 		kills, 100*RecoveryQuantile, least, (least+Rounds-1)/Rounds)
 }
 
-// gapCells returns the wake cells of a suite in which the sleeper has slept for different times. Their subjects are
-// the wakes of the kernel, from C and from Go, and those of the library.
+// gapCells returns the wake cells of a suite in which the sleeper has slept for different times. They measure wakes by
+// the kernel, from C and from Go, and wakes by the library.
 func gapCells(o *Options, gaps []time.Duration) []*bench.Cell {
 	g := *o
 	g.Gaps, g.Places = gaps, []string{o.apart()}

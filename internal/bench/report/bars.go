@@ -10,7 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/bars"
 )
 
-// writeBars renders the bars, each on one line, and below them the remarks about some of them.
+// writeBars renders the bars, that is, the promises about speed, each on one line. Below them it writes remarks about
+// some of them.
 func writeBars(w io.Writer, results []bars.Result) {
 	fmt.Fprintln(w)
 	rows := [][]string{{"bar", "", "figure", "[interval]", "n", "limit", "verdict"}}
@@ -37,8 +38,8 @@ func writeBars(w io.Writer, results []bars.Result) {
 	fmt.Fprintln(w, strings.Join(summary, ", "))
 }
 
-// against returns the name of the peer with which the bar's subject is compared, or the name of the primitive if
-// there is no peer.
+// against returns the name of the peer with which the bar compares its subject. If there is no peer, it returns the
+// name of the primitive that the subject measures.
 func against(b *bars.Result) string {
 	if b.Peer == "" {
 		_, prim, _ := strings.Cut(b.Subject, ":")
@@ -50,7 +51,7 @@ func against(b *bars.Result) string {
 	return "÷ " + strings.TrimPrefix(b.Peer, "in-process:")
 }
 
-// barRow returns the row of a bar in the table.
+// barRow returns the row of a table that shows a bar, that is, a promise about speed.
 func barRow(b *bars.Result) []string {
 	format := formatRatio
 	if b.Peer == "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// writeBench renders a document in the Go benchmark format, for benchstat: a line for each repetition. Cells that did
-// not end well become comments.
+// writeBench renders a document in the Go benchmark format, for benchstat. Each repetition becomes a line. Measurements
+// that failed become comments.
 func writeBench(w io.Writer, d *Document) error {
 	config := benchConfig(d)
 	out := benchfmt.NewWriter(w)
@@ -50,7 +50,7 @@ func writeBench(w io.Writer, d *Document) error {
 				Iters:  max(1, int(rep.Metrics["n"])),
 			}
 			for _, unit := range sortedKeys(rep.Metrics) {
-				if unit != "n" { // the iteration count of the line has the number of operations
+				if unit != "n" { // the line has the number of operations as its iteration count
 					rec.Values = append(rec.Values, benchfmt.Value{Value: rep.Metrics[unit], Unit: unit})
 				}
 			}
@@ -65,8 +65,8 @@ func writeBench(w io.Writer, d *Document) error {
 	return nil
 }
 
-// benchName converts the name of a scenario to the form that it has in names of benchmarks, even for a scenario that
-// this program does not know.
+// benchName converts the name of a scenario to the form that it has in the name of a benchmark. It also converts the
+// name of a scenario that this program does not know.
 func benchName(scenario string) string {
 	if sc := bench.ScenarioByName(scenario); sc != nil {
 		return sc.Bench
@@ -77,7 +77,7 @@ func benchName(scenario string) string {
 	return strings.ToUpper(scenario[:1]) + scenario[1:]
 }
 
-// notes returns facts for which the format has no place.
+// notes returns facts about the run for which the benchmark format has no place.
 func notes(d *Document) []string {
 	list := []string{strings.Join(d.Command, " ")}
 	for _, w := range d.Warnings {
@@ -111,7 +111,7 @@ func benchConfig(d *Document) []benchfmt.Config {
 	return config
 }
 
-// units lists the metrics of all cells, sorted.
+// units lists the metrics of all measurements, sorted.
 func units(d *Document) []string {
 	var all []string
 	for i := range d.Cells {

@@ -18,26 +18,27 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// alpha is the share of false findings that is expected among the cells that a comparison calls changed.
+// alpha is the level of the comparison: among the measurements that it calls changed, this share is expected to be
+// unchanged.
 const alpha = 0.05
 
-// The verdicts of a comparison about a cell.
+// These are the verdicts of a comparison about a cell, that is, about one measurement.
 const (
-	cellSame      = "same"      // the interval lies within ± the least effect
-	cellBetter    = "better"    // the interval lies beyond the least effect, on the better side
+	cellSame      = "same"      // the interval of the change lies within ± the least effect that counts
+	cellBetter    = "better"    // the interval of the change lies beyond that effect, on the better side
 	cellWorse     = "worse"     //
-	cellUndecided = "undecided" // none of the others
+	cellUndecided = "undecided" // neither of these
 	cellTooFew    = "too few"   // there are so few repetitions that no difference could be significant
 )
 
-// comparison compares the results of a cell in two files.
+// comparison compares the results of a measurement in two files.
 type comparison struct {
 	Key, Unit string
 	Old, New  benchmath.Summary
 	Shift     stats.Shift
-	Q         float64 // the p value of the shift, corrected for the number of cells
+	Q         float64 // the p value of the change, corrected for the number of cells
 	Verdict   string
-	Needs     int // estimated number of repetitions that would decide it; 0 if that is not known
+	Needs     int // estimated number of repetitions with which the verdict would be certain; 0 if that is not known
 	n1, n2    int
 	least     float64
 }
@@ -50,8 +51,8 @@ type Comparison struct {
 	units   string // what the samples are: repetitions, or files
 }
 
-// CompareDocuments compares the cells that two documents share. A change counts if it is larger than the parameter
-// least, a share such as 0.05.
+// CompareDocuments compares the measurements that two documents share. A change counts only if it is larger than the
+// parameter least. For example, 0.05 stands for a change by 5 percent.
 func CompareDocuments(before, after *Document, metric string, least float64) *Comparison {
 	all := &Comparison{least: least, units: "repetitions"}
 	for i := range before.Cells {
@@ -90,7 +91,7 @@ func compareSamples(key, unit string, before, after []float64, least float64) co
 		Shift: stats.Compare(before, after), n1: len(before), n2: len(after), least: least}
 }
 
-// judge gives each cell its verdict. It corrects the p values of all cells together.
+// judge gives each measurement its verdict. Before that, it corrects the p values of all measurements for their number.
 func (all *Comparison) judge() {
 	ps := make([]float64, len(all.Cells))
 	for i, c := range all.Cells {
@@ -124,16 +125,17 @@ func (c *comparison) verdict() string {
 	return cellUndecided
 }
 
-// apart reports whether the figures of a cell differ greatly, although the difference may not be proven: the
-// interval, or the range of few repetitions, lies on one side of 1, and the centres differ by more than half.
+// apart reports whether the figures of a measurement differ greatly, although the difference may not be proven. This is
+// so if the interval of their ratio lies on one side of 1, and the ratio itself is above 1.5 or below 1/1.5. With few
+// repetitions, the interval is only a range.
 func (c *comparison) apart() bool {
 	const far = 1.5
 	r := c.Shift.Ratio
 	return r.Lo > 1 && r.Center > far || r.Hi < 1 && r.Hi > 0 && r.Center < 1/far
 }
 
-// needs estimates how many repetitions would decide a cell. With that number, the interval should be so narrow that
-// it lies wholly on one side of the least effect.
+// needs estimates how many repetitions would decide about a measurement. With that number, the interval of the change
+// should be so narrow that it lies wholly on one side of the least effect that counts.
 func (c *comparison) needs() int {
 	r := c.Shift.Ratio
 	if !c.Shift.Sure() || r.Lo <= 0 || r.Hi <= r.Lo {
@@ -149,7 +151,7 @@ func (c *comparison) needs() int {
 	return max(int(math.Ceil(n)), min(c.n1, c.n2)+1)
 }
 
-// delta renders the change for people.
+// delta renders the change between the two files for people to read.
 func (c *comparison) delta() string {
 	r := c.Shift.Ratio
 	switch {
@@ -163,7 +165,7 @@ func (c *comparison) delta() string {
 	return fmt.Sprintf("%+.1f%%", 100*(r.Center-1))
 }
 
-// reason returns the verdict on a cell, and the figures on which it rests.
+// reason returns the verdict on a measurement, and the figures on which it rests.
 func (c *comparison) reason() string {
 	interval := ""
 	if r := c.Shift.Ratio; r != (stats.Interval{}) {
@@ -176,7 +178,7 @@ func (c *comparison) reason() string {
 	return text
 }
 
-// Differences returns the differences between two environments on which figures depend.
+// Differences returns the differences between two hosts, or two states of one host, that can change figures.
 func Differences(a, b *host.Environment) (list []string) {
 	for _, d := range []struct{ what, old, new string }{
 		{"CPU", a.CPU, b.CPU}, {"number of CPUs", fmt.Sprint(a.CPUs), fmt.Sprint(b.CPUs)},
@@ -187,7 +189,7 @@ func Differences(a, b *host.Environment) (list []string) {
 			list = append(list, fmt.Sprintf("the %s differs: %s, %s", d.what, d.old, d.new))
 		}
 	}
-	for _, d := range []struct{ what, old, new string }{ // a file of an earlier program lacks some of these
+	for _, d := range []struct{ what, old, new string }{ // a file that an earlier program wrote lacks some of these
 		{"the machine differs", a.Machine, b.Machine}, {"the firmware differs", a.Firmware, b.Firmware},
 		{"the microcode differs", a.Microcode, b.Microcode}, {"turbo differs", a.Turbo, b.Turbo}, {"the idle states differ", a.Idle, b.Idle},
 	} {
@@ -210,8 +212,8 @@ func Differences(a, b *host.Environment) (list []string) {
 	return list
 }
 
-// differing returns the sorted names for which two maps have different texts. An empty map differs from none, because
-// a file of an earlier program has no map.
+// differing returns the sorted names for which the maps a and b have different texts. If one of the maps is empty, it
+// returns nothing, because a file that an earlier program wrote has no map.
 func differing(a, b map[string]string) (names []string) {
 	if len(a) == 0 || len(b) == 0 {
 		return nil
@@ -226,8 +228,8 @@ func differing(a, b map[string]string) (names []string) {
 	return names
 }
 
-// Write renders the cells that have or may have changed, and lines with the number of cells for each verdict. If
-// unchanged is set, it renders the other cells, too.
+// Write renders the measurements that have changed or may have changed, and the number of measurements with each
+// verdict. If unchanged is set, it renders the other measurements, too.
 func (all *Comparison) Write(w io.Writer, unchanged bool) error {
 	rows := [][]string{{"cell", "old", "new", "delta", ""}}
 	counts := map[string]int{}
@@ -258,7 +260,7 @@ func (all *Comparison) Write(w io.Writer, unchanged bool) error {
 	return nil
 }
 
-// advice says what the files cannot show, and which measurement would show it.
+// advice returns lines that say what the files cannot show, and which measurement would show it.
 func (all *Comparison) advice(counts map[string]int, apart int) (list []string) {
 	if counts[cellTooFew] > 0 {
 		i := slices.IndexFunc(all.Cells, func(c comparison) bool { return c.Verdict == cellTooFew })

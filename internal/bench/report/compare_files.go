@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// CompareFiles compares several documents with several others. Each document counts as one sample: the median of the
-// repetitions of a cell. Repetitions of one run are not independent, because they share the memory layout of the run
-// and the state of the host.
+// CompareFiles compares several documents with several others. Each document counts as one sample, which is the median
+// of the repetitions of a measurement. Repetitions of one run are no independent samples, because they share the memory
+// layout of the run and the state of the host.
 func CompareFiles(before, after []*Document, metric string, least float64) *Comparison {
 	if len(before) == 1 && len(after) == 1 {
 		return CompareDocuments(before[0], after[0], metric, least)
@@ -21,7 +21,7 @@ func CompareFiles(before, after []*Document, metric string, least float64) *Comp
 	return all
 }
 
-// pooledFiles makes one document of several. It has the cells that all of them measured, and each document is one
+// pooledFiles makes one document of several. It keeps the cells that all of them measured. Each document becomes one
 // repetition of these cells.
 func pooledFiles(list []*Document) *Document {
 	d := &Document{Schema: Schema, Env: list[0].Env}
@@ -38,7 +38,7 @@ func pooledFiles(list []*Document) *Document {
 			}
 		}
 		if len(cell.Reps) < len(list) {
-			cell.Reps = nil // not every document has measured it
+			cell.Reps = nil // some document has not measured the cell
 		}
 		d.Cells = append(d.Cells, cell)
 	}

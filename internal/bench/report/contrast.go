@@ -11,38 +11,38 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// adviceLevel is the probability that a file without any effect above the least one gets any advice.
+// adviceLevel is the probability of any false advice from a file in which no effect is large enough to matter.
 const adviceLevel = 0.05
 
-// mostContrasts is the most contrasts on which advice may rest. With many more, twelve rounds could not show
-// anything. The default plan has at most half as many.
+// mostContrasts is the largest number of contrasts, that is, of comparisons on which advice rests. With many more,
+// twelve rounds could not show anything. The default plan has at most half as many.
 const mostContrasts = 120
 
-// contrast compares one choice with one or several others. Rules select contrasts by the names and parameters of
-// cells, never by their values. Thus the correction for the number of contrasts also covers that a rule picks the
-// best choice.
+// contrast compares one choice with one or several others, as a basis for advice. Rules select contrasts by the names
+// and parameters of measurements, never by the figures of the measurements. Therefore the correction for the number of
+// contrasts is valid even though a rule picks the best choice.
 type contrast struct {
 	name         string
 	better       *Cell   // the choice that may be better
 	worse        *Cell   // the choice with which it is compared, or one of several such choices
-	at, from     int     // indices of better and worse in a line of cells
+	at, from     int     // indices of better and worse in a list of cells, as knees compares them
 	of           any     // other data of the rule
 	least        float64 // the least effect that matters
 	stats.Effect         // how many times better the choice is; with several comparisons, the smallest of these effects
-	q            float64 // the p value of the effect, corrected for all contrasts of the document
-	level        float64 // the effect is sure if q is below this level
-	family       int     // the number of contrasts for which q is corrected
+	q            float64 // the p value of the effect, corrected for all comparisons of the document
+	level        float64 // the effect counts as proven if q is below this level
+	family       int     // the number of comparisons for which q is corrected
 }
 
-// against adds a comparison to a contrast: it divides the figures in worse by those in better, round by round.
-// For both, a smaller figure is better. A contrast with several comparisons is as sure as the least sure of
+// against adds a comparison to a contrast. It divides the figures in worse by those in better, round by round. For
+// both, a smaller figure is better. A contrast with several comparisons is only as certain as the least certain of
 // them.
 func (c *contrast) against(worse, better map[int]float64) {
 	e, err := stats.Paired(ratios(worse, better), c.least)
 	if err != nil {
 		e = stats.Effect{P: 1}
 	}
-	if c.Kind == "" && c.P == 0 { // the first
+	if c.Kind == "" && c.P == 0 { // the first comparison
 		c.Effect = e
 		return
 	}
@@ -53,7 +53,7 @@ func (c *contrast) against(worse, better map[int]float64) {
 	c.P = p
 }
 
-// contrastOf returns the contrast of two cells.
+// contrastOf returns the contrast, that is, the comparison, of two cells in a metric.
 func contrastOf(name string, better, worse *Cell, metric string, least float64) *contrast {
 	c := &contrast{name: name, better: better, worse: worse, least: least}
 	x, y := worse.byRound(metric), better.byRound(metric)
@@ -64,15 +64,16 @@ func contrastOf(name string, better, worse *Cell, metric string, least float64) 
 	return c
 }
 
-// sure reports whether the effect exceeds the least one, even after the correction for all contrasts of the document.
+// sure reports whether the effect is proven to exceed the least one that matters, even after the correction for all
+// comparisons of the document.
 func (c *contrast) sure() bool { return c.N > 0 && c.q < c.level }
 
-// open reports whether the effect may exceed the least one, but is not sure to do so.
+// open reports whether the effect may exceed the least one that matters, but is not proven to do so.
 func (c *contrast) open() bool {
 	return !c.sure() && (c.N == 0 || c.Hi >= c.least || c.Kind == stats.KindRange)
 }
 
-// ratios divides x by y, in the rounds that have both.
+// ratios returns x divided by y for each round that both have.
 func ratios(x, y map[int]float64) (rs []float64) {
 	for _, i := range slices.Sorted(maps.Keys(x)) {
 		if v, ok := y[i]; ok && v != 0 {
@@ -82,8 +83,8 @@ func ratios(x, y map[int]float64) (rs []float64) {
 	return rs
 }
 
-// contrasts returns the contrasts of each rule. It tests the contrasts of all rules together. A rule gets none if its
-// contrasts would bring the total above mostContrasts.
+// contrasts returns the contrasts, that is, the comparisons, that each rule needs. It tests the contrasts of all rules
+// together. A rule gets none if its contrasts would bring the total above mostContrasts.
 func (d *Document) contrasts() map[string][]*contrast {
 	all := map[string][]*contrast{}
 	var list []*contrast
@@ -114,8 +115,8 @@ type Rounds struct {
 	Dirty   int `json:"dirty"` // number of disturbed rounds among those that were made
 }
 
-// few says that fewer clean rounds than planned are left, because others were dirty. It returns an empty string if
-// there are enough.
+// few returns a text if other programs disturbed so many rounds that fewer undisturbed rounds are left than planned.
+// Otherwise it returns an empty string.
 func (r *Rounds) few() string {
 	if r == nil || r.Dirty == 0 || r.Made-r.Dirty >= r.Planned {
 		return ""
@@ -123,7 +124,8 @@ func (r *Rounds) few() string {
 	return fmt.Sprintf("other programs disturbed %d of %d rounds, and %d clean ones are needed", r.Dirty, r.Made, r.Planned)
 }
 
-// correct sets the corrected p values of the contrasts in list.
+// correct sets the p values of the contrasts in list, corrected for their number, and the level with which to compare
+// them.
 func correct(list []*contrast, level float64) {
 	ps := make([]float64, len(list))
 	for i, c := range list {
@@ -134,8 +136,8 @@ func correct(list []*contrast, level float64) {
 	}
 }
 
-// undecided takes the open contrast with the smallest p value, and says how many rounds would decide it. It returns
-// an empty string if no contrast is open.
+// undecided looks for comparisons whose effect may be large enough to matter but is not proven. It takes the one with
+// the smallest p value, and says how many rounds would decide it. It returns an empty string if there is none.
 func undecided(list []*contrast) (text string, rounds int) {
 	var top *contrast
 	for _, c := range list {
@@ -153,7 +155,7 @@ func undecided(list []*contrast) (text string, rounds int) {
 	return fmt.Sprintf("needs about %d rounds", rounds), rounds
 }
 
-// pick returns the contrast with a name, or nil.
+// pick returns the contrast in list, that is, the comparison, that has the given name, or nil.
 func pick(list []*contrast, name string) *contrast {
 	if i := slices.IndexFunc(list, func(c *contrast) bool { return c.name == name }); i >= 0 {
 		return list[i]
@@ -161,7 +163,7 @@ func pick(list []*contrast, name string) *contrast {
 	return nil
 }
 
-// knees returns contrasts of each cell of a line with each cell before it.
+// knees compares each cell of a list with each cell before it. It returns these comparisons.
 func knees(line []*Cell, metric string, least float64) (list []*contrast) {
 	for i := range line {
 		for k := range i {
@@ -173,8 +175,8 @@ func knees(line []*Cell, metric string, least float64) (list []*contrast) {
 	return list
 }
 
-// knee walks along a line of cells. Whenever a cell is surely better than the last knee, that cell becomes the knee.
-// It returns the index of the final knee.
+// knee walks along a list of cells, from the first one, and keeps the best cell so far. A later cell takes its place
+// only if it is proven to be better. knee returns the index of the cell that is kept at the end.
 func knee(line []*Cell, list []*contrast) (at int) {
 	for i := range line {
 		if c := between(line, list, i, at); c != nil && c.sure() {
@@ -184,13 +186,13 @@ func knee(line []*Cell, list []*contrast) (at int) {
 	return at
 }
 
-// between returns the contrast of two cells of a line.
+// between returns the comparison of two cells of a list, which the function knees has made.
 func between(line []*Cell, list []*contrast, at, from int) *contrast {
 	return pick(list, line[at].Key+" "+line[from].Key)
 }
 
-// borders compares each class of CPUs with all nearer classes. A class is a border if it costs more than each nearer
-// one.
+// borders compares each class of pairs of CPUs with all nearer classes. A class is a border if it is proven to cost
+// more than each nearer class.
 func borders(cells []*Cell, metric string, least float64) (list []*contrast) {
 	for i := 1; i < len(cells); i++ {
 		c := &contrast{name: cells[i].Key, better: cells[i-1], worse: cells[i], least: least}
@@ -202,7 +204,7 @@ func borders(cells []*Cell, metric string, least float64) (list []*contrast) {
 	return list
 }
 
-// effectOf returns the effect of a contrast, for a report.
+// effectOf returns the effect that a comparison has shown, for a report.
 func (c *contrast) effectOf() *stats.Interval {
 	q := c.Interval
 	return &q

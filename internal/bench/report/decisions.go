@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// decision is the answer of a run to one question of the owner of a host.
+// decision is the answer of a run to one question that the owner of a host has.
 type decision struct {
 	Number   int
 	Question string
@@ -26,24 +26,24 @@ type decision struct {
 	Evidence []string // figures, and their cells
 }
 
-// peerBar is the bar of the subject of a question, or of one of its peers: the median, with the range of the
-// repetitions.
+// peerBar is a bar of the chart below a question. It shows the subject of the question, or a primitive of the host for
+// comparison: the median, with the range of the repetitions.
 type peerBar struct {
 	htmlBar
 	Role string // why this peer is shown
 }
 
-// question is a question of the owner of a host; there are at most twelve. The results of its rules answer it. The
-// page shows its subject beside peers.
+// question is a question that the owner of a host has. There are at most twelve. The advice of some rules answers it.
+// The page shows the primitive that the question is about, beside primitives of the host.
 type question struct {
 	text              string
 	rules             []string
 	scenario, subject string   // the subject of the library; empty if the question is about the host
-	alike             []string // peers that wait in the same way or promise the same; the most similar one first
+	alike             []string // primitives of the host that wait in the same way or promise the same; the most similar one first
 	crowd             bool     // prefer the cell with the most workers
 }
 
-// questions are all questions, in the order of the page.
+// questions are all questions that a run answers, in the order of the page.
 var questions = []question{
 	{"On which CPUs should processes that share a lock run?", []string{"R2", "R13"}, "lock", "shmsync:mutex", []string{"c:robust", "c:pthread"}, false},
 	{"On which node should the arena lie?", []string{"R3", "R16", "R14"}, "", "", nil, false},
@@ -59,10 +59,10 @@ var questions = []question{
 	{"Which settings of the host work against this?", []string{"R11"}, "", "", nil, false},
 }
 
-// ranks has the verdicts in the order of their importance.
+// ranks has the verdicts of advice, from the most important to the least important.
 var ranks = []string{adviceDo, adviceUndecided, adviceAsIs, adviceNone, adviceMoot, adviceWithheld, adviceUnknown}
 
-// Decisions answers all questions with the advice of a document.
+// Decisions answers all questions of the owner of a host with the advice that follows from a document.
 func Decisions(d *Document, all []advice) (list []decision) {
 	withheld := slices.ContainsFunc(all, func(a advice) bool { return a.Verdict == adviceWithheld })
 	for i, q := range questions {
@@ -87,8 +87,8 @@ func Decisions(d *Document, all []advice) (list []decision) {
 	return list
 }
 
-// take merges the answers of several rules. The text of the first answer comes first. The texts of other answers
-// follow if they ask for an action.
+// take merges the answers of several rules into one decision. The text of the first answer comes first. The texts of
+// other answers follow if they ask for an action.
 func (one *decision) take(answers []advice) {
 	for i, a := range answers {
 		switch {
@@ -107,7 +107,7 @@ func (one *decision) take(answers []advice) {
 	}
 }
 
-// measure returns the command that measures what the first rule of a question needs.
+// measure returns the command whose measurements the first rule of the question needs.
 func (q question) measure() string {
 	for _, r := range rules {
 		if r.id == q.rules[0] {
@@ -117,11 +117,12 @@ func (q question) measure() string {
 	return ""
 }
 
-// mostBars is the largest number of bars of a decision.
+// mostBars is the largest number of bars in the chart of a decision.
 const mostBars = 4
 
-// peers returns bars for the subject of a question, for the peer that is most like it, and for the best peer of each
-// family, even if that one is better than the subject. It uses the first cell for which there is such a peer.
+// peers returns bars for the subject of a question and for primitives of the host: the one most like the subject, and
+// the best one of each family, even if it is better than the subject. The bars are for the first measurement in which
+// the subject can be compared with a similar primitive.
 func (q question) peers(d *Document) (setting string, bars []peerBar) {
 	if q.scenario == "" {
 		return "", nil
@@ -157,8 +158,8 @@ func (q question) peers(d *Document) (setting string, bars []peerBar) {
 	return ours.label(), barsOf(ours, cells, roles)
 }
 
-// onOneCore returns 1 for a cell whose processes share a core or are not pinned, because such a cell says less about
-// a choice. It returns 0 for other cells.
+// onOneCore returns 1 for a cell whose processes share a core or are not pinned, and 0 for other cells. It is for
+// sorting: a cell with 1 says less about a choice, so it comes later.
 func onOneCore(c *Cell) int {
 	if place := c.Params["place"]; place == bench.PlaceSame || place == bench.PlaceAny || c.class().Base() == topology.SMT {
 		return 1
@@ -166,8 +167,8 @@ func onOneCore(c *Cell) int {
 	return 0
 }
 
-// barsOf returns the bars of cells, with ratios to the bar of the first cell, which is the
-// parameter ours.
+// barsOf returns the bars of the cells. The first cell is the parameter ours. The other bars also show their ratio to
+// the bar of that cell.
 func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
 	hi := 0.0
 	for _, c := range cells {
@@ -181,7 +182,7 @@ func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
 			Width: scale.at(v.Center), Lo: scale.at(v.Lo), Span: scale.at(v.Hi) - scale.at(v.Lo)}}
 		if q, err := gain(ours, c, ours.Unit); err == nil && q.N > 0 && i > 0 {
 			b.Ratio = formatInterval(q)
-		} else if i > 0 { // no clean round has both, and the bars do not show clean rounds either
+		} else if i > 0 { // no undisturbed round has both, so the bars show disturbed rounds, too
 			b.Ratio = formatRatio(timesBetter(ours, c))
 		}
 		bars = append(bars, b)
@@ -189,7 +190,7 @@ func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
 	return bars
 }
 
-// perSecond returns the part of the unit of a rate that formatMetric omits.
+// perSecond returns the suffix "/s" for a rate, which formatMetric omits. For other metrics it returns an empty string.
 func perSecond(metric string) string {
 	if metric == "ops/s" {
 		return "/s"
@@ -206,7 +207,7 @@ func timesBetter(a, b *Cell) float64 {
 	return x / y
 }
 
-// label describes a cell in words.
+// label describes a measurement in words.
 func (c *Cell) label() string {
 	sc := bench.ScenarioByName(c.Scenario)
 	text := glanceName(c.Scenario, c.Params)
@@ -219,7 +220,8 @@ func (c *Cell) label() string {
 	return fmt.Sprintf("%s: %s, %s", text, c.Unit, better(sc))
 }
 
-// summary returns the line of a decision about its peers: how many times better the library is than each of them.
+// summary returns the line of a decision that says how many times better the library is than each primitive of the
+// host.
 func (one *decision) summary() string {
 	if len(one.Bars) == 0 {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// Write renders a document in a format for programs.
+// Write renders a document in a format that other programs read.
 func (d *Document) Write(w io.Writer, format string) error {
 	switch format {
 	case "bench":
@@ -23,8 +23,8 @@ func (d *Document) Write(w io.Writer, format string) error {
 	return writeCSV(w, d)
 }
 
-// writeCSV renders a document as a flat table: one line for each metric of each repetition. The
-// parameters of cells are columns.
+// writeCSV renders a document as a flat table: one line for each metric of each repetition. The parameters of
+// measurements are columns.
 func writeCSV(w io.Writer, d *Document) error {
 	var params []string
 	for i := range d.Cells {
@@ -68,7 +68,7 @@ func sortedKeys(m map[string]float64) []string {
 	return keys
 }
 
-// writeHGRM renders the distribution of the latencies of each cell, merged over all its repetitions.
+// writeHGRM renders the distribution of the latencies of each measurement, merged over all its repetitions.
 func writeHGRM(w io.Writer, d *Document) error {
 	for i := range d.Cells {
 		c := &d.Cells[i]

@@ -14,28 +14,28 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// grid is a matrix as a heat map. Values that are not numbers are left blank.
+// grid is a table of numbers that is drawn as a heat map. A cell whose value is not a number (NaN) is left blank.
 type grid struct {
 	labels   []string
 	across   []string    // labels of the columns, if they differ from those of the rows
 	values   [][]float64 // by row
-	breaks   map[int]int // before these rows and columns there is a border of this width
+	breaks   map[int]int // width of the border before a row and column
 	from, to string      // names of the two axes
 	format   func(float64) string
 }
 
-// Sizes of a heat map.
+// These constants are sizes of a heat map.
 const (
 	gridLeft, gridTop  = 70.0, 40.0
 	gridSide, gridCell = 460.0, 44.0 // at most
 	gridReadable       = 26.0        // cells that are at least this wide show their value
 )
 
-// heat has the colours from the least to the greatest value. They also get darker, so that they differ without
-// colour, too (a reversed viridis).
+// heat has the colours of a heat map, from the least to the greatest value. They also get darker, so that a reader can
+// tell them apart without colour (a reversed viridis).
 var heat = [][3]float64{{253, 231, 37}, {94, 201, 98}, {33, 145, 140}, {59, 82, 139}, {68, 1, 84}}
 
-// shade returns the colour of a share from 0 to 1, and the colour of text on it.
+// shade returns the colour for a share from 0 to 1, and the colour of text on that colour.
 func shade(x float64) (fill, text string) {
 	x = math.Min(math.Max(x, 0), 1) * float64(len(heat)-1)
 	i := min(int(x), len(heat)-2)
@@ -50,7 +50,7 @@ func shade(x float64) (fill, text string) {
 	return fmt.Sprintf("#%02x%02x%02x", int(c[0]), int(c[1]), int(c[2])), text
 }
 
-// numbers lists the values that are numbers, sorted.
+// numbers returns the values of the grid that are numbers, sorted.
 func (g *grid) numbers() (all []float64) {
 	for _, row := range g.values {
 		for _, v := range row {

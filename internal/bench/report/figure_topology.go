@@ -13,14 +13,14 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// box is a rectangle with a label that contains other boxes.
+// box is a rectangle with a label. It can contain other boxes.
 type box struct {
 	label, class string
 	kids         []*box
 	x, y, w, h   float64
 }
 
-// Sizes of boxes, in the units of figures.
+// These constants are the sizes of boxes, in the units of figures.
 const (
 	boxPad, boxHead, boxLeaf = 5.0, 17.0, 22.0
 	boxChar                  = 7.0 // width of a letter
@@ -55,7 +55,7 @@ func (b *box) layout(most float64) {
 	b.h = y + row + boxPad
 }
 
-// draw writes the box at the place x, y.
+// draw writes the box and its children as SVG, at the place x, y.
 func (b *box) draw(w *strings.Builder, x, y float64) {
 	x, y = x+b.x, y+b.y
 	fmt.Fprintf(w, `<rect class="box %s" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="3"/>`, b.class, x, y, b.w, b.h)

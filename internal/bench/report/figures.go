@@ -12,13 +12,13 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// nines has the ticks of an axis whose coordinate is 1/(1-q) for the quantile q.
+// nines has the ticks of an axis for quantiles. The place of a quantile q on the axis is 1/(1-q).
 var nines = []tick{{2, "50 %"}, {10, "90 %"}, {100, "99 %"}, {1e3, "99.9 %"}, {1e4, "99.99 %"}, {1e5, "99.999 %"}}
 
 func asTime(ns float64) string { return formatMetric("x-ns", ns) }
 
-// latencies draws the percentiles of the cells. The axis is that of HdrHistogram, which gives each further nine the
-// same room. It omits a quantile with fewer than ten samples above it.
+// latencies draws the percentiles of the cells. Like the plots of HdrHistogram, the axis gives each further nine the
+// same room. The figure omits a quantile with fewer than ten samples above it.
 func latencies(title string, cells []*Cell) (*figure, error) {
 	all, err := lines(cells, func(total int64, b hdrhistogram.Bracket, div float64) (xy, bool) {
 		q := b.Quantile / 100
@@ -31,7 +31,7 @@ func latencies(title string, cells []*Cell) (*figure, error) {
 		axis{log: true, ticks: nines}, axis{log: true, format: asTime}, all), nil
 }
 
-// distribution draws for each time the share of the samples below it.
+// distribution draws, for each time, which share of the samples is below that time.
 func distribution(title string, cells []*Cell) (*figure, error) {
 	all, err := lines(cells, func(_ int64, b hdrhistogram.Bracket, div float64) (xy, bool) {
 		return xy{math.Max(float64(b.ValueAt)/div, 100), b.Quantile}, true
@@ -44,8 +44,8 @@ func distribution(title string, cells []*Cell) (*figure, error) {
 		axis{label: "%", ticks: []tick{{0, "0"}, {25, "25"}, {50, "50"}, {75, "75"}, {100, "100"}}}, all), nil
 }
 
-// lines makes a line for each cell that has a histogram. It calls point for each part of the histogram. point returns
-// the point for that part, or false if the line ends there.
+// lines makes a line for each cell that has a histogram. It calls the function point for each part of the histogram,
+// which returns a point of the line, or false if the line ends there.
 func lines(cells []*Cell, point func(total int64, b hdrhistogram.Bracket, div float64) (xy, bool)) (all []series, err error) {
 	for _, c := range cells {
 		h, div, err := c.pooled()
@@ -70,7 +70,7 @@ func lines(cells []*Cell, point func(total int64, b hdrhistogram.Bracket, div fl
 	return all, nil
 }
 
-// scaling draws a metric against the number of workers: the median of the repetitions as a line, and their range as a
+// scaling draws a metric against the number of workers. The median of the repetitions is a line, and their range is a
 // band.
 func scaling(title string, cells []*Cell, cpus int) (*figure, error) {
 	byName := map[string][]*Cell{}

@@ -14,7 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// curves makes a line for each name: the medians against x, with the range of the repetitions as a band.
+// curves makes a line for each name. A line shows the medians of a metric against x, with the range of the repetitions
+// as a band.
 func curves(cells []*Cell, name func(*Cell) string, x func(*Cell) float64) (all []series) {
 	at := map[string]int{}
 	points := [][]*Cell{}
@@ -42,10 +43,10 @@ func curves(cells []*Cell, name func(*Cell) string, x func(*Cell) float64) (all 
 	return slices.DeleteFunc(all, func(s series) bool { return len(s.line) < 2 })
 }
 
-// leastGap is where a gap of 0 is drawn, because a logarithmic axis has no 0.
+// leastGap is the place on a logarithmic axis where a pause of 0 is drawn, because such an axis has no 0.
 const leastGap = 2 * time.Microsecond
 
-// againstGap draws the latency of a wake against the time that the other end had slept.
+// againstGap draws the latency of a wake against the time for which the woken thread had slept.
 func againstGap(cells []*Cell) *figure {
 	all := curves(cells, func(c *Cell) string { return c.name() }, func(c *Cell) float64 {
 		d, err := time.ParseDuration(c.Params["gap"])
@@ -69,7 +70,8 @@ func againstGap(cells []*Cell) *figure {
 		axis{label: "gap", log: true, format: asTime}, axis{log: true, format: asTime}, all)
 }
 
-// againstLoad draws the throughput against the number of workers per CPU, with a line for each spin budget.
+// againstLoad draws the throughput against the number of workers per CPU. There is a line for each spin budget, that
+// is, for each time for which waiters spin.
 func againstLoad(cells []*Cell) *figure {
 	all := curves(cells, func(c *Cell) string {
 		if spin := c.Params["spin"]; spin != "auto" {
@@ -86,7 +88,7 @@ func againstLoad(cells []*Cell) *figure {
 		axis{label: "ops/s", format: func(v float64) string { return formatMetric("ops/s", v) }}, all)
 }
 
-// sweep describes a figure of a scenario that is drawn against one parameter.
+// sweep describes a figure that shows how the main metric of a scenario depends on one parameter.
 type sweep struct {
 	param, label string
 	log          bool
@@ -113,7 +115,8 @@ var sweeps = map[string][]sweep{
 	"herd": {{param: "wake", label: "processes woken", caption: "Until the last of them runs."}},
 }
 
-// draw returns a figure of the main metric against the parameter. It returns nil if the parameter has only one value.
+// draw returns a figure of the main metric against the parameter p.param. It returns nil if there is only one value of
+// the parameter.
 func (p sweep) draw(sc *bench.Scenario, cells []*Cell) *figure {
 	value := func(c *Cell) float64 { v, _ := strconv.ParseFloat(c.Params[p.param], 64); return v }
 	all := curves(cells, (*Cell).name, value)
@@ -140,8 +143,8 @@ func measuredAt(all []series) (list []tick) {
 	return list
 }
 
-// ratioMaps draws the throughput as heat maps: by the share of shared holds, and by the number of workers. There is a
-// map for each lock of the library that was measured with several values of both.
+// ratioMaps draws heat maps of the throughput, by the share of holds that readers share, and by the number of workers.
+// There is a map for each lock of the library that was measured with several values of both.
 func ratioMaps(cells []*Cell) (list []*figure) {
 	for _, some := range groupsBut(cells, "read", "procs", "threads") {
 		var names []string
@@ -188,8 +191,8 @@ func ratioMaps(cells []*Cell) (list []*figure) {
 	return list
 }
 
-// ideal returns the line of ideal growth. It assumes that each worker, up to the number of CPUs, does as much as a
-// worker does at the smallest number of workers. The line ends where it would rise far above all others.
+// ideal returns a line that shows the throughput if each worker, up to the number of CPUs, does as much as a worker
+// does at the smallest number of workers. The line ends where it would rise far above all others.
 func ideal(all []series, cpus int) (s series, ok bool) {
 	most, from := 0.0, xy{}
 	for _, s := range all {

@@ -6,8 +6,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// againstBandwidth draws the time of a single load against the bandwidth that other cores use meanwhile, with a line
-// for each place of the data and each share of reads. Each line begins with a cell without streams.
+// againstBandwidth draws the time of a single load against the bandwidth that other cores use meanwhile. There is a
+// line for each place of the data and each share of reads. Each line begins with a measurement in which no other core
+// uses memory.
 func againstBandwidth(cells []*Cell) *figure {
 	kind := func(c *Cell) string { return "data " + c.Params["data"] + ", " + c.Params["read"] + "% reads" }
 	all := curves(cells, kind, func(c *Cell) float64 {

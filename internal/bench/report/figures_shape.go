@@ -13,8 +13,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// shapeFigures returns the figures that show more than a median and its tail: the subjects side by side, how evenly a
-// lock is shared, between which threads it moves, and how a figure changes with the gap or the load.
+// shapeFigures returns the figures of a scenario that show more than a median and its tail. They show the subjects side
+// by side, how evenly a lock is shared, between which threads it moves, and how a figure changes with the gap or the
+// load.
 func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, all []*Cell) (list []*figure, err error) {
 	add := func(f *figure) {
 		if f != nil {
@@ -48,12 +49,12 @@ func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, 
 	for i, k := range keys {
 		cells := groups[k]
 		if len(cells) < 2 && slices.Contains([]string{"wake", "herd", "oversub", "stream", "fence"}, sc.Name) {
-			continue // it is a point of a curve
+			continue // the cell is a point of a curve instead
 		}
 		if i == 0 && sc.Name != "oversub" {
 			add(sideBySide(sc, k, cells))
 		}
-		if sc.Unit != "p50-ns" { // other scenarios show the same elsewhere
+		if sc.Unit != "p50-ns" { // other scenarios show this in other figures
 			f, err := latencies(strings.TrimSpace("Latency "+k), notable(sc, cells))
 			if err != nil {
 				return nil, err
@@ -66,8 +67,8 @@ func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, 
 	return list, nil
 }
 
-// groupsBut groups the cells that differ only in the subject and the given parameters. It keeps the order of the
-// cells.
+// groupsBut puts cells into one group if they differ only in the subject and in the parameters that the parameter but
+// names. It keeps the order of the cells.
 func groupsBut(all []*Cell, but ...string) (list [][]*Cell) {
 	at := map[string]int{}
 	for _, c := range all {
@@ -83,7 +84,7 @@ func groupsBut(all []*Cell, but ...string) (list [][]*Cell) {
 	return list
 }
 
-// sideBySide draws a bar for each subject of a cell, the best first.
+// sideBySide draws a bar for each subject that was measured with the same parameters, the best first.
 func sideBySide(sc *bench.Scenario, label string, cells []*Cell) *figure {
 	if len(cells) < 2 {
 		return nil
@@ -116,7 +117,7 @@ func sideBySide(sc *bench.Scenario, label string, cells []*Cell) *figure {
 	return drawRows(strings.TrimSpace("Side by side "+label), sc.Unit+", "+better(sc)+"; medians, and the range of the repetitions."+clipped, rows, nil, most)
 }
 
-// fairnessBars draws the share of each worker in all operations.
+// fairnessBars draws which share of all operations each worker did.
 func fairnessBars(title string, cells []*Cell) *figure {
 	var rows []row
 	workers := 0

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// writeGlance renders a line for each figure of the library, with its ratios to the most important peers. It writes
-// nothing if the report has few figures.
+// writeGlance renders a line for each figure of the library, with its ratios to the most important primitives of the
+// host. It writes nothing if the report has few figures.
 func writeGlance(w io.Writer, all [][]*bench.Result) {
 	const few = 3
 	rows := []glanceRow{{"shmsync at a glance", "", "", []string{"times that of"}}}
@@ -64,11 +64,12 @@ func glanceLines(rows []glanceRow) (lines []string) {
 	return lines
 }
 
-// sharedRivals maps a rival to the one that takes its place for a lock that can be shared.
+// sharedRivals maps the name of a subject that cannot be shared by readers to the name of one that can. The second one
+// is compared with locks of the library that readers can share.
 var sharedRivals = map[string]string{"in-process:sync.Mutex": "in-process:sync.RWMutex", "c:robust": "c:rwlock", "c:pthread": "c:rwlock"}
 
-// rivals returns the subjects with which a primitive of the library is compared. present reports whether a subject
-// was measured.
+// rivals returns the subjects with which a primitive of the library is compared. The function present reports whether a
+// subject was measured.
 func rivals(sc *bench.Scenario, prim string, present func(name string) bool) (list []string) {
 	for _, name := range sc.Versus {
 		other := sharedRivals[name]
@@ -85,7 +86,7 @@ func rivals(sc *bench.Scenario, prim string, present func(name string) bool) (li
 	return list
 }
 
-// versus returns the ratios of a result to those of its rivals.
+// versus returns the ratios of a result of the library to the results of the subjects with which it is compared.
 func versus(r *bench.Result, group []*bench.Result) (list []string) {
 	of := func(name string) *bench.Result {
 		if i := slices.IndexFunc(group, func(p *bench.Result) bool { return p.Cell.Subject.Name() == name }); i >= 0 {

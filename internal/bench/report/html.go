@@ -33,7 +33,7 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// htmlPage is what the page shows.
+// htmlPage has what the page shows.
 type htmlPage struct {
 	*Document
 	Line     string // the command line
@@ -45,10 +45,10 @@ type htmlPage struct {
 	Skipped  []*Cell
 	Bad      []*Cell
 	Pictures []*figure // pictures of the host
-	Advised  bool      // there is advice other than that measurements are missing
+	Advised  bool      // there is advice, other than to measure what is missing
 }
 
-// htmlSection is a scenario.
+// htmlSection is the part of the page about one scenario.
 type htmlSection struct {
 	Name, Help string
 	Again      string // the command line that measures the section again
@@ -95,7 +95,7 @@ func WriteHTML(w io.Writer, d *Document) error {
 	return pageTemplate.Execute(w, p)
 }
 
-// sectionHelp has a sentence for each scenario that says what it measures.
+// sectionHelp has a sentence for each scenario, which says what the scenario measures.
 var sectionHelp = map[string]string{
 	"uncontended": "Lock and unlock where nobody else wants the lock: one pair.",
 	"handoff":     "A token passed to and fro between two processes: one round trip.",
@@ -199,8 +199,8 @@ func newSection(sc *bench.Scenario, d *Document) (*htmlSection, error) {
 	return s, nil
 }
 
-// group returns a text that is the same for all cells that can be compared with c. The text has the parameters
-// of c, except those that describe the subject and those whose names are in the parameter but.
+// group returns a text that is the same for all cells that can be compared with c. The text has the parameters of c. It
+// omits those that describe the subject and those whose names are in the parameter but.
 func (c *Cell) group(but ...string) string {
 	var parts []string
 	for k, v := range c.Params {
@@ -228,7 +228,7 @@ func scalingGroups(all []*Cell) [][]*Cell {
 		for _, c := range groups[k] {
 			procs[c.Params["procs"]], threads[c.Params["threads"]] = true, true
 		}
-		if len(procs) > 1 && len(threads) > 1 { // 2×1 and 1×2 are not the same
+		if len(procs) > 1 && len(threads) > 1 { // 2 processes with 1 thread are not the same as 1 process with 2 threads
 			list = append(list, groupsBut(groups[k], "procs")...)
 			continue
 		}
@@ -237,8 +237,8 @@ func scalingGroups(all []*Cell) [][]*Cell {
 	return list
 }
 
-// varying returns the parameters procs and threads if they vary. They are added to the names of the lines of a
-// figure, because its title has no room for them.
+// varying returns the names procs and threads, as far as the cells have different values of these parameters. The
+// values are added to the names of the lines of a figure, because its title has no room for them.
 func varying(cells []*Cell) (names []string) {
 	for _, name := range []string{"procs", "threads"} {
 		for _, c := range cells {
@@ -251,8 +251,8 @@ func varying(cells []*Cell) (names []string) {
 	return names
 }
 
-// notable returns the cells for which a figure has room: those of the library and of the most important peers, or all
-// cells of a scenario without a subject of the library.
+// notable returns the cells for which a figure has room: those of the library and of the most important primitives of
+// the host. For some scenarios without a subject of the library, it returns all cells.
 func notable(sc *bench.Scenario, cells []*Cell) (list []*Cell) {
 	for _, c := range cells {
 		if c.ours() || sc.Higher && len(sc.Ref) == 0 || slices.Contains(sc.Versus, c.Subject) || slices.Contains(sc.Ref, c.Subject) {

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Schema is the version of the document. It changes when a field is removed or gets another meaning.
+// Schema is the version of the JSON document. It changes when a field is removed or gets another meaning.
 const Schema = "shmbench/1"
 
 // Document is the JSON form of a report.
@@ -26,7 +26,7 @@ type Document struct {
 	Seed     uint64           `json:"seed"`
 	TimeNs   int64            `json:"time_ns"`
 	WarmupNs int64            `json:"warmup_ns"`
-	// DurationNs is the time from the start of the run until the file was written.
+	// DurationNs is the time from the start of the run until the program wrote the file.
 	DurationNs int64         `json:"duration_ns,omitempty"`
 	Warnings   []string      `json:"warnings"`
 	Notes      []string      `json:"notes,omitempty"`
@@ -38,7 +38,7 @@ type Document struct {
 	Advice   []advice           `json:"advice,omitempty"`
 }
 
-// Cell is the JSON form of a cell and its results.
+// Cell is the JSON form of a measurement and its results.
 type Cell struct {
 	Key      string                    `json:"key"`
 	Scenario string                    `json:"scenario"`
@@ -48,11 +48,11 @@ type Cell struct {
 	Status   string                    `json:"status"`
 	Reason   string                    `json:"reason,omitempty"`
 	Summary  map[string]stats.Interval `json:"summary,omitempty"` // median and range over the repetitions
-	Ratio    *stats.Interval           `json:"ratio,omitempty"`   // ratio of the main metric to that of Ref
+	Ratio    *stats.Interval           `json:"ratio,omitempty"`   // ratio of the main metric to that of the measurement Ref
 	Ref      string                    `json:"ref,omitempty"`
 	Reps     []Repetition              `json:"reps,omitempty"`
 
-	file string // the label of its file, if several files have the scenario
+	file string // the label of the file from which the cell was read, if several files have the scenario
 }
 
 // Repetition is the JSON form of one repetition.

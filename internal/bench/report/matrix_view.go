@@ -17,7 +17,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// pairs has the matrix cells of one subject: the values for each pair of CPUs.
+// pairs has the results of one subject in a matrix, which has values for each pair of CPUs.
 type pairs struct {
 	subject string
 	cpus    []int                      // ordered so that near CPUs are next to each other
@@ -25,7 +25,7 @@ type pairs struct {
 	reps    map[[2]int]map[int]float64 // values by the number of the repetition
 }
 
-// matrices returns the matrix cells of a document, one pairs for each subject.
+// matrices returns the results of all matrix measurements of a document, one value of type pairs for each subject.
 func matrices(d *Document) (list []*pairs) {
 	for i := range d.Cells {
 		c := &d.Cells[i]
@@ -67,7 +67,7 @@ func matrices(d *Document) (list []*pairs) {
 	return list
 }
 
-// value returns the median from CPU a to CPU b, or NaN if that was not measured.
+// value returns the median of the measurements from CPU a to CPU b, or NaN if there are none.
 func (m *pairs) value(a, b int) float64 {
 	if v, ok := m.medians[[2]int{a, b}]; ok {
 		return v
@@ -75,7 +75,7 @@ func (m *pairs) value(a, b int) float64 {
 	return math.NaN()
 }
 
-// between returns the mean of the values of both directions.
+// between returns the mean of the medians from CPU a to CPU b and from b to a.
 func (m *pairs) between(a, b int) float64 {
 	x, y := m.value(a, b), m.value(b, a)
 	switch {
@@ -87,7 +87,7 @@ func (m *pairs) between(a, b int) float64 {
 	return (x + y) / 2
 }
 
-// grid returns the matrix as a heat map.
+// grid returns the medians as a heat map.
 func (m *pairs) grid(t *topology.Topology) *grid {
 	g := &grid{from: "from", to: "to CPU", breaks: map[int]int{}, format: asTime}
 	for i, a := range m.cpus {
@@ -111,14 +111,13 @@ func (m *pairs) grid(t *topology.Topology) *grid {
 	return g
 }
 
-// clusterStep is the least ratio between the distances to the next CPUs and within a cluster.
+// clusterStep is a least ratio of two distances: between neighbouring clusters of CPUs, and within a cluster.
 const clusterStep = 1.3
 
-// clusters finds groups of CPUs that are nearer to each other than to other CPUs by at least the factor clusterStep.
-// It returns several levels, from small groups to large ones. It begins with one group for each CPU, and repeatedly
-// merges the two groups with the least mean distance. Whenever this distance is clusterStep times larger than all
-// distances before, the groups before the merge are a level. It returns nothing if no distance is that much larger
-// than another.
+// clusters finds groups of CPUs that are nearer to each other than to other CPUs by at least the factor clusterStep. It
+// returns several levels, from small groups to large ones. It begins with one group for each CPU, and repeatedly merges
+// the two groups with the least mean distance. If this distance is more than clusterStep times all distances so far,
+// the groups before the merge become a level. It returns nothing if this never happens.
 func (m *pairs) clusters() (levels [][][]int) {
 	groups := make([][]int, len(m.cpus))
 	for i, c := range m.cpus {
@@ -151,7 +150,8 @@ func (m *pairs) clusters() (levels [][][]int) {
 	return levels
 }
 
-// mean returns the mean distance of the measured pairs between two groups. It returns infinity if none was measured.
+// mean returns the mean distance between the CPUs of two groups, over the pairs that were measured. It returns infinity
+// if no pair was measured.
 func (m *pairs) mean(a, b []int) float64 {
 	sum, n := 0.0, 0
 	for _, x := range a {
@@ -167,7 +167,7 @@ func (m *pairs) mean(a, b []int) float64 {
 	return sum / float64(n)
 }
 
-// clusterText says which clusters were found.
+// clusterText returns a text that says which clusters of CPUs were found.
 func (m *pairs) clusterText() string {
 	levels := m.clusters()
 	if len(m.cpus) < 3 {
@@ -190,7 +190,8 @@ func (m *pairs) clusterText() string {
 // mostColumns is the number of CPUs that fit into one line of a table.
 const mostColumns = 14
 
-// writeMatrix writes the matrices as tables. The CPU of a row begins the round trip.
+// writeMatrix writes a table for each matrix of a document. The CPU of a row begins a round trip to the CPU of a
+// column.
 func writeMatrix(w io.Writer, d *Document) {
 	for _, m := range matrices(d) {
 		fmt.Fprintf(w, "\nmatrix  %s, one way, in ns; the CPU of the row starts and holds the line\n", m.subject)
@@ -215,7 +216,7 @@ func writeMatrix(w io.Writer, d *Document) {
 	writeUnmeasured(w, d)
 }
 
-// writeUnmeasured writes the number of pairs without a figure, for each reason.
+// writeUnmeasured writes how many pairs of CPUs have no figure, for each reason.
 func writeUnmeasured(w io.Writer, d *Document) {
 	counts := map[string]int{}
 	for i := range d.Cells {
@@ -234,7 +235,7 @@ func writeUnmeasured(w io.Writer, d *Document) {
 	}
 }
 
-// writePairs writes the figures for each class of pairs. It is for a matrix that is too wide for a table.
+// writePairs writes the figures of a matrix by class of pairs of CPUs. It is for a matrix that is too wide for a table.
 func writePairs(w io.Writer, m *pairs, t *topology.Topology) {
 	rows := [][]string{{"pairs", "n", "least", "median", "most"}}
 	classes := map[topology.Class][]float64{}
@@ -288,11 +289,11 @@ func matrixFigures(d *Document) (list []*figure) {
 	return list
 }
 
-// mostPairs is the largest number of pairs that a page lists one by one.
+// mostPairs is the largest number of pairs of CPUs that a page lists one by one.
 const mostPairs = 12
 
-// byClass summarizes a matrix: for each class of pairs and each subject it returns a bar with the median of the
-// pairs, and their range.
+// byClass summarizes a matrix by class of pairs of CPUs. For each class and each subject it returns a bar with the
+// median of the pairs, and their range.
 func byClass(sc *bench.Scenario, cells []*Cell, t *topology.Topology) htmlGroup {
 	g := htmlGroup{Label: "by how far apart the CPUs are", Unit: sc.Unit, Better: better(sc)}
 	longest := 0.0

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// memGroups returns a group of cells for the CPUs of each node.
+// memGroups returns a group of cells for the CPUs of each NUMA node.
 func memGroups(sc *bench.Scenario, cells []*Cell) (groups []htmlGroup) {
 	var nodes []string
 	for _, c := range cells {
@@ -29,7 +29,7 @@ func memGroups(sc *bench.Scenario, cells []*Cell) (groups []htmlGroup) {
 				some = append(some, c)
 			}
 		}
-		g := newGroup(sc, "From the CPUs of node "+node, some) // newGroup sorts them
+		g := newGroup(sc, "From the CPUs of node "+node, some) // the function newGroup sorts the cells
 		for i, c := range some {
 			g.Bars[i].Ratio = fmt.Sprintf("%s, pages %s, scan %s MB/s, data %s", c.Params["mem"], c.Params["huge"],
 				formatMetric("scan-MB/s", stats.Median(c.Values("scan-MB/s"))), formatMetric("data-ns", stats.Median(c.Values("data-ns"))))
@@ -39,8 +39,8 @@ func memGroups(sc *bench.Scenario, cells []*Cell) (groups []htmlGroup) {
 	return groups
 }
 
-// memFigures returns a figure of the requested and actual placement, and one of the latency from each node to each
-// node.
+// memFigures returns a figure that shows where memory was requested and where it is, and a figure of the latency from
+// each node to each node.
 func memFigures(cells []*Cell) (figures []*figure) {
 	for _, f := range []*figure{memPlaces(cells), memMatrix(cells)} {
 		if f != nil {
@@ -50,7 +50,7 @@ func memFigures(cells []*Cell) (figures []*figure) {
 	return figures
 }
 
-// placement returns the placement of the last repetition that has one, or nil.
+// placement returns where the memory of the cell was, according to the last repetition that knows, or nil.
 func (c *Cell) placement() *bench.Placement {
 	for _, r := range slices.Backward(c.Reps) {
 		if r.Placement != nil && len(r.Placement.Got) > 0 {
@@ -67,8 +67,8 @@ const (
 	memMostBar = 48
 )
 
-// memPlaces draws a bar for each cell. It shows the requested nodes and, in colours, the nodes on which the pages
-// are.
+// memPlaces draws a bar for each cell. The bar shows the NUMA nodes where its memory was requested and, in colours, the
+// nodes where its pages are.
 func memPlaces(cells []*Cell) *figure {
 	const title = "Memory placement asked and got"
 	var rows strings.Builder
@@ -126,8 +126,8 @@ func memPlaces(cells []*Cell) *figure {
 		template.HTML(b.String())}
 }
 
-// memMatrix draws the latency from the CPUs of each node to the memory of each node, for ordinary pages. It returns
-// nil for a host with one node.
+// memMatrix draws the latency from the CPUs of each NUMA node to the memory of each node, for pages of the ordinary
+// size. It returns nil for a host with one node.
 func memMatrix(cells []*Cell) *figure {
 	const title, side, left, top = "Latency from node to node", 64.0, 110.0, 40.0
 	value := map[[2]int]float64{}

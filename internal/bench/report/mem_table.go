@@ -14,11 +14,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// oneNode is the remark for a host on which the placement makes no difference.
+// oneNode is the remark for a host with one NUMA node, on which it makes no difference where memory is requested.
 const oneNode = "one node with memory: all of it is local, wherever it is asked for"
 
-// writeMem renders the mem cells as one table. It marks the best cell of each node's CPUs, and
-// shows the requested placement next to the actual one.
+// writeMem renders the mem measurements as one table. It marks the best measurement for the CPUs of each NUMA node. It
+// shows where memory was requested, next to where it is.
 func writeMem(w io.Writer, rep *Run) {
 	var all []*bench.Result
 	for _, r := range rep.Results {
@@ -55,7 +55,7 @@ func writeMem(w io.Writer, rep *Run) {
 	}
 }
 
-// bestMem returns the result with the least latency for the CPUs of a node, or nil if there is only one.
+// bestMem returns the result with the least latency for the CPUs of a NUMA node, or nil if there is only one result.
 func bestMem(all []*bench.Result, node int) (best *bench.Result) {
 	n := 0
 	for _, r := range all {
@@ -74,7 +74,7 @@ func bestMem(all []*bench.Result, node int) (best *bench.Result) {
 	return best
 }
 
-// placementOf returns the placement of the last repetition that has one, or nil.
+// placementOf returns where the memory was, according to the last repetition that knows, or nil.
 func placementOf(r *bench.Result) *bench.Placement {
 	for _, rep := range slices.Backward(r.Reps) {
 		if rep.Placement != nil {

@@ -12,24 +12,24 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// htmlGroup has cells that can be compared.
+// htmlGroup has measurements that can be compared. The page shows a bar for each of them.
 type htmlGroup struct {
 	Label  string
 	Unit   string
 	Better string
-	Scale  string    // the range of the scale, if it does not begin at 0
+	Scale  string    // the range of the scale, if the scale does not begin at 0
 	Marks  []float64 // places of the marks of the scale, in percent
 	Bars   []htmlBar
 
 	Recovery []recovery // of crash cells
 }
 
-// htmlBar is the bar of a cell: the median, with the range of the repetitions.
+// htmlBar is the bar of one measurement. It shows the median, and the range of the repetitions.
 type htmlBar struct {
 	Name, Value, Range, Ratio string
 	Ours                      bool
 	Color                     string  // the subject has this colour on the whole page
-	Width, Lo, Span           float64 // in percent of the scale
+	Width, Lo, Span           float64 // in percent of the width of the scale
 }
 
 func newGroup(sc *bench.Scenario, label string, cells []*Cell) htmlGroup {
@@ -69,12 +69,12 @@ func better(sc *bench.Scenario) string {
 	return "less is better"
 }
 
-// manyTimes is the greatest ratio of the medians in a group whose bars begin at 0. With a greater ratio, the short
-// bars would be invisible next to the long ones.
+// manyTimes is the greatest ratio of the medians of a group whose bars begin at 0. With a greater ratio, the short bars
+// would be invisible next to the long ones, so the scale is logarithmic.
 const manyTimes = 20
 
-// barScale maps figures to the lengths of bars. If the field lo is 0, the scale is linear and ends at hi.
-// Otherwise it is logarithmic and goes from lo to hi.
+// barScale maps figures to lengths of bars. If the field lo is 0, the scale is linear and goes from 0 to hi. Otherwise
+// the scale is logarithmic and goes from lo to hi.
 type barScale struct{ lo, hi float64 }
 
 // scaleOf returns a scale that suits the given medians and ranges.
@@ -93,7 +93,7 @@ func scaleOf(all []stats.Interval) barScale {
 	return barScale{math.Pow(10, math.Floor(math.Log10(least/1.25))), math.Pow(10, math.Ceil(math.Log10(hi)))}
 }
 
-// at returns the place of a value on the scale, in percent.
+// The method at returns the place of the value v on the scale, in percent of the width of the scale.
 func (s barScale) at(v float64) float64 {
 	switch {
 	case s.hi <= 0:
@@ -106,7 +106,7 @@ func (s barScale) at(v float64) float64 {
 	return 100 * math.Log10(v/s.lo) / math.Log10(s.hi/s.lo)
 }
 
-// label describes a logarithmic scale. It is empty for a linear one.
+// label returns a text that describes a logarithmic scale. It returns an empty string for a linear scale.
 func (s barScale) label(unit string) string {
 	if s.lo == 0 {
 		return ""
@@ -114,7 +114,7 @@ func (s barScale) label(unit string) string {
 	return fmt.Sprintf("logarithmic from %s to %s, lines at each power of ten", formatMetric(unit, s.lo), formatMetric(unit, s.hi))
 }
 
-// marks returns the places of the powers of ten on a logarithmic scale.
+// marks returns the places of the powers of ten on a logarithmic scale. It returns none for a linear scale.
 func (s barScale) marks() (list []float64) {
 	if s.lo == 0 {
 		return nil

@@ -12,13 +12,13 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// glanceRow is a figure of the library, compared with the most important peers.
+// glanceRow is a row that shows a figure of the library, and its ratios to the most important primitives of the host.
 type glanceRow struct {
 	What, Prim, Value string
 	Versus            []string
 }
 
-// glanceOf returns the rows that writeGlance writes for a run, computed from its document.
+// glanceOf returns the rows of the overview of a run. The function writeGlance writes the same rows on a terminal.
 func glanceOf(d *Document) (rows []glanceRow) {
 	groups := map[string][]*Cell{}
 	for i := range d.Cells {
@@ -51,7 +51,7 @@ func glanceOf(d *Document) (rows []glanceRow) {
 	return rows
 }
 
-// peers returns a text that is the same for all cells with which a cell is compared. They are from the same file.
+// peers returns a text that is the same for all cells that are compared with c. These cells come from the same file.
 func (c *Cell) peers() string { return c.Scenario + " " + c.group() + " " + c.file }
 
 func cellOf(cells []*Cell, subject string) *Cell {
@@ -61,7 +61,7 @@ func cellOf(cells []*Cell, subject string) *Cell {
 	return nil
 }
 
-// ratiosOf returns the ratio of the main metric of two cells for each round, as bench.Ratios does.
+// ratiosOf divides the main metric of a by that of b, for each round, as bench.Ratios does.
 func ratiosOf(a, b *Cell) (rs []float64) {
 	for i := range min(len(a.Reps), len(b.Reps)) {
 		x, okx := a.Reps[i].Metrics[a.Unit]
@@ -73,7 +73,7 @@ func ratiosOf(a, b *Cell) (rs []float64) {
 	return rs
 }
 
-// glanceName returns a short name for a group of comparable cells.
+// glanceName returns a short name for a group of measurements that can be compared.
 func glanceName(scenario string, p map[string]string) string {
 	label := glanceLabel(scenario, p)
 	if p["role"] != "" {

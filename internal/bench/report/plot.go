@@ -10,20 +10,20 @@ import (
 	"unicode/utf8"
 )
 
-// The figures do not use a plot library, because it would also be part of each worker. Crash cells measure the deaths
-// of workers, and the death of a process with more memory takes longer. The usual library would add half as much
-// memory again, and a third of a millisecond to the slowest deaths.
+// The figures do not use a plot library, because the library would also be part of each worker, which is the same
+// program. Some measurements kill workers, and the death of a process with more memory takes longer. The usual library
+// would add half as much memory again, and a third of a millisecond to the slowest deaths.
 
 // xy is a point of a curve.
 type xy struct{ x, y float64 }
 
-// series is a line of a figure. band is the range of the repetitions as a polygon, or nil.
+// series is a line of a figure. The field band is a polygon that shows the range of the repetitions, or nil.
 type series struct {
 	name string
 	line []xy
 	band []xy
 
-	ideal bool // computed, not measured
+	ideal bool // the line was computed, not measured
 }
 
 // figure is a picture with a caption.
@@ -47,7 +47,7 @@ type tick struct {
 	label string
 }
 
-// The position of the plot in a figure, in the figure's own units.
+// These constants are the position of the plot in a figure, in the figure's own units.
 const (
 	plotWidth, plotHeight = 750.0, 330.0
 	plotLeft, plotRight   = 64.0, 540.0
@@ -55,7 +55,7 @@ const (
 	legendLine            = 17.0
 )
 
-// palette has colours that colour-blind readers can distinguish, after Okabe and Ito. All are visible on white and on
+// palette has colours that colour-blind readers can tell apart, after Okabe and Ito. All are visible on white and on
 // black.
 var palette = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#b8860b"}
 
@@ -66,7 +66,7 @@ func (a *axis) cover(values ...float64) {
 	}
 }
 
-// place returns the coordinate of a value on the page.
+// place returns the coordinate on the page at which the value v is drawn.
 func (a *axis) place(v float64) float64 {
 	lo, hi := a.lo, a.hi
 	if a.log {
@@ -78,7 +78,7 @@ func (a *axis) place(v float64) float64 {
 	return a.from + (a.to-a.from)*(v-lo)/(hi-lo)
 }
 
-// marks returns the ticks that lie on the axis.
+// marks returns the ticks that lie within the range of the axis.
 func (a *axis) marks() (list []tick) {
 	all := a.ticks
 	switch {
@@ -117,7 +117,7 @@ func (a *axis) marks() (list []tick) {
 	return list
 }
 
-// draw returns a figure of the lines.
+// draw returns a figure with all of the given lines.
 func draw(title, caption string, x, y axis, all []series) *figure {
 	x.from, x.to, y.from, y.to = plotLeft, plotRight, plotBottom, plotTop
 	x.lo, x.hi, y.lo, y.hi = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
@@ -165,8 +165,8 @@ func draw(title, caption string, x, y axis, all []series) *figure {
 	return &figure{title, caption, template.HTML(b.String())}
 }
 
-// lineStyle returns the colour and the dashes of line i. They are those of its subject. If several lines have the
-// same subject, all but the first have other dashes.
+// lineStyle returns the colour and the dashes of line i. They depend on the subject of the line. If several lines have
+// the same subject, all but the first have other dashes.
 func lineStyle(all []series, i int) (color, dashed string) {
 	color, pattern := palette[i%len(palette)], ""
 	if i >= len(palette) {

@@ -20,7 +20,7 @@ type row struct {
 	broken bool    // the bar is cut off, and is drawn with a gap
 }
 
-// The layout of a figure with rows, in its own units.
+// These constants are the layout of a figure with horizontal bars, in its own units.
 const (
 	rowHeight            = 24.0
 	rowsRight            = 640.0
@@ -30,7 +30,7 @@ const (
 	letterWidth           = 7.4          // approximate width of a bold letter
 )
 
-// namesWidth returns the width that the names of rows need.
+// namesWidth returns the width that the names of the bars need.
 func namesWidth(list []row) float64 {
 	longest := 0
 	for _, r := range list {
@@ -39,8 +39,8 @@ func namesWidth(list []row) float64 {
 	return math.Min(math.Max(namesLeast, letterWidth*float64(longest)+14), namesMost)
 }
 
-// drawRows returns a figure of bars. A legend explains the parts that have names. All bars have the same scale, which
-// ends at the value of the parameter most, or at the longest bar if that value is 0.
+// drawRows returns a figure of horizontal bars. A legend explains the parts of the bars that have names. All bars have
+// the same scale. It ends at the value of the parameter most, or at the longest bar if that value is 0.
 func drawRows(title, caption string, list []row, legend []string, most float64) *figure {
 	if most == 0 {
 		for _, r := range list {

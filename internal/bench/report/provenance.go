@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Facts returns the host and the limits of a run, except for what the headline says.
+// Facts returns facts about the host, and the limits under which the run was made. It omits what the headline says.
 func (d *Document) Facts() []host.Fact {
 	facts := d.Env.Facts()
 	if d.Topology != nil {
@@ -29,7 +29,7 @@ func (d *Document) Facts() []host.Fact {
 	return facts
 }
 
-// writeFacts renders the Facts. Each of them takes as many lines as it needs.
+// writeFacts renders the facts about the host and the run. Each fact takes as many lines as it needs.
 func writeFacts(w io.Writer, d *Document) {
 	fmt.Fprintln(w)
 	for _, f := range d.Facts() {
@@ -39,5 +39,6 @@ func writeFacts(w io.Writer, d *Document) {
 	}
 }
 
-// mostFactLines is enough for the mitigations of a CPU that has all known flaws.
+// mostFactLines is the largest number of lines for one fact. It is enough for the mitigations of a CPU that has all
+// known flaws.
 const mostFactLines = 40

@@ -62,8 +62,8 @@ func (d *Document) Missing() string {
 	return "the run did not end"
 }
 
-// Values returns a metric of all repetitions that ended well. It omits those of dirty rounds, unless there are no
-// others.
+// Values returns the values of a metric in all repetitions that ended well. It omits those of rounds that other
+// programs disturbed, unless there are no others.
 func (c *Cell) Values(metric string) []float64 {
 	var vs, dirty []float64
 	for _, r := range c.Reps {
@@ -78,14 +78,14 @@ func (c *Cell) Values(metric string) []float64 {
 	return bench.Or(vs, dirty...)
 }
 
-// pooled returns the merged histogram of all repetitions, or nil if there is none. The caller has to divide its
-// values by the result div.
+// pooled returns one histogram with the samples of all repetitions, or nil if there is none. The caller has to divide
+// the values of the histogram by the result div.
 func (c *Cell) pooled() (h *hdrhistogram.Histogram, div float64, err error) {
 	return c.merged(func(r *Repetition) string { return r.Hist })
 }
 
-// merged merges one histogram of each repetition. text returns that histogram of a repetition in its text form, or an
-// empty string.
+// merged merges one histogram of each repetition. The function text returns that histogram of a repetition in its text
+// form, or an empty string if the repetition has none.
 func (c *Cell) merged(text func(*Repetition) string) (h *hdrhistogram.Histogram, div float64, err error) {
 	for i := range c.Reps {
 		r := &c.Reps[i]

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// ReadDocuments reads several result files into one document. If two files have the same cell, all cells of its
-// scenario get the names of their files, and are shown next to each other. Differences between the hosts become
+// ReadDocuments reads several result files into one document. If two files have measured the same cell, all cells of
+// its scenario get the names of their files, and are shown next to each other. Differences between the hosts become
 // warnings.
 func ReadDocuments(names []string) (*Document, error) {
 	var all *Document
 	seen := map[string]bool{}
-	common := map[string]bool{} // scenarios
+	common := map[string]bool{} // scenarios that have a cell in common
 	for i, name := range names {
 		d, err := ReadDocument(name)
 		if err != nil {
@@ -54,7 +54,7 @@ func ReadDocuments(names []string) (*Document, error) {
 	return all, nil
 }
 
-// fileLabel returns a short name for a result file that differs from those of the others.
+// fileLabel returns a short name for file i that differs from the short names of the other files.
 func fileLabel(names []string, i int) string {
 	short := func(name string) string { return strings.TrimSuffix(filepath.Base(name), ".json") }
 	for k := range names {
@@ -73,7 +73,8 @@ func (c *Cell) name() string {
 	return c.Subject + " (" + c.file + ")"
 }
 
-// latest returns a document that has each cell only from the last file with that cell. Advice uses that document.
+// latest returns a document in which each measurement comes from the last file that has the measurement. Advice uses
+// that document.
 func (d *Document) latest() *Document {
 	one := *d
 	one.Cells = nil
@@ -89,7 +90,8 @@ func (d *Document) latest() *Document {
 	return &one
 }
 
-// byFile returns a document for each file. It returns only one document if the cells have no file names.
+// byFile splits a document into one document for each file. It returns only one document if the measurements have no
+// file names.
 func (d *Document) byFile() (list []*Document) {
 	at := map[string]int{}
 	for _, c := range d.Cells {
@@ -106,7 +108,7 @@ func (d *Document) byFile() (list []*Document) {
 	return list
 }
 
-// called adds the name of the file of d to the titles of figures, if it has one.
+// called adds the name of the file from which d was read to the titles of the figures, if d has such a name.
 func (d *Document) called(figures []*figure) []*figure {
 	if len(d.Cells) > 0 && d.Cells[0].file != "" {
 		for _, f := range figures {

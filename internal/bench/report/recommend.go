@@ -14,38 +14,39 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Verdicts of a rule.
+// These are the verdicts that a rule for advice can give.
 const (
 	adviceDo        = "do"
 	adviceAsIs      = "as it is"      // measured, and nothing needs to change
-	adviceNone      = "no difference" // measured, and no choice is better by the size that matters
+	adviceNone      = "no difference" // measured, and no choice is so much better that it matters
 	adviceUndecided = "undecided"     // measured, and the interval of the effect is too wide for a decision
 	adviceMoot      = "does not apply"
 	adviceUnknown   = "not measured"
 	adviceWithheld  = "withheld"
 )
 
-// advice is the result of a rule.
+// advice is the result of applying a rule to a document.
 type advice struct {
 	Rule     string          `json:"rule"`
 	About    string          `json:"about"`
 	Verdict  string          `json:"verdict"`
 	Text     string          `json:"text"`
-	Do       []string        `json:"do,omitempty"`       // options and commands
+	Do       []string        `json:"do,omitempty"`       // options and commands that carry out the advice
 	Evidence []string        `json:"evidence,omitempty"` // figures, and their cells
-	Effect   *stats.Interval `json:"effect,omitempty"`   // how many times better, unless Unit says otherwise
+	Effect   *stats.Interval `json:"effect,omitempty"`   // how many times better the choice is, unless Unit says otherwise
 	Unit     string          `json:"unit,omitempty"`
-	Needs    int             `json:"needs,omitempty"` // estimated number of rounds that would decide it; 0 if not known
+	Needs    int             `json:"needs,omitempty"` // estimated number of rounds that would decide the question; 0 if not known
 
 	cpus []int // the CPUs that R2 names
 }
 
-// Command returns the command that measures what is missing, if the verdict is adviceUnknown.
+// Command returns the command that makes the missing measurement, if the verdict is adviceUnknown.
 func (a advice) Command() string { return strings.TrimPrefix(a.Text, measureIt) }
 
 const measureIt = "measure it: "
 
-// rule is one of the rules R1 to R18. R0 and R11 are functions of their own: noTiming and hygiene.
+// rule is one of the rules R1 to R18 for advice, except R11. The rules R0 and R11 are the functions noTiming and
+// hygiene.
 type rule struct {
 	id, about string
 	measure   string // the command that measures what the rule needs
@@ -53,8 +54,9 @@ type rule struct {
 	judge     func(d *Document, list []*contrast) *advice
 }
 
-// rules are in the order of reports. Each rule uses the cells of a document, its topology, and the contrasts that its
-// list has returned. If judge returns nil, the cells that the rule needs were not measured.
+// rules has the rules for advice, in the order of reports. Each rule uses the cells of a document, its topology, and
+// the comparisons that the function list of the rule has returned. If the function judge returns nil, the cells that
+// the rule needs were not measured.
 var rules = []rule{
 	{"R1", "spinning", "shmbench handoff", nil, adviseSpin},
 	{"R2", "where processes run", "shmbench matrix", colocateContrasts, adviseColocate},
@@ -75,7 +77,7 @@ var rules = []rule{
 	{"R14", "slow memory", "shmbench mem --mem bind", slowContrasts, adviseSlowNode},
 }
 
-// Recommend applies all rules.
+// Recommend applies all rules to a document and returns their advice.
 func Recommend(d *Document) []advice {
 	var all []advice
 	if why := noTiming(d); len(why) > 0 {
@@ -105,8 +107,8 @@ func Recommend(d *Document) []advice {
 	return append(all, hygiene(d)...)
 }
 
-// oneEach combines the advice of R2 and R13, because both answer one question: of the CPUs that R2 names, use one of
-// each core.
+// Rule R2 says which CPUs to use, and rule R13 may say to use only one thread of each core. oneEach combines the advice
+// of both: of the CPUs that R2 names, use one of each core.
 func oneEach(d *Document, all []advice) {
 	domain := slices.IndexFunc(all, func(a advice) bool { return a.Rule == "R2" && a.Verdict == adviceDo && len(a.cpus) > 0 })
 	apart := slices.IndexFunc(all, func(a advice) bool { return a.Rule == "R13" && a.Verdict == adviceDo })
@@ -127,13 +129,13 @@ func oneEach(d *Document, all []advice) {
 	}
 }
 
-// noTiming is rule R0. It returns the reasons why the figures of a document are no basis for advice on times.
+// noTiming is rule R0. It returns the reasons why no advice on times can rest on the figures of a document.
 func noTiming(d *Document) (why []string) {
 	e := d.Env
 	if host.Emulated(e.CPU) {
 		why = append(why, fmt.Sprintf("the CPU is emulated: %s", e.CPU))
 	}
-	judged := d.Rounds != nil // each round was judged by itself
+	judged := d.Rounds != nil // the run judged each of its rounds by itself
 	if e.Others > host.MostOthers && !judged {
 		why = append(why, fmt.Sprintf("other programs took %.1f %% of the time of the CPUs that were used", 100*e.Others))
 	}
@@ -158,19 +160,19 @@ func noTiming(d *Document) (why []string) {
 	return why
 }
 
-// awake has the scenarios whose workers wait only for each other.
+// awake has the scenarios whose workers wait only for each other, so that they hardly ever sleep.
 var awake = []string{"handoff", "lock", "readers", "padding", "home", "matrix"}
 
-// Limits that decide which workers count in lost.
+// These limits decide which workers the method lost takes into account.
 const (
-	mostSleeps = 50  // per second: one costs up to 0.1 ms until the thread runs again, so all explain 0.5 % of the time
-	leastTime  = 0.2 // seconds of all workers together: 5 % of it is more than one time slice of another program
+	mostSleeps = 50  // per second; a sleep costs up to 0.1 ms until the thread runs again, so all together explain 0.5 % of the time
+	leastTime  = 0.2 // seconds of all workers together; 5 % of this time is more than one time slice of another program
 )
 
-// lost returns the share of the time for which workers did not have the CPU that the plan gave to each alone. It
-// considers only workers that hardly ever slept, so the time that such a worker did not use is the time that it lost.
-// The number of involuntary switches would say less: each sched_yield of a busy wait counts as one, and another
-// program may take the CPU once and keep it.
+// lost returns the share of the time for which workers did not run, although the plan gave each of them a CPU alone. It
+// considers only workers that hardly ever slept. For such a worker, the time in which it did not run is time that it
+// lost. The number of involuntary context switches would say less. Each sched_yield of a busy wait counts as one
+// switch, and another program may take the CPU only once and keep it.
 func (d *Document) lost() float64 {
 	used, seconds := 0.0, 0.0
 	for i := range d.Cells {
@@ -196,7 +198,7 @@ func (d *Document) lost() float64 {
 	return 1 - used/seconds
 }
 
-// find returns the cells of a scenario that were measured well and satisfy all conditions.
+// find returns the cells of a scenario that were measured without a failure and satisfy all conditions.
 func (d *Document) find(scenario string, conditions ...func(*Cell) bool) (list []*Cell) {
 next:
 	for i := range d.Cells {
@@ -214,7 +216,7 @@ next:
 	return list
 }
 
-// These functions return conditions for the method find.
+// These functions return conditions for the method find, each of which selects cells.
 func by(subject string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Subject == subject }
 }
@@ -223,7 +225,8 @@ func with(param, value string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Params[param] == value }
 }
 
-// alike returns a condition for find: the cell differs from a in the given parameters only.
+// alike returns a condition for the method find. It selects the cells that differ from a only in the subject or in the
+// parameters that the parameter but names.
 func alike(a *Cell, but ...string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Scenario == a.Scenario && c.group(but...) == a.group(but...) }
 }
@@ -242,7 +245,8 @@ func best(cells []*Cell, metric string) *Cell {
 	return top
 }
 
-// byRound returns the values of a metric by the number of the repetition. It omits those of dirty rounds.
+// byRound returns the values of a metric by the number of the round. It omits those of rounds that other programs
+// disturbed.
 func (c *Cell) byRound(metric string) map[int]float64 {
 	m := map[int]float64{}
 	for i, r := range c.Reps {
@@ -253,8 +257,8 @@ func (c *Cell) byRound(metric string) map[int]float64 {
 	return m
 }
 
-// gain returns how many times better a is than b in a metric, round by round. BetterHigher has the metrics for which
-// more is better.
+// gain returns how many times better a is than b in a metric. It compares the two round by round. For the metrics in
+// BetterHigher, more is better.
 func gain(a, b *Cell, metric string) (stats.Interval, error) {
 	x, y := b.byRound(metric), a.byRound(metric)
 	if bench.BetterHigher[metric] {
@@ -263,23 +267,23 @@ func gain(a, b *Cell, metric string) (stats.Interval, error) {
 	return roundRatio(x, y)
 }
 
-// roundRatio returns the ratio of x to y over the rounds that have both.
+// roundRatio returns the ratio of x to y, with its interval. It uses the rounds that have a value in both.
 func roundRatio(x, y map[int]float64) (stats.Interval, error) {
 	e, err := stats.Paired(ratios(x, y), 1)
 	return e.Interval, err
 }
 
-// fewest is the least number of rounds for a figure that becomes a setting. Two would be too few, because they may
-// agree by chance.
+// fewest is the least number of rounds for a figure that becomes a setting. Two rounds would be too few, because they
+// may agree by chance.
 const fewest = 3
 
-// exceeds reports whether the whole interval of an effect is beyond a size. This is good enough for evidence, but not
-// for advice: if there are many effects, some intervals are beyond it by chance.
+// exceeds reports whether the whole interval of an effect is at least as large as the parameter least. This is good
+// enough for evidence, but not for advice: if there are many effects, some of their intervals are that large by chance.
 func exceeds(q stats.Interval, least float64) bool {
 	return q.N >= fewest && q.Lo >= least
 }
 
-// evidence returns a text with a figure of a cell: its median, range and key.
+// evidence returns a text that shows the median and the range of a metric, and the key of the cell.
 func (c *Cell) evidence(metric string) string {
 	vs := c.Values(metric)
 	if len(vs) == 0 {
@@ -294,7 +298,7 @@ func effectText(q stats.Interval) string {
 	return fmt.Sprintf("%s× [%s..%s] (%s of %d)", formatRatio(q.Center), formatRatio(q.Lo), formatRatio(q.Hi), q.Kind, q.N)
 }
 
-// WriteAdvice renders advice. A line at the end lists the missing measurements.
+// WriteAdvice renders advice. It ends with a line that lists the missing measurements.
 func WriteAdvice(w io.Writer, all []advice) {
 	if len(all) == 0 {
 		return

@@ -9,11 +9,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// biasGain is the least gain that leads to advice, for a biased lock or for one that is not biased (R18).
+// biasGain is the least gain for which rule R18 advises a lock that is biased toward one process, or one that is not.
 const biasGain = 1.1
 
-// biasContrasts returns the contrasts of R18, for each gap between two intrusions: a biased lock with one that is not
-// biased, and the other way round.
+// biasContrasts returns the comparisons for rule R18. For each pause between two holds by another process, it compares
+// a biased lock with one that is not biased, and the other way round.
 func biasContrasts(d *Document) (list []*contrast) {
 	for _, biased := range d.find("intruder", by("shmsync:mutex")) {
 		for _, plain := range d.find("intruder", by("shmsync:mutex-checked"), alike(biased)) {
@@ -24,7 +24,7 @@ func biasContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseBias is rule R18: whether the holds of a lock should be biased if other processes take it now and then.
+// adviseBias is rule R18: whether a lock should be biased toward one process if other processes take it now and then.
 func adviseBias(d *Document, list []*contrast) *advice {
 	if len(list) == 0 {
 		return nil

@@ -14,9 +14,9 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// classCells returns the cells of a scenario that were placed by class and satisfy the conditions, from the nearest
-// class to the farthest. It omits cells on threads of one core. If classes differ only in the kinds of CPUs, it
-// returns only the first of them.
+// classCells returns the cells of a scenario that run on a class of pairs of CPUs and satisfy the conditions. They are
+// in the order of their classes, from the nearest to the farthest. It omits cells on threads of one core. If classes
+// differ only in the kinds of CPUs, it returns only the first of them.
 func (d *Document) classCells(scenario string, conditions ...func(*Cell) bool) (list []*Cell) {
 	for _, c := range d.find(scenario, conditions...) {
 		if class := c.class(); class.Valid() && class.Base() != topology.SMT {
@@ -34,7 +34,8 @@ func withoutKinds(c topology.Class) topology.Class {
 	return topology.Class(name)
 }
 
-// findBorder returns the contrast of the first class that surely costs more than each nearer one, or nil.
+// findBorder returns the comparison for the nearest class of pairs of CPUs that is proven to cost more than each nearer
+// class, or nil.
 func findBorder(list []*contrast) *contrast {
 	if i := slices.IndexFunc(list, (*contrast).sure); i >= 0 {
 		return list[i]
@@ -42,7 +43,8 @@ func findBorder(list []*contrast) *contrast {
 	return nil
 }
 
-// domain returns the used CPUs whose class with a CPU is the given class or a nearer one.
+// domain returns the CPUs of the run that are near the CPU with the number cpu: their class with that CPU is the given
+// class or a nearer one.
 func (d *Document) domain(cpu int, class topology.Class) (cpus []int) {
 	for _, id := range d.Env.Used {
 		if id == cpu || topology.CompareClasses(withoutKinds(d.Topology.Class(cpu, id)), withoutKinds(class)) <= 0 {
@@ -52,7 +54,8 @@ func (d *Document) domain(cpu int, class topology.Class) (cpus []int) {
 	return cpus
 }
 
-// domainName says what the CPUs of a domain share. near is the farthest class inside the domain.
+// domainName says what CPUs share that are near each other. The parameter near is the farthest class that two of them
+// have.
 func domainName(near topology.Class) string {
 	switch near.Base() {
 	case topology.Module:
@@ -71,7 +74,7 @@ func domainName(near topology.Class) string {
 	return "group of nodes as near as " + string(near)
 }
 
-// firstCPU returns a CPU of the cell, or -1 if none is known.
+// firstCPU returns a CPU on which the cell was measured, or -1 if none is known.
 func (c *Cell) firstCPU() int {
 	for _, r := range c.Reps {
 		if len(r.Workers) > 0 {
@@ -81,8 +84,8 @@ func (c *Cell) firstCPU() int {
 	return -1
 }
 
-// adviseClasses is rule R2 for cells that were placed by class: the smallest domain beyond which access to a cache
-// line costs far more.
+// adviseClasses is rule R2 for measurements that run on classes of pairs of CPUs. It looks for the smallest group of
+// CPUs beyond which access to a cache line costs far more.
 func adviseClasses(d *Document, list []*contrast) *advice {
 	cells := d.mappedClasses()
 	if len(cells) < 2 {
@@ -109,7 +112,7 @@ func adviseClasses(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// mappedClasses returns the matrix cells that were placed by class.
+// mappedClasses returns the matrix cells that measure a class of pairs of CPUs.
 func (d *Document) mappedClasses() []*Cell {
 	if d.Topology == nil {
 		return nil
@@ -117,7 +120,8 @@ func (d *Document) mappedClasses() []*Cell {
 	return d.classCells("matrix", by("go:one-line"))
 }
 
-// wakeLines returns a line of wake cells for each gap. A line has the classes from the nearest to the farthest.
+// wakeLines returns a list of wake cells for each pause before the wake. The cells of a list are in the order of their
+// classes of pairs of CPUs, from the nearest to the farthest.
 func (d *Document) wakeLines() (lines [][]*Cell) {
 	seen := map[string]bool{}
 	for _, gap := range d.find("wake", by("shmsync:futex"), asleep) {
@@ -130,7 +134,7 @@ func (d *Document) wakeLines() (lines [][]*Cell) {
 	return lines
 }
 
-// wakeContrasts returns the contrasts of R12.
+// wakeContrasts returns the comparisons that rule R12 needs.
 func wakeContrasts(d *Document) (list []*contrast) {
 	for _, cells := range d.wakeLines() {
 		list = append(list, borders(cells, "p50-ns", farther)...)
@@ -138,7 +142,7 @@ func wakeContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseWakes is rule R12: where to run a peer that sleeps and is woken.
+// adviseWakes is rule R12: where to run a thread that sleeps until another thread wakes it.
 func adviseWakes(d *Document, list []*contrast) *advice {
 	var top *advice
 	for _, cells := range d.wakeLines() {
@@ -162,10 +166,10 @@ func adviseWakes(d *Document, list []*contrast) *advice {
 	return top
 }
 
-// smtCost is the least cost of a shared core that leads to advice (R13).
+// smtCost is how many times slower a shared core must be, at least, for rule R13 to advise against sharing it.
 const smtCost = 1.1
 
-// smtContrasts returns the only contrast of R13.
+// smtContrasts returns the only comparison that rule R13 needs.
 func smtContrasts(d *Document) []*contrast {
 	for _, smt := range d.find("lock", by("shmsync:mutex"), func(c *Cell) bool { return c.class().Base() == topology.SMT }) {
 		if cells := d.classCells("lock", by("shmsync:mutex"), alike(smt, "place")); d.Topology != nil && len(cells) > 0 {
@@ -199,11 +203,12 @@ func adviseSMT(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// slowNode is the ratio from which R14 names a node: how many times slower its memory is than comparable memory.
+// slowNode is how many times slower the memory of a NUMA node must be than comparable memory, at least, for rule R14 to
+// name the node.
 const slowNode = 1.15
 
-// reach returns the cells that measure how long loads take, by the distance from the CPUs to the memory, and by the
-// node of the memory.
+// reach returns the cells that measure how long loads take. They are grouped by the distance from the CPUs to the
+// memory, and by the node of the memory.
 func (d *Document) reach() (byDistance map[int]map[int][]*Cell) {
 	byDistance = map[int]map[int][]*Cell{}
 	if d.Topology == nil {
@@ -224,8 +229,8 @@ func (d *Document) reach() (byDistance map[int]map[int][]*Cell) {
 	return byDistance
 }
 
-// slowContrasts returns the contrasts of R14: each node with all others that were measured at the same distances. It
-// takes the mean over the distances, because a slow node is slow from everywhere.
+// slowContrasts returns the comparisons for rule R14. It compares each NUMA node with all others that were measured at
+// the same distances. It takes the mean over the distances, because a slow node is slow from everywhere.
 func slowContrasts(d *Document) (list []*contrast) {
 	byDistance := d.reach()
 	reached := map[int]bool{}
@@ -257,10 +262,11 @@ func slowContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// chaseRounds returns the latencies of a cell by round.
+// chaseRounds returns the latency of loads that a cell measured, by round.
 func chaseRounds(c *Cell) map[int]float64 { return c.byRound(memChaseMetric) }
 
-// adviseSlowNode is rule R14: a node whose memory is slower than that of other nodes at the same distance.
+// adviseSlowNode is rule R14. It finds a NUMA node whose memory is slower than that of other nodes at the same
+// distance.
 func adviseSlowNode(d *Document, list []*contrast) *advice {
 	if len(d.reach()) == 0 {
 		return nil
@@ -282,7 +288,7 @@ func adviseSlowNode(d *Document, list []*contrast) *advice {
 	return top
 }
 
-// joined returns the mean of several lists of figures, in each round that all of them have.
+// joined returns the mean of several lists of figures. It has a mean for each round that all of the lists have.
 func joined[T any](list []T, rounds func(T) map[int]float64) map[int]float64 {
 	sums, counts := map[int]float64{}, map[int]int{}
 	for _, s := range list {
@@ -301,11 +307,12 @@ func joined[T any](list []T, rounds func(T) map[int]float64) map[int]float64 {
 	return sums
 }
 
-// inPlaceLeast is the share of the checks that must have found the threads on the CPUs of the plan (R6).
+// inPlaceLeast is for rule R6. Threads check on which CPU they run. At least this share of the checks must have found
+// the threads on the CPUs of the plan.
 const inPlaceLeast = 0.99
 
-// proven reports whether the workers of a lock cell were enough contenders on two or more nodes. doubt is a reason to
-// doubt that they ran there, or empty. A contender is a CPU: goroutines that share a CPU count as one.
+// proven reports whether the workers of a lock cell were enough contenders on each of two or more NUMA nodes. The
+// result doubt is a reason to doubt that they ran there, or empty. Goroutines that share a CPU count as one contender.
 func (c *Cell) proven(t *topology.Topology) (enough bool, doubt string) {
 	nodes := map[int]map[int]bool{}
 	for _, r := range c.Reps {

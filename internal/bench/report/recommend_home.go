@@ -10,13 +10,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// homeGain is the least gain of a lock whose memory lies on a node of its users (R16).
+// homeGain is how many times better a lock must be, at least, if its memory lies on a NUMA node of its users, for rule
+// R16 to advise it.
 const homeGain = 1.1
 
-// placed is the share of the memory of a cell, in percent, that must have been on the node of the plan.
+// placed is a share in percent. At least this share of the memory of a measurement must have been on the NUMA node of
+// the plan.
 const placed = 99
 
-// homes returns the home cells of a subject whose memory was where it should be.
+// homes returns the cells of a subject that measure memory on a chosen NUMA node, and whose memory was there.
 func (d *Document) homes(subject string) []*Cell {
 	return d.find("home", by(subject), func(c *Cell) bool {
 		found := c.Values("as-asked-%")
@@ -24,8 +26,8 @@ func (d *Document) homes(subject string) []*Cell {
 	})
 }
 
-// homeContrasts returns the contrasts of R16, for each pair of CPUs: memory on the node of a user with memory on a
-// third node.
+// homeContrasts returns the comparisons for rule R16. For each pair of CPUs, it compares memory on the NUMA node of one
+// of the two CPUs with memory on a third node.
 func homeContrasts(d *Document) (list []*contrast) {
 	cells := d.homes("shmsync:mutex")
 	for _, first := range cells {
@@ -38,8 +40,8 @@ func homeContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseHome is rule R16: on which node the memory of a lock should be. If several pairs of CPUs were measured, it
-// takes the one with the largest effect.
+// adviseHome is rule R16: on which NUMA node the memory of a lock should be. If several pairs of CPUs were measured,
+// the advice is about the pair with the largest effect.
 func adviseHome(d *Document, list []*contrast) *advice {
 	cells := d.find("home", by("shmsync:mutex"))
 	switch {
@@ -68,7 +70,7 @@ func adviseHome(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// skipped reports whether all cells of a scenario were skipped on this host.
+// skipped reports whether all measurements of a scenario were skipped on this host.
 func (d *Document) skipped(scenario string) bool {
 	some := false
 	for i := range d.Cells {

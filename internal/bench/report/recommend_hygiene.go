@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// hygiene is rule R11: settings of the host that disturb measurements or placement. The rule does not use times, so
-// it also applies to an emulated host.
+// hygiene is rule R11. It finds settings of the host that disturb measurements or placement. The rule does not use
+// times, so it also applies to an emulated host.
 func hygiene(d *Document) (all []advice) {
 	say := func(text string, do ...string) {
 		all = append(all, advice{Rule: "R11", About: "the host", Verdict: adviceDo, Text: text, Do: do})
@@ -59,7 +59,7 @@ func hygiene(d *Document) (all []advice) {
 	return all
 }
 
-// missingNodes returns nodes that have usable CPUs but whose memory must not be used.
+// missingNodes returns the NUMA nodes that have usable CPUs, but whose memory this process must not use.
 func missingNodes(t *topology.Topology) (list []int) {
 	for _, n := range t.Nodes {
 		usable := slices.ContainsFunc(n.CPUs, func(cpu int) bool { return slices.Contains(t.Limits.CPUs, cpu) })
@@ -70,7 +70,7 @@ func missingNodes(t *topology.Topology) (list []int) {
 	return list
 }
 
-// capacities says which CPUs have which capacity. The largest group comes first.
+// capacities says which CPUs have which capacity, that is, relative speed. The largest group comes first.
 func capacities(t *topology.Topology, cpus []int) (kinds []string) {
 	groups := byCapacity(t, cpus)
 	for _, g := range groups {
@@ -95,8 +95,8 @@ func fastest(t *topology.Topology, cpus []int) string {
 	return topology.FormatList(byCapacity(t, cpus)[0])
 }
 
-// refused returns the reason why a mem cell could not place its memory, for the first such reason that contains the
-// given words.
+// refused returns the reason why a mem measurement could not place its memory. It returns the first reason that
+// contains the given words, or an empty string.
 func (d *Document) refused(words string) string {
 	for i := range d.Cells {
 		c := &d.Cells[i]

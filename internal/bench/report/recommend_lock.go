@@ -13,18 +13,18 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// Limits for advice on a NUMA-aware lock (R6): its least gain, and what it may cost.
+// These are limits for rule R6, the advice on a NUMA-aware lock: its least gain, and what it may cost.
 const (
 	cohortCrowd  = 4 // least number of contenders on each of two nodes
 	cohortGain   = 1.1
 	cohortTail   = 2.0
 	cohortJain   = 0.8
-	cohortShare  = 0.5      // least share of any worker, relative to the mean
+	cohortShare  = 0.5      // least share of any worker, relative to the mean share
 	cohortMarker = "cohort" // the names of NUMA-aware locks contain this
 )
 
-// cohortContrasts returns the contrasts of R6: each NUMA-aware lock with the plain one, in cells with enough
-// contenders on several nodes.
+// cohortContrasts returns the comparisons for rule R6. It compares each NUMA-aware lock with the plain lock, in
+// measurements with enough contenders on several nodes.
 func cohortContrasts(d *Document) (list []*contrast) {
 	if d.Topology == nil || d.Env.Nodes < 2 {
 		return nil
@@ -40,20 +40,20 @@ func cohortContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// cohortLocks returns the cells of NUMA-aware locks of the library.
+// cohortLocks returns the cells that measure a NUMA-aware lock of the library.
 func (d *Document) cohortLocks() []*Cell {
 	return d.find("lock", func(c *Cell) bool { return c.ours() && strings.Contains(c.Subject, cohortMarker) })
 }
 
-// adviseCohort is rule R6: a lock that prefers waiters of its node. The advice requires proof that contenders of
-// several nodes wanted the lock, a large gain, and no great cost for the slowest waits and for the worker with the
-// smallest share.
+// adviseCohort is rule R6: whether to use a lock that prefers waiters of the node that has the lock. The advice
+// requires proof that contenders of several nodes wanted the lock, and a large gain. The slowest waits and the worker
+// with the smallest share must not pay much for the gain.
 func adviseCohort(d *Document, list []*contrast) *advice {
 	if d.Env.Nodes < 2 && d.Topology != nil && len(d.cohortLocks()) > 0 {
 		return &advice{Verdict: adviceMoot, Text: "one NUMA node: nothing to prefer"}
 	}
 	var top *advice
-	crowd := 0 // of top
+	crowd := 0 // number of workers of the cell that top is about
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b *contrast) int { return b.better.workers() - a.better.workers() })
 	ended := map[string]bool{} // placements for which a cell with more contenders gained nothing, or cost too much
@@ -90,11 +90,12 @@ func adviseCohort(d *Document, list []*contrast) *advice {
 	return top
 }
 
-// rwGain is the least factor between the throughputs of two locks that leads to advice (R7).
+// rwGain is how many times more throughput one kind of lock must have than the other, at least, for rule R7 to advise
+// it.
 const rwGain = 1.1
 
-// rwContrasts returns the contrasts of R7: an RWMutex with a Mutex at each share of reads, and a Mutex with an
-// RWMutex at the largest share.
+// rwContrasts returns the comparisons for rule R7. It compares an RWMutex with a Mutex at each share of reads, and a
+// Mutex with an RWMutex at the largest share.
 func rwContrasts(d *Document) (list []*contrast) {
 	most := map[string]*contrast{}
 	for _, c := range d.find("rw", by("shmsync:rwmutex")) {
@@ -117,7 +118,7 @@ func rwContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseRW is rule R7: the share of reads from which an RWMutex has more throughput than a Mutex.
+// adviseRW is rule R7: at which share of reads an RWMutex begins to have more throughput than a Mutex.
 func adviseRW(_ *Document, list []*contrast) *advice {
 	var names []string
 	lines := map[string][]*contrast{}
@@ -134,7 +135,7 @@ func adviseRW(_ *Document, list []*contrast) *advice {
 	if len(names) == 0 {
 		return nil
 	}
-	where := func(name string) string { // says which cells the advice is about, if there are several
+	where := func(name string) string { // says which cells the advice is about, if it could be about several
 		if len(names) == 1 {
 			return ""
 		}
@@ -145,7 +146,7 @@ func adviseRW(_ *Document, list []*contrast) *advice {
 	for _, name := range names {
 		line := lines[name]
 		slices.SortFunc(line, func(a, b *contrast) int { return a.at - b.at })
-		from := len(line) // index of the first share of reads from which the RWMutex is better
+		from := len(line) // index in line of the first share of reads from which the RWMutex is better
 		for from > 0 && line[from-1].sure() {
 			from--
 		}
@@ -171,10 +172,10 @@ func adviseRW(_ *Document, list []*contrast) *advice {
 	return a
 }
 
-// stripeGain is the least gain for which more stripes are advised (R8).
+// stripeGain is the least gain for which rule R8 advises more stripes, that is, more keys that have a lock each.
 const stripeGain = 1.1
 
-// stripeLines returns lines of cells that differ only in their number of keys, in ascending order.
+// stripeLines returns lists of cells that differ only in the number of keys. The number ascends in each list.
 func (d *Document) stripeLines() (lines [][]*Cell) {
 	done := map[string]bool{}
 	for _, c := range d.find("multi", (*Cell).ours) {
@@ -192,7 +193,7 @@ func (d *Document) stripeLines() (lines [][]*Cell) {
 	return lines
 }
 
-// stripeContrasts returns the contrasts of R8.
+// stripeContrasts returns the comparisons that rule R8 needs.
 func stripeContrasts(d *Document) (list []*contrast) {
 	for _, line := range d.stripeLines() {
 		list = append(list, knees(line, "ops/s", stripeGain)...)
@@ -200,7 +201,7 @@ func stripeContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseStripes is rule R8: the number of keys above which more keys gain little.
+// adviseStripes is rule R8: up to which number of keys, each with a lock of its own, more keys increase the throughput.
 func adviseStripes(d *Document, list []*contrast) *advice {
 	var top *advice
 	for _, line := range d.stripeLines() {
@@ -231,10 +232,10 @@ func (c *Cell) number(param string) int {
 	return v
 }
 
-// batchGain is the least gain for which a batch is advised (R9).
+// batchGain is the least gain for which rule R9 advises to move several items at a time.
 const batchGain = 1.1
 
-// batchContrasts returns the contrasts of R9.
+// batchContrasts returns the comparisons that rule R9 needs.
 func batchContrasts(d *Document) (list []*contrast) {
 	for _, one := range d.find("queue", by("shmsync:queue"), with("batch", "1")) {
 		for _, c := range d.find("queue", by("shmsync:queue"), alike(one, "batch"), func(c *Cell) bool { return c.number("batch") > 1 }) {
@@ -263,8 +264,8 @@ func adviseBatch(_ *Document, list []*contrast) *advice {
 	return top
 }
 
-// adviseDeath is rule R10: how long it takes until the next owner has the lock of a killed process, with and without
-// the kernel's reports of deaths.
+// adviseDeath is rule R10: how long it takes until the lock of a killed process has an owner again, if the kernel
+// reports deaths, and if it does not.
 func adviseDeath(d *Document, _ []*contrast) *advice {
 	c := best(d.find("crash", by("shmsync:mutex"), with("place", bench.PlaceCross), with("role", "")), "p50-ns")
 	if c == nil {

@@ -13,13 +13,14 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// The metrics of mem cells.
+// These are the names of metrics of mem cells, which measure access to memory by the NUMA node of the memory.
 const (
 	memChaseMetric = "chase-ns"
 	memScanMetric  = "scan-MB/s"
 )
 
-// chased returns the mem cells with ordinary pages that have a latency, and whose policy has the given prefix.
+// chased returns the mem cells with pages of the ordinary size that have a latency, and whose policy begins with the
+// given prefix.
 func (d *Document) chased(policy string) []*Cell {
 	return d.find("mem", func(c *Cell) bool {
 		huge := c.Params["huge"]
@@ -27,12 +28,13 @@ func (d *Document) chased(policy string) []*Cell {
 	})
 }
 
-// nodeGain is the least ratio by which the memory of one node must be better than that of another (R3).
+// nodeGain is how many times better the memory of a NUMA node must be than that of others, at least, for rule R3 to
+// advise the node.
 const nodeGain = 1.1
 
-// nodeCosts returns for each policy that binds to a node, and each round, the time that loads take to the memory of
-// that node. It adds up the times from all nodes with CPUs, each multiplied by the number of its used CPUs. It omits
-// a policy that was not measured from all of these nodes.
+// nodeCosts says how long loads take to the memory of each NUMA node. For each policy that binds memory to a node, and
+// each round, it returns a sum: the times from all nodes with CPUs, each multiplied by the number of CPUs of the run on
+// that node. It omits a policy that was not measured from all of these nodes.
 func (d *Document) nodeCosts() map[string]map[int]float64 {
 	cells := d.chased("bind:")
 	weight := map[string]float64{}
@@ -63,7 +65,7 @@ func (d *Document) nodeCosts() map[string]map[int]float64 {
 	return costs
 }
 
-// nodeContrasts returns the contrasts of R3: each node with all others.
+// nodeContrasts returns the comparisons for rule R3. It compares each NUMA node with all others.
 func nodeContrasts(d *Document) (list []*contrast) {
 	costs := d.nodeCosts()
 	names := slices.Sorted(maps.Keys(costs))
@@ -81,7 +83,7 @@ func nodeContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseNode is rule R3: the node whose memory is nearest to all used CPUs.
+// adviseNode is rule R3: which NUMA node has the memory that is nearest to all CPUs of the run.
 func adviseNode(d *Document, list []*contrast) *advice {
 	cells, costs := d.chased("bind:"), d.nodeCosts()
 	names := slices.Collect(maps.Keys(costs))
@@ -123,11 +125,11 @@ func adviseNode(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// interleaveGain is the least gain of a scan that leads to advice (R4).
+// interleaveGain is how many times faster a scan of memory must be, at least, for rule R4 to advise where to put pages.
 const interleaveGain = 1.1
 
-// policies returns a metric by policy and round. It takes the worst figure of all nodes: if the nodes work together,
-// all wait for the slowest.
+// policies returns the values of a metric by NUMA policy and round. If CPUs of several nodes have a value, it takes the
+// worst of them, because nodes that work together all wait for the slowest.
 func policies(cells []*Cell, metric string, worst func([]float64) float64) map[string]map[int]float64 {
 	all := map[string]map[int][]float64{}
 	for _, c := range cells {
@@ -149,13 +151,14 @@ func policies(cells []*Cell, metric string, worst func([]float64) float64) map[s
 	return figures
 }
 
-// spreadAndBound returns the cells whose memory is on all nodes in turn, and the cells whose memory is on one node.
+// spreadAndBound returns the mem cells whose memory is spread over all nodes in turn, and those whose memory is on one
+// node.
 func (d *Document) spreadAndBound() (spread, bound []*Cell) {
 	return append(d.chased("interleave"), d.chased("weighted")...), d.chased("bind:")
 }
 
-// interleaveContrasts returns the contrasts of R4: each way to spread memory with each single node, and each single
-// node with all ways to spread.
+// interleaveContrasts returns the comparisons for rule R4. It compares each way to spread memory over nodes with each
+// single node, and each single node with all ways to spread.
 func interleaveContrasts(d *Document) (list []*contrast) {
 	spread, bound := d.spreadAndBound()
 	if len(spread) == 0 || len(bound) == 0 {
@@ -174,14 +177,15 @@ func interleaveContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseInterleave is rule R4: put pages on all nodes in turn, if CPUs of several nodes scan them and single loads do
-// not get slower.
+// adviseInterleave is rule R4: whether to put pages on all nodes in turn. The advice is to do so if scans by CPUs of
+// several nodes get faster and single loads do not get slower.
 func adviseInterleave(d *Document, list []*contrast) *advice {
 	if len(list) == 0 {
 		return nil
 	}
 	spread, bound := d.spreadAndBound()
-	// top returns the best choice of one side. A sure one is better than one that is not.
+	// The function top returns the best choice of one side. A choice whose effect is proven is better than one whose
+	// effect is not.
 	top := func(side int) (best *contrast) {
 		for _, c := range list {
 			if c.from == side && (best == nil || c.sure() && !best.sure() || c.sure() == best.sure() && c.Center > best.Center) {
@@ -216,10 +220,10 @@ func adviseInterleave(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// hugeGain is the least gain of larger pages that leads to advice (R5).
+// hugeGain is how many times faster loads must be with larger pages, at least, for rule R5 to advise such pages.
 const hugeGain = 1.1
 
-// hugeContrasts returns the contrasts of R5: larger pages with small pages of the same placement.
+// hugeContrasts returns the comparisons for rule R5. It compares larger pages with small pages of the same placement.
 func hugeContrasts(d *Document) (list []*contrast) {
 	for _, c := range d.find("mem", with("huge", "none")) {
 		for _, h := range d.find("mem", alike(c, "huge"), func(h *Cell) bool { return h.Params["huge"] != "none" }) {
@@ -229,7 +233,8 @@ func hugeContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseHuge is rule R5: larger pages, if they make loads that miss the TLB faster and the host has such pages.
+// adviseHuge is rule R5: whether to use larger pages. The advice is to do so if they make loads that miss the TLB
+// faster and the host has such pages.
 func adviseHuge(_ *Document, list []*contrast) *advice {
 	var top *advice
 	for _, x := range list {

@@ -10,14 +10,15 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// padGain is the least gain of a larger distance between data of different CPUs that leads to advice (R15).
+// padGain is the least gain for which rule R15 advises a larger distance between data of different CPUs.
 const padGain = 1.1
 
-// lineBytes is the size of a cache line of the CPUs for which the library is tuned.
+// lineBytes is the size of a cache line on the CPUs for which the library is tuned.
 const lineBytes = 64
 
-// padLines returns lines of cells that differ only in the distance of the data, in ascending order. There are lines
-// for the nearest and the farthest class of CPUs on different cores, and for placements that the user named.
+// padLines returns lists of cells that differ only in the distance of the data. The distance ascends in each list.
+// There is a list for the nearest and one for the farthest class of CPUs on different cores, and for placements that
+// the user named.
 func (d *Document) padLines() (lines [][]*Cell) {
 	var classes [][]*Cell
 	for _, first := range d.find("padding") {
@@ -38,7 +39,7 @@ func (d *Document) padLines() (lines [][]*Cell) {
 	return append(lines, classes...)
 }
 
-// padContrasts returns the contrasts of R15.
+// padContrasts returns the comparisons that rule R15 needs.
 func padContrasts(d *Document) (list []*contrast) {
 	for _, line := range d.padLines() {
 		list = append(list, knees(line, "ops/s", padGain)...)
@@ -46,8 +47,8 @@ func padContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// advisePadding is rule R15: the distance between the data of different CPUs beyond which more distance gains
-// nothing. If several classes of CPUs were measured, it takes the one with the largest gain.
+// advisePadding is rule R15: the distance between the data of different CPUs beyond which more distance gains nothing.
+// If several classes of pairs of CPUs were measured, the advice is about the class with the largest gain.
 func advisePadding(d *Document, list []*contrast) *advice {
 	var top *advice
 	for _, line := range d.padLines() {
@@ -80,7 +81,7 @@ func advisePadding(d *Document, list []*contrast) *advice {
 // worse reports whether advice a is about a larger effect than advice b.
 func worse(a, b *advice) bool { return a.Effect.Center > b.Effect.Center }
 
-// onCPUs lists the CPUs of the workers, from the first repetition that has them.
+// onCPUs lists the CPUs on which the workers ran, from the first repetition that has them.
 func (c *Cell) onCPUs() string {
 	for _, r := range c.Reps {
 		var cpus []int

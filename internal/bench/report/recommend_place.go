@@ -15,12 +15,12 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// widest is the greatest ratio of the highest to the lowest repetition that is allowed for a figure that becomes a
-// setting.
+// widest limits how much the repetitions of a figure may differ if the figure becomes a setting. It is the greatest
+// ratio of the highest repetition to the lowest.
 const widest = 2.0
 
-// adviseSpin is rule R1: spin for as long as a sleep costs both sides. Then a wait never costs more than twice the
-// cost of the best choice.
+// adviseSpin is rule R1: how long waiters should spin before they sleep. The advice is to spin for as long as a sleep
+// costs both sides. Then a wait never costs more than twice the cost of the best choice.
 func adviseSpin(d *Document, _ []*contrast) *advice {
 	cells := d.find("wake", by("shmsync:futex"), asleep, func(c *Cell) bool { return c.Params["place"] != bench.PlaceSame && c.Params["place"] != bench.PlaceAny })
 	c := best(longest(cells), "p50-ns")
@@ -52,7 +52,7 @@ func adviseSpin(d *Document, _ []*contrast) *advice {
 	a.Text = fmt.Sprintf("spin for %s at most: a sleep costs as much (%s until the waiter runs, and %s of the process that wakes it). Objects learn by "+
 		"themselves whether spinning pays. The lines are for a new object, for one that exists, and for more waiters than the %d CPUs, which should never spin",
 		asTime(v.Center), asTime(stats.Median(c.Values("p50-ns"))), asTime(stats.Median(c.Values("waker-p50-ns"))), len(d.Env.Used))
-	a.Do = []string{ // a test pastes these into examples/spin
+	a.Do = []string{ // a test pastes these lines into examples/spin
 		fmt.Sprintf("opts := &prims.MutexOptions{Spin: %d * time.Microsecond}", budget),
 		fmt.Sprintf("m.SetSpin(%d * time.Microsecond)", budget),
 		"m.SetSpin(-1)",
@@ -60,8 +60,8 @@ func adviseSpin(d *Document, _ []*contrast) *advice {
 	return a
 }
 
-// longest returns the cells that have at least half as many clean rounds as the cell with the most. Some cells of a
-// suite take part in few rounds, but a figure that becomes a setting needs several.
+// longest returns the cells that have at least half as many undisturbed rounds as the cell with the most. Some cells of
+// a suite take part in few rounds, but a figure that becomes a setting needs several.
 func longest(cells []*Cell) []*Cell {
 	most := 0
 	for _, c := range cells {
@@ -70,15 +70,15 @@ func longest(cells []*Cell) []*Cell {
 	return slices.DeleteFunc(slices.Clone(cells), func(c *Cell) bool { return 2*len(c.byRound(c.Unit)) < most })
 }
 
-// asleep reports whether the waiters of a wake cell were nearly always asleep in the kernel. After a short gap they
-// still spin, so the figure is not the time of a wake.
+// asleep reports whether the waiters of a wake cell were nearly always asleep in the kernel. If the pause before the
+// wake is short, they still spin, and then the figure is not the time of a wake.
 func asleep(c *Cell) bool {
 	const nearly = 0.9
 	slept := c.Values("slept")
 	return len(slept) == 0 || stats.Median(slept) >= nearly
 }
 
-// crowded says what spinning gains or costs if there are more workers than CPUs.
+// crowded says how much a fixed time to spin gains if there are more workers than CPUs.
 func crowded(d *Document) (list []string) {
 	const much = 1.1
 	for _, c := range d.find("oversub", by("shmsync:mutex"), with("spin", "auto")) {
@@ -90,11 +90,12 @@ func crowded(d *Document) (list []string) {
 	return list
 }
 
-// farther is the least ratio between the way to other CPUs and the way within a group of CPUs that leads to advice
-// for the group (R2).
+// farther is for rule R2, which advises to stay within a group of CPUs. It is how many times longer a cache line must
+// take to CPUs outside the group than within the group, at least.
 const farther = 1.3
 
-// sameGood is the ratio of two partitions' gains below which they count as equally good.
+// sameGood is a ratio of two gains. Two ways to divide CPUs into groups count as equally good if the ratio of their
+// gains is below it.
 const sameGood = 1.05
 
 // partition is a way to divide the CPUs of a matrix into groups.
@@ -103,8 +104,8 @@ type partition struct {
 	groups [][]int
 }
 
-// partitions returns the ways to divide the CPUs: those that the host reports, and the clusters that the measurement
-// shows.
+// partitions returns the ways to divide the CPUs of a matrix into groups. They are the ways that the host reports, and
+// the clusters that the measurement shows.
 func partitions(m *pairs, t *topology.Topology) (list []partition) {
 	if t != nil {
 		for _, p := range []struct {
@@ -120,17 +121,17 @@ func partitions(m *pairs, t *topology.Topology) (list []partition) {
 	return slices.DeleteFunc(list, func(p partition) bool { return len(p.groups) < 2 || len(p.groups) == len(m.cpus) })
 }
 
-// divided is a matrix that was divided by a partition. It has the medians within the groups and between them, by
-// round.
+// divided is a matrix whose CPUs were divided into groups. It has the median of the pairs within a group and the median
+// of the pairs between groups, for each round.
 type divided struct {
 	partition
 	in, out map[int]float64
-	nearest []int // the group with the shortest way within it
+	nearest []int // the group whose CPUs are nearest to each other
 	within  float64
 }
 
-// divide computes the medians of the pairs within one group, and of the pairs between two groups. It omits pairs of
-// threads of one core, which are near but slow each other down.
+// divide computes the median of the pairs of CPUs within one group, and of the pairs between two groups. It omits pairs
+// of threads of one core, which are near but slow each other down.
 func (m *pairs) divide(p partition, t *topology.Topology) *divided {
 	part := map[int]int{}
 	for i, g := range p.groups {
@@ -181,7 +182,8 @@ func valuesOf(m map[int]float64) (list []float64) {
 	return list
 }
 
-// adviseColocate is rule R2: run processes that communicate where the way is shortest, if it is much shorter there.
+// adviseColocate is rule R2: run processes that communicate on CPUs that are near each other, if the way between those
+// is much shorter than to others.
 func adviseColocate(d *Document, list []*contrast) *advice {
 	if a := adviseClasses(d, list); a != nil {
 		return a
@@ -200,7 +202,7 @@ func adviseColocate(d *Document, list []*contrast) *advice {
 	for _, c := range list {
 		v := c.of.(*divided)
 		if best == nil || c.Center > sameGood*best.Center || c.Center*sameGood > best.Center && len(v.groups) < len(top.groups) {
-			best, top = c, v // if partitions are equally good, prefer the one with fewer and larger groups
+			best, top = c, v // if two ways to divide are equally good, prefer the one with fewer and larger groups
 		}
 	}
 	if top == nil {
@@ -222,8 +224,9 @@ func adviseColocate(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// colocateContrasts returns the contrasts of R2: each class with the nearer classes. Without classes, it returns for
-// each partition of a matrix the contrast of the ways between groups with the ways within groups.
+// colocateContrasts returns the comparisons for rule R2. It compares each class of pairs of CPUs with the nearer
+// classes. If there are no classes, it tries several ways to divide the CPUs of a matrix into groups. For each of them
+// it compares pairs of CPUs in different groups with pairs in one group.
 func colocateContrasts(d *Document) (list []*contrast) {
 	if cells := d.mappedClasses(); len(cells) > 1 {
 		return borders(cells, "p50-ns", farther)
@@ -244,7 +247,7 @@ func colocateContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// directions lists the pairs for which the two directions differ greatly.
+// directions lists the pairs of CPUs for which the time differs greatly between the two directions.
 func (m *pairs) directions() (list []string) {
 	type skew struct {
 		text string
@@ -275,5 +278,5 @@ func (m *pairs) directions() (list []string) {
 	return list
 }
 
-// orOne returns vs. If vs is empty, it returns one infinite value, because an empty list has no summary.
+// orOne returns vs. If vs is empty, orOne returns a list with one infinite value, because an empty list has no summary.
 func orOne(vs []float64) []float64 { return bench.Or(vs, math.Inf(1)) }

@@ -10,14 +10,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// The metric of streams, and the least gain of a placement of their data that leads to advice (R17).
+// These are the metric of stream measurements, in which cores read and write memory as fast as they can, and the least
+// gain for which rule R17 advises where their data should lie.
 const (
 	streamMetric = "MB/s"
 	streamGain   = 1.1
 )
 
-// streams returns the cells in which the largest number of cores streams all the time, by the placement of their
-// data. On a host with several nodes, these are the cells in which the cores of all nodes stream.
+// streams returns cells in which cores read memory as fast as they can, without pauses, by the placement of their data.
+// It takes the cells with the largest number of cores. On a host with several nodes, these are the cores of all nodes.
 func (d *Document) streams() map[string]*Cell {
 	cells := d.find("stream", with("duty", "100"), with("read", "100"), func(c *Cell) bool {
 		found := c.Values("as-asked-%")
@@ -36,8 +37,8 @@ func (d *Document) streams() map[string]*Cell {
 	return all
 }
 
-// streamContrasts returns the contrasts of R17: memory on each thread's own node with memory on all nodes in turn,
-// and memory on all nodes in turn with memory on one node.
+// streamContrasts returns the comparisons for rule R17. It compares memory on each thread's own node with memory on all
+// nodes in turn, and memory on all nodes in turn with memory on one node.
 func streamContrasts(d *Document) (list []*contrast) {
 	cells := d.streams()
 	for _, pair := range [][2]string{{bench.DataOwn, bench.DataSpread}, {bench.DataSpread, bench.DataOne}} {
@@ -48,7 +49,7 @@ func streamContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseStream is rule R17: where data should lie that the cores of all nodes stream.
+// adviseStream is rule R17: where data should lie that the cores of all nodes read or write in sequence.
 func adviseStream(d *Document, list []*contrast) *advice {
 	cells := d.streams()
 	own := cells[bench.DataOwn]

@@ -13,21 +13,22 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// recovery has the times from a kill until a survivor reached a stage of the death. It has the kills of all rounds
-// together, because one round has too few for a tail.
+// recovery has the times from the kill of a process until a survivor reached a stage: until it learned of the death, or
+// until it owned the lock. It has the kills of all rounds together, because one round has too few to show a tail.
 type recovery struct {
 	Subject, Stage string
 	Kills          int
 	hist           *hdrhistogram.Histogram
 }
 
-// The stages of a death, as the survivor experiences them.
+// These are the stages of the recovery from a death, as the survivor reaches them.
 const (
 	stageTold  = "told of the death"
 	stageOwned = "owns the lock"
 )
 
-// recoveries returns the stages that a crash cell has measured. It omits dirty rounds, unless all rounds are dirty.
+// recoveries returns the times for each stage that a crash cell has measured. It omits rounds that other programs
+// disturbed, unless all rounds were disturbed.
 func (c *Cell) recoveries() (list []recovery, err error) {
 	clean := false
 	for i := range c.Reps {
@@ -54,8 +55,8 @@ func (c *Cell) recoveries() (list []recovery, err error) {
 	return list, nil
 }
 
-// Quantile returns the text of a quantile with its interval. If there are too few kills for an interval, the text
-// says how many are needed.
+// Quantile returns a quantile of the times with its interval, as text. If there are too few kills for an interval, the
+// text says how many are needed.
 func (r recovery) Quantile(q float64) string {
 	v, err := stats.OrderInterval(r.hist, q)
 	if err != nil {
@@ -64,19 +65,19 @@ func (r recovery) Quantile(q float64) string {
 	return fmt.Sprintf("%s [%s, %s]", asTime(v.Center), asTime(v.Lo), asTime(v.Hi))
 }
 
-// Mean returns the text of the mean of all kills.
+// Mean returns the mean of the times after all kills, as text.
 func (r recovery) Mean() string { return asTime(r.hist.Mean()) }
 
-// P50 returns the text of the median. It is a column of a table, as P90 and P99 are.
+// P50 returns the median of the times, as text. It is a column of a table, as P90 and P99 are.
 func (r recovery) P50() string { return r.Quantile(0.5) }
 
-// P90 is the quantile that one kill in ten exceeds.
+// P90 returns the time that one kill in ten exceeds, as text.
 func (r recovery) P90() string { return r.Quantile(0.9) }
 
-// P99 is the quantile that one kill in a hundred exceeds.
+// P99 returns the time that one kill in a hundred exceeds, as text.
 func (r recovery) P99() string { return r.Quantile(0.99) }
 
-// Text returns a sentence about the stage.
+// Text returns a sentence about the times until the survivor reached this stage.
 func (r recovery) Text() string {
 	text := "p50 " + r.P50()
 	if _, err := stats.OrderInterval(r.hist, 0.99); err != nil {
@@ -85,20 +86,20 @@ func (r recovery) Text() string {
 	return fmt.Sprintf("%s, p99 %s, of %d kills", text, r.P99(), r.Kills)
 }
 
-// recoveryTable returns the stages of all cells of a group. The stages of one subject follow each other.
+// recoveryTable returns the times of all cells of a group, for each stage. The stages of one subject follow each other.
 func recoveryTable(cells []*Cell) (list []recovery) {
 	for _, c := range cells {
 		if c.Scenario != "crash" {
 			continue
 		}
-		if all, err := c.recoveries(); err == nil { // a file with a broken histogram has no other figure of it either
+		if all, err := c.recoveries(); err == nil { // if a file has a broken histogram, it has no other figure of it either
 			list = append(list, all...)
 		}
 	}
 	return list
 }
 
-// writeRecovery renders this table for each group of crash cells.
+// writeRecovery renders a table of recovery times for each group of crash measurements, in which processes are killed.
 func writeRecovery(w io.Writer, d *Document) {
 	for _, group := range d.crashGroups() {
 		list := recoveryTable(group)
@@ -114,7 +115,7 @@ func writeRecovery(w io.Writer, d *Document) {
 	}
 }
 
-// crashGroups returns groups of crash cells that can be compared with each other.
+// crashGroups returns groups of crash cells, in which processes are killed. The cells of a group can be compared.
 func (d *Document) crashGroups() (groups [][]*Cell) {
 	at := map[string]int{}
 	for _, c := range d.find("crash") {
@@ -128,8 +129,9 @@ func (d *Document) crashGroups() (groups [][]*Cell) {
 	return groups
 }
 
-// deathText says how soon the lock of a killed process has an owner again, how soon the next owner learns of the
-// death, and how soon a robust mutex in C has an owner again. It is empty if the cell has no histogram.
+// deathText says how soon the lock of a killed process has an owner again, and how soon the next owner learns of the
+// death. For comparison, it says how soon a robust mutex in C has an owner again. It is empty if the cell has no
+// histogram.
 func deathText(d *Document, c *Cell) (text string, evidence []string) {
 	all, err := c.recoveries()
 	if err != nil || len(all) == 0 {

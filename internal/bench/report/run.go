@@ -14,7 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Disturbed records what disturbed the run, from readings before and after it.
+// Disturbed records how much other programs, the hypervisor and a quota disturbed the run. It compares the readings
+// before and after the run.
 func (r *Run) Disturbed(before, after host.Disturbance) {
 	if ticks := after.Total - before.Total; ticks > 0 {
 		r.Env.Steal = (after.Steal - before.Steal) / ticks
@@ -32,7 +33,7 @@ func (r *Run) Disturbed(before, after host.Disturbance) {
 	}
 }
 
-// States of a run.
+// These are the states of a run, which its result file contains.
 const (
 	StateRunning     = "running" // in a file that is written during the run; it remains if the run is killed
 	StateComplete    = "complete"

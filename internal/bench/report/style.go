@@ -9,11 +9,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// style is the look that a subject has in all bars and lines of a page.
+// style is the look of a subject in all bars and lines of a page.
 type style struct{ color, dashes string }
 
-// family has the subjects of one origin. Their colours are shades of one hue, so that a reader can distinguish the
-// library from its peers at a glance.
+// family has the subjects that come from the same place, such as the library or C. Their colours are shades of one hue,
+// so that a reader can tell the library from other primitives at a glance.
 type family struct {
 	prefix, Name string
 	shades       []string // visible on white and on black
@@ -26,11 +26,11 @@ var families = []family{
 	{"in-process:", "within one process", []string{"#cc79a7", "#9b6fc4", "#b0569f", "#8e7cc3", "#d16ba5", "#a05fa0"}},
 }
 
-// dashes distinguish the subjects of a family that have the same shade.
+// dashes are the kinds of line by which a page distinguishes subjects of a family that have the same shade.
 var dashes = []string{"", "5 3", "2 3", "8 3 2 3", "12 4", "1 4", "8 3 2 3 2 3", "12 3 5 3", "16 2", "3 6", "20 3 2 3", "6 6"}
 
-// styles gives each subject of this program a colour and a kind of line. They do not depend on the cells of a
-// document, so a subject looks the same on each page.
+// styles gives each subject of this program a colour and a kind of line. The styles do not depend on the measurements
+// of a document, so a subject looks the same on each page.
 var styles = sync.OnceValue(func() map[string]style {
 	all, seen := map[string]style{}, map[string]int{}
 	for _, s := range subjects.All {
@@ -49,7 +49,8 @@ var styles = sync.OnceValue(func() map[string]style {
 	return all
 })
 
-// styleOf returns the style of the subject with whose name a name begins, or the zero style if there is none.
+// styleOf returns the style of the subject whose name is the first word of the parameter name, or the zero style if
+// there is no such subject.
 func styleOf(name string) style {
 	subject, _, _ := strings.Cut(name, " ")
 	return styles()[subject]

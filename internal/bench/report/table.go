@@ -20,7 +20,7 @@ import (
 const TableWidth = 100
 
 // WriteTable renders the results for a terminal: for a suite its decisions, and otherwise a table for each group of
-// comparable cells.
+// comparable measurements.
 func WriteTable(w io.Writer, r *Run) error {
 	if r.Options.Suite && !r.Details && len(r.Bars) == 0 {
 		d, err := NewDocument(r)
@@ -62,7 +62,7 @@ func WriteTable(w io.Writer, r *Run) error {
 	return b.Flush()
 }
 
-// groups returns groups of comparable results, in the order of the scenarios.
+// groups divides results into groups that can be compared, in the order of the scenarios.
 func groups(results []*bench.Result) [][]*bench.Result {
 	var keys []string
 	byKey := map[string][]*bench.Result{}
@@ -83,7 +83,8 @@ func groups(results []*bench.Result) [][]*bench.Result {
 	return all
 }
 
-// reference returns the result to which the ratios of a group refer, or nil if none of the candidates ran.
+// reference returns the result to which the ratios of a group refer. The scenario has a list of candidates. If none of
+// them was measured, reference returns nil.
 func reference(group []*bench.Result) *bench.Result {
 	for _, name := range group[0].Cell.Scenario.Ref {
 		for _, r := range group {
@@ -111,8 +112,8 @@ func writeGroup(w io.Writer, group []*bench.Result) {
 	writeRows(w, narrow(rows))
 }
 
-// narrow reduces a table that is too wide: it removes the column of ranges, and then the intervals of the ratios. It
-// does not shorten the figures themselves.
+// narrow makes a table narrower if it is too wide. It removes the column of ranges, and then the intervals of the
+// ratios. It does not shorten the figures themselves.
 func narrow(rows [][]string) [][]string {
 	const ranges = 2
 	if wide(rows) {
@@ -151,7 +152,7 @@ func wide(rows [][]string) bool {
 	return total > TableWidth
 }
 
-// rowOf returns the row of a result.
+// rowOf returns the row of a table that shows the result r. Its last column has the ratio to the result ref.
 func rowOf(r, ref *bench.Result, best bool) []string {
 	sc := r.Cell.Scenario
 	name := "  " + r.Cell.Subject.Name()
@@ -207,8 +208,8 @@ func bestOf(group []*bench.Result) (best *bench.Result) {
 	return best
 }
 
-// writeRows writes a table. The first column is aligned to the left, the others to the right. A row of two cells is a
-// note, which spans the table.
+// writeRows writes a table. The first column is aligned to the left, the others to the right. A row that consists of
+// two texts is a note, which spans the table.
 func writeRows(w io.Writer, rows [][]string) {
 	var widths []int
 	for _, row := range rows {
@@ -248,7 +249,7 @@ func cut(text string) string {
 	return string(line)
 }
 
-// formatMetric renders a value in a unit that fits its size.
+// formatMetric renders the value of a metric in a unit that fits the size of the value.
 func formatMetric(metric string, v float64) string {
 	switch {
 	case strings.HasSuffix(metric, "-ns"):
@@ -279,7 +280,7 @@ func formatMetric(metric string, v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// significant renders three significant digits.
+// significant renders a number with three significant digits.
 func significant(v float64) string {
 	switch {
 	case v == math.Trunc(v) && math.Abs(v) < 1000:
@@ -292,7 +293,7 @@ func significant(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// formatInterval renders a ratio.
+// formatInterval renders a ratio with its interval.
 func formatInterval(q stats.Interval) string {
 	return fmt.Sprintf("%s [%s..%s]", formatRatio(q.Center), formatRatio(q.Lo), formatRatio(q.Hi))
 }

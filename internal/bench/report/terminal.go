@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// How much room the answer of a suite takes on a terminal.
+// These constants say how much room the answer of a suite takes on a terminal.
 const (
 	TerminalWidth = 80
 	TerminalLines = 60
@@ -22,8 +22,8 @@ const (
 	mostReasons   = 6  // lines of reasons for what was left out
 )
 
-// WriteDecisions renders the answers of a run on one screen, the decisions first. more is the line that says how to
-// see the rest.
+// WriteDecisions renders the answers of a run on one screen, the decisions first. The parameter more is the line that
+// says how to see the rest.
 func WriteDecisions(w io.Writer, d *Document, dropped []string, more string) error {
 	head := []string{d.headline()}
 	for _, a := range d.Advice {
@@ -80,12 +80,12 @@ func (d *Document) headline() string {
 	return clip(e.CPU, TerminalWidth-utf8.RuneCountInString(rest)) + rest
 }
 
-// mostDetail is the highest level of detail of the function answers.
+// mostDetail is the highest level of detail that the function answers knows.
 const mostDetail = 4
 
-// answers renders decisions at a level of detail. Level 4 shows the effect, the peers and the whole text of each
-// decision. Level 3 shows shorter texts. Level 2 shows peers only for decisions that ask for an action. Level 1 shows
-// no effects. Level 0 shows one line for each decision.
+// The function answers renders decisions at a level of detail. Level 4 shows the effect, the comparison with other
+// primitives, and the whole text of each decision. Level 3 shows shorter texts. Level 2 shows the comparison only for
+// decisions that ask for an action. Level 1 shows no effects. Level 0 shows one line for each decision.
 func answers(all []decision, detail int) (lines []string) {
 	indent := strings.Repeat(" ", answerIndent)
 	var unknown, commands, withheld []string
@@ -143,7 +143,7 @@ var shortVerdicts = map[string]string{
 	adviceDo: "do", adviceUndecided: "undecided", adviceAsIs: "as it is", adviceNone: "no diff.", adviceMoot: "n/a", adviceWithheld: "withheld",
 }
 
-// leftOut returns a line for each reason why cells have no figures.
+// leftOut returns a line for each reason why measurements have no figures.
 func (d *Document) leftOut(dropped []string) (lines []string) {
 	counts := map[string]int{}
 	var reasons []string
@@ -179,7 +179,7 @@ func (d *Document) leftOut(dropped []string) (lines []string) {
 	return lines
 }
 
-// more returns the line that says how to see what the decisions of a run omit.
+// more returns the line that says how the user can see what the decisions of a run omit.
 func (r *Run) more() string {
 	for i, arg := range r.Command {
 		if file, ok := strings.CutPrefix(arg, "--out="); ok {
@@ -201,8 +201,8 @@ func clip(line string, width int) string {
 	return string([]rune(line)[:width-1]) + "…"
 }
 
-// wrap breaks a text into lines of a width, not more than the parameter most says. If the text needs more lines,
-// the last line ends in an ellipsis.
+// wrap breaks a text into lines of the given width, but into no more lines than the parameter most says. If the text
+// needs more, the last line ends in an ellipsis.
 func wrap(head, indent, text string, width, most int) (lines []string) {
 	line, empty := head, true
 	for word := range strings.FieldsSeq(text) {

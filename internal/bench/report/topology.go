@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// TopologySchema is the version of the JSON form.
+// TopologySchema is the version of the JSON form of a topology.
 const TopologySchema = "shmbench-topo/1"
 
 // TopologyDocument is the JSON form of a topology.
@@ -16,8 +16,8 @@ type TopologyDocument struct {
 	*topology.Topology
 }
 
-// TopologyPage returns a page that shows only a topology, and the settings of the host that work against placement.
-// here says whether it is the topology of this host.
+// TopologyPage returns a page that shows only a topology, and settings of the host that make placement ineffective. The
+// parameter here says whether the topology is that of this host.
 func TopologyPage(t *topology.Topology, here bool, args []string) *Document {
 	d := &Document{Schema: Schema, Topology: t, Command: append([]string{"shmbench"}, args...)}
 	d.Env = host.Environment{CPU: t.Model, CPUs: len(t.CPUs), Used: t.Limits.CPUs, Nodes: len(t.Nodes), Kernel: t.Kernel,

@@ -8,9 +8,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// A histogram in the control page consists of the counters of an HDR histogram, without its head. The HDR histogram
-// has three significant digits and a range of 1 ns … 2^40 ns. Values below 2048 are exact; above, each power of two
-// has 1024 buckets.
+// A histogram in the control page, which workers share with the parent, has the counters of an HDR histogram without
+// its head. The HDR histogram has three significant digits and a range of 1 ns … 2^40 ns. Values below 2048 are exact.
+// Above that, each power of two has 1024 buckets.
 const (
 	histSubBits = 11
 	histHalf    = 1 << (histSubBits - 1)
@@ -20,17 +20,18 @@ const (
 	histDigits  = 3
 )
 
-// HistIndex returns the bucket of v nanoseconds. Values out of range go to the first or last bucket.
+// HistIndex returns the index of the bucket for v nanoseconds. A value that is out of range goes to the first or the
+// last bucket.
 func HistIndex(v int64) int {
 	v = min(max(v, 0), histMax)
 	shift := bits.Len64(uint64(v)|(1<<histSubBits-1)) - histSubBits
 	return shift*histHalf + int(v>>shift)
 }
 
-// Record adds one value to the counters of a slot. Only one thread may do so.
+// Record adds one value to the counters of a histogram. Only one thread may call it for the same counters.
 func Record(counts []uint64, v int64) { counts[HistIndex(v)]++ }
 
-// NewHist returns the histogram of one or more slots' counters, merged exactly.
+// NewHist returns one histogram with the samples of the given counters, each of which one thread has recorded.
 func NewHist(slots ...[]uint64) *hdrhistogram.Histogram {
 	sum := make([]int64, HistBuckets)
 	for _, counts := range slots {
@@ -46,7 +47,7 @@ func NewHist(slots ...[]uint64) *hdrhistogram.Histogram {
 	})
 }
 
-// MergeHists sums histograms; nil ones are skipped.
+// MergeHists returns one histogram with the samples of all given histograms. It skips those that are nil.
 func MergeHists(hs []*hdrhistogram.Histogram) *hdrhistogram.Histogram {
 	sum := NewHist()
 	for _, h := range hs {
@@ -69,14 +70,15 @@ var Quantiles = []struct {
 	{"p99.99", 0.9999},
 }
 
-// The least number of samples above a quantile for which it is reported. Crash, event and seq cells need fewer
-// samples, because each sample takes long: a crash cell kills a process, and the others sleep before it.
+// A quantile is reported only if at least so many samples lie above it. Crash, event and seq measurements need fewer
+// samples than others, because each sample takes long: a crash measurement kills a process, and the others sleep before
+// each sample.
 const (
 	TailMin      = 10
 	TailMinCrash = 3
 )
 
-// Quantile returns the q-quantile of h. The second result is false if fewer than tail samples lie above it.
+// Quantile returns the q-quantile of h. The second result is false if fewer samples than tail lie above the quantile.
 func Quantile(h *hdrhistogram.Histogram, q float64, tail int) (float64, bool) {
 	if float64(h.TotalCount())*(1-q) < float64(tail)-1e-9 {
 		return 0, false

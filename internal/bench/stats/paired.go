@@ -9,20 +9,20 @@ import (
 	"sync"
 )
 
-// KindPaired is the kind of a Hodges-Lehmann interval for the ratios of rounds. Its limits come from the distribution
-// of the signed-rank statistic.
+// KindPaired is the kind of a Hodges-Lehmann interval for the ratios of two figures in several rounds. The limits of
+// the interval come from the distribution of the signed-rank statistic.
 const KindPaired = "signed rank 95%"
 
-// Effect is the ratio of two figures that were measured in the same rounds. The unit is the round: a disturbance of a
-// whole round changes both figures, and cancels out in the ratio.
+// Effect is the ratio of two figures that were measured in the same rounds. Each round gives one ratio. A disturbance
+// of a whole round changes both figures, so it cancels out in the ratio.
 type Effect struct {
 	Interval         // the ratio, by Hodges and Lehmann; with too few rounds, Lo and Hi are the least and the greatest ratio
-	P        float64 // p value of "the ratio exceeds the least effect", by Wilcoxon's exact one-sided signed-rank test
+	P        float64 // p value of "the ratio exceeds the least effect that matters", by Wilcoxon's exact one-sided signed-rank test
 	least    float64
 }
 
-// Paired tests whether the ratios of rounds exceed the parameter least. It returns an error if there are no
-// ratios, or if one is not positive and finite. It assumes only that the logarithms of the ratios are distributed
+// Paired tests whether ratios, one for each round, exceed the parameter least. It returns an error if there are no
+// ratios, or if a ratio is not positive and finite. It assumes only that the logarithms of the ratios are distributed
 // symmetrically.
 func Paired(ratios []float64, least float64) (Effect, error) {
 	if len(ratios) == 0 {
@@ -44,8 +44,8 @@ func Paired(ratios []float64, least float64) (Effect, error) {
 	return e, nil
 }
 
-// hodgesLehmann returns an estimate of the ratio with an interval: the median of the means of all pairs of
-// logarithms, converted back to a ratio.
+// hodgesLehmann returns an estimate of the ratio with an interval. The estimate is the median of the means of all pairs
+// of logarithms, converted back to a ratio.
 func hodgesLehmann(logs []float64) Interval {
 	n := len(logs)
 	means := make([]float64, 0, n*(n+1)/2)
@@ -62,9 +62,9 @@ func hodgesLehmann(logs []float64) Interval {
 	return q
 }
 
-// signedRankP returns the p value of the one-sided signed-rank test: the probability that values with a distribution
-// symmetric about 0 have a sum of positive ranks at least as large as vs. Values of equal size share their ranks, and
-// a 0 counts as negative.
+// signedRankP returns the p value of the one-sided signed-rank test. It is the probability that values with a
+// distribution symmetric about 0 have a sum of positive ranks at least as large as that of vs. Values of equal size
+// share their ranks, and a 0 counts as negative.
 func signedRankP(vs []float64) float64 {
 	order := slices.Clone(vs)
 	slices.SortFunc(order, func(a, b float64) int {
@@ -100,8 +100,8 @@ func signedRankP(vs []float64) float64 {
 	return min(p, 1)
 }
 
-// signedRanks returns the distribution of the sum of the positive ranks, if each rank is positive or negative with
-// the same probability.
+// signedRanks returns the distribution of the sum of the positive ranks under the assumption that each rank is positive
+// or negative with the same probability.
 func signedRanks(ranks []int) []float64 {
 	total := 0
 	for _, r := range ranks {
@@ -123,8 +123,8 @@ func signedRanks(ranks []int) []float64 {
 // signedRankCache caches the results of signedRankOf, by the number of values.
 var signedRankCache sync.Map
 
-// signedRankOf returns how many of the sorted means of pairs lie outside the interval on each side. It returns -1 if
-// even the whole range does not have the required confidence.
+// signedRankOf is for an interval that the sorted means of pairs limit. It returns how many of these means lie outside
+// the interval on each side. It returns -1 if even the range of all means does not have the required confidence.
 func signedRankOf(n int) int {
 	if known, ok := signedRankCache.Load(n); ok {
 		return known.(int)
@@ -147,12 +147,12 @@ func signedRankOf(n int) int {
 // EnoughRounds returns the least number of rounds with which a test can have a p value below alpha.
 func EnoughRounds(alpha float64) int { return int(math.Floor(-math.Log2(alpha))) + 1 }
 
-// mostNeeded bounds the number of rounds that Needs returns.
+// mostNeeded is the largest number of rounds that the method Needs returns.
 const mostNeeded = 1000
 
 // Needs returns an estimate of the number of rounds that decide, at the level alpha, whether an effect exceeds the
-// least effect. With that number, 4 of 5 runs decide it. It returns 0 if the effect is so close to the least effect
-// that no practicable number is enough.
+// least effect that matters. With that number, 4 of 5 runs decide it. It returns 0 if the effect is so close to the
+// least effect that no practicable number is enough.
 func (e Effect) Needs(alpha float64) int {
 	if e.N < 2 || e.Lo <= 0 || e.Hi <= e.Lo {
 		return EnoughRounds(alpha)
@@ -160,7 +160,7 @@ func (e Effect) Needs(alpha float64) int {
 	spread := math.Log(e.Hi/e.Lo) / 2 * math.Sqrt(float64(e.N)) / normalQuantile(1-(1-Confidence)/2) // standard deviation of a round
 	room := math.Log(e.Center / e.least)
 	level := alpha
-	if room < 0 { // to decide "no", the interval must end below the least effect
+	if room < 0 { // for the decision that the effect does not matter, the interval must end below the least effect
 		level = (1 - Confidence) / 2
 	}
 	const efficiency = 3 / math.Pi // of this test relative to the t test, if the noise is normal

@@ -18,7 +18,7 @@ const (
 	resamples  = 2000
 )
 
-// Interval is an estimate of a value, with a range around it. Kind says how the range was found.
+// Interval is an estimate of a value, with a range around the estimate. Kind says how the range was found.
 type Interval struct {
 	Center float64 `json:"center"`
 	Lo     float64 `json:"lo"`
@@ -27,7 +27,7 @@ type Interval struct {
 	Kind   string  `json:"kind"` // one of the kinds below
 }
 
-// Kinds of interval.
+// These are the kinds of interval, that is, the ways in which its range was found.
 const (
 	KindRank      = "rank 95%"
 	KindBootstrap = "bootstrap 95%"
@@ -45,13 +45,13 @@ func Median(vs []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// Summarize returns the median of the repetitions and their range.
+// Summarize returns the median of vs, the values of several repetitions, with their range.
 func Summarize(vs []float64) Interval {
 	return Interval{Median(vs), slices.Min(vs), slices.Max(vs), len(vs), KindRange}
 }
 
-// RatioInterval returns the median of the ratios of repetitions, with its rank interval. If the ratios are too few
-// for a rank interval, it returns their range instead.
+// RatioInterval returns the median of the ratios that the repetitions have. The interval is a rank interval, which does
+// not assume a distribution. If there are too few ratios for such an interval, it is their range instead.
 func RatioInterval(rs []float64) (Interval, error) {
 	if len(rs) == 0 {
 		return Interval{}, fmt.Errorf("no repetition has both")
@@ -63,8 +63,9 @@ func RatioInterval(rs []float64) (Interval, error) {
 	return Interval{s.Center, s.Lo, s.Hi, len(rs), KindRank}, nil
 }
 
-// QuantileRatio returns the ratio of a quantile of two pooled histograms. It is for tails, for which one repetition
-// has too few samples. The interval is a percentile bootstrap.
+// QuantileRatio returns the ratio of a quantile of histogram a to the same quantile of b. Each histogram has the
+// samples of all repetitions, because one repetition has too few samples for a tail. The interval is a percentile
+// bootstrap.
 func QuantileRatio(a, b *hdrhistogram.Histogram, q float64, seed uint64) (Interval, error) {
 	x, okx := Quantile(a, q, TailMinCrash)
 	y, oky := Quantile(b, q, TailMinCrash)
@@ -81,8 +82,8 @@ func QuantileRatio(a, b *hdrhistogram.Histogram, q float64, seed uint64) (Interv
 	return Interval{Center: x / y, Lo: lo, Hi: hi, N: int(min(a.TotalCount(), b.TotalCount())), Kind: KindBootstrap}, nil
 }
 
-// QuantileInterval returns a quantile of a pooled histogram, with the interval of a percentile
-// bootstrap.
+// QuantileInterval returns a quantile of a histogram that has the samples of all repetitions. The interval is a
+// percentile bootstrap.
 func QuantileInterval(h *hdrhistogram.Histogram, q float64, seed uint64) (Interval, error) {
 	x, ok := Quantile(h, q, TailMinCrash)
 	if !ok {
@@ -98,8 +99,8 @@ func QuantileInterval(h *hdrhistogram.Histogram, q float64, seed uint64) (Interv
 	return Interval{Center: x, Lo: lo, Hi: hi, N: int(h.TotalCount()), Kind: KindBootstrap}, nil
 }
 
-// OrderInterval returns a quantile of a pooled histogram. Both ends of its interval are samples. It makes no
-// assumption about their distribution. It returns an error if there are fewer than LeastSamples.
+// OrderInterval returns a quantile of a histogram that has the samples of all repetitions. Both ends of the interval
+// are samples, and no distribution of the samples is assumed. It returns an error if there are fewer than LeastSamples.
 func OrderInterval(h *hdrhistogram.Histogram, q float64) (Interval, error) {
 	n := int(h.TotalCount())
 	ci := moremath.QuantileCI(n, q, Confidence)
@@ -110,7 +111,7 @@ func OrderInterval(h *hdrhistogram.Histogram, q float64) (Interval, error) {
 	return Interval{Center: values[rank(q, n)], Lo: values[ci.LoOrder-1], Hi: values[ci.HiOrder-1], N: n, Kind: KindOrder}, nil
 }
 
-// LeastSamples returns the least number of samples that bound a quantile on both sides.
+// LeastSamples returns the least number of samples for which an interval of the quantile q ends on both sides.
 func LeastSamples(q float64) int {
 	for n := 1; ; n++ {
 		if ci := moremath.QuantileCI(n, q, Confidence); ci.LoOrder >= 1 && ci.HiOrder <= n {
@@ -119,11 +120,11 @@ func LeastSamples(q float64) int {
 	}
 }
 
-// rank returns the index of a quantile in n ascending values.
+// rank returns the index of the q-quantile in a list of n ascending values.
 func rank(q float64, n int) int { return max(int(math.Ceil(q*float64(n)))-1, 0) }
 
-// middle returns the bounds of the middle part of the resampled values. The confidence determines how large that part
-// is.
+// middle returns the bounds of the middle part of values that were drawn by resampling. The constant Confidence
+// determines how large that part is.
 func middle(vs []float64) (lo, hi float64) {
 	slices.Sort(vs)
 	tail := (1 - Confidence) / 2
@@ -143,8 +144,8 @@ func newResampler(h *hdrhistogram.Histogram) resampler {
 	return values
 }
 
-// quantile draws one sample of the size of the histogram, and returns its q-quantile. The values are ascending, so
-// the function draws only indices and takes their quantile.
+// quantile draws as many samples as the histogram has, with replacement, and returns their q-quantile. The values of r
+// are ascending. Therefore quantile draws only indices, and looks up the value of the q-quantile of the indices.
 func (r resampler) quantile(rng *rand.Rand, q float64) float64 {
 	drawn := make([]int, len(r))
 	for i := range drawn {

@@ -11,22 +11,22 @@ import (
 	moremath "github.com/aclements/go-moremath/stats"
 )
 
-// KindShift is the kind of a Hodges-Lehmann interval for two samples. Its limits come from the distribution of the U
-// statistic.
+// KindShift is the kind of a Hodges-Lehmann interval for the ratio of two samples. The limits of the interval come from
+// the distribution of the U statistic.
 const KindShift = "shift 95%"
 
 // Shift is the difference between two samples, without an assumption about their distribution.
 type Shift struct {
 	Ratio  Interval // ratio of the second sample to the first, by Hodges and Lehmann; zero if a value is not positive
 	P      float64  // p value of the U test: the probability of such a difference if both samples had the same distribution
-	LeastP float64  // the least p value that is possible with so many values
+	LeastP float64  // the least p value that samples of these sizes can have
 }
 
-// Sure reports whether the interval of the ratio has the required confidence. With few values, it is only their
-// range.
+// Sure reports whether the interval of the ratio has the required confidence. If there are few values, it has not, and
+// is only the range of the ratios.
 func (s Shift) Sure() bool { return s.Ratio.Kind == KindShift }
 
-// mostExact is the largest size of samples whose distribution is computed exactly.
+// mostExact is the largest size of samples for which the distribution of the U statistic is computed exactly.
 const mostExact = 25
 
 func init() { moremath.MannWhitneyExactLimit = mostExact }
@@ -35,7 +35,7 @@ func init() { moremath.MannWhitneyExactLimit = mostExact }
 func Compare(before, after []float64) Shift {
 	s := Shift{P: 1, LeastP: leastP(len(before), len(after))}
 	if r, err := moremath.MannWhitneyUTest(slices.Clone(before), slices.Clone(after), moremath.LocationDiffers); err == nil {
-		s.P = max(r.P, s.LeastP) // with many equal values the approximation may be too low
+		s.P = max(r.P, s.LeastP) // with many equal values the approximation of the p value may be too low
 	}
 	if slices.ContainsFunc(slices.Concat(before, after), func(v float64) bool { return !(v > 0) || math.IsInf(v, 1) }) {
 		return s
@@ -61,8 +61,9 @@ func Compare(before, after []float64) Shift {
 // ranks caches the results of rankOf, by the sizes of the samples.
 var ranks sync.Map
 
-// rankOf returns how many of the sorted pairwise differences lie outside the interval on each side. It returns -1 if
-// even the whole range does not have the required confidence.
+// rankOf is for an interval that the sorted pairwise differences of two samples limit. It returns how many of these
+// differences lie outside the interval on each side. It returns -1 if even the range of all differences does not have
+// the required confidence.
 func rankOf(n1, n2 int) int {
 	tail := (1 - Confidence) / 2
 	if n1 > mostExact || n2 > mostExact {
@@ -82,7 +83,8 @@ func rankOf(n1, n2 int) int {
 	return k
 }
 
-// leastP returns the p value of two samples if all values of one are above all values of the other.
+// leastP returns the least p value that samples of these sizes can have. They have it if all values of one sample are
+// above all values of the other.
 func leastP(n1, n2 int) float64 {
 	ways, _ := new(big.Float).SetInt(new(big.Int).Binomial(int64(n1+n2), int64(n1))).Float64()
 	return min(2/ways, 1)

@@ -20,13 +20,13 @@ var noFence = child.Without("membarrier")
 const (
 	arenaPerEach = 3 << 10 // bytes for an object, its wait node, and a share of the structures that find them
 
-	// fenceTime is how long the registration of a process for fences may take.
+	// fenceTime is how long the library may take to register a process for membarrier(2), which it needs for fences.
 	fenceTime = 2 * time.Minute
-	// biasPairs is the number of undisturbed pairs after which holds must be biased.
+	// biasPairs is the number of pairs of lock and unlock by one process after which a lock must be biased toward it.
 	biasPairs = 1 << 20
 )
 
-// newArena creates an arena that is large enough for the cell.
+// newArena creates an arena that is large enough for the objects of the measurement.
 func newArena(c *bench.Cell) (*os.File, error) {
 	size := int64(bench.ArenaLeast)
 	if c.Scenario.Name == "waiters" || c.Scenario.Name == "seq" {
@@ -45,7 +45,7 @@ func newArena(c *bench.Cell) (*os.File, error) {
 	return seg.Reopen()
 }
 
-// JoinArena makes this process a participant of the cell's arena.
+// JoinArena makes this process a participant of the arena in which the subject of the measurement lies.
 func JoinArena(w *bench.Worker) (*arena.Arena, error) {
 	v, err := w.Shared(func() (any, error) {
 		seg, err := shm.FromFile(w.Segment, nil)
@@ -60,9 +60,9 @@ func JoinArena(w *bench.Worker) (*arena.Arena, error) {
 	return v.(*arena.Arena), nil
 }
 
-// awaitFence waits until this process is registered for fences, if it is going to be. The library registers a process
-// once, in the background. Before that, holds of the process are not biased, and it takes longer to prove that the
-// process is dead.
+// awaitFence waits until this process is registered for membarrier(2), if the kernel has that call. The library
+// registers a process once, in the background. Before that, it does not bias a lock toward the process, and it takes
+// longer to prove that the process is dead.
 func awaitFence(a *arena.Arena) error {
 	if !shmsync.FeatureMembarrier.Have() {
 		return nil

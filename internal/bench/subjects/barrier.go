@@ -7,12 +7,12 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// barrierSubjects are the barrier of the library.
+// barrierSubjects has the barrier of the library, as a subject that can be measured.
 var barrierSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "barrier", Segment: newArena, Open: openBarrier, Scenarios: []string{"barrier"}},
 }
 
-// barrier adapts a prims.Barrier to the cells.
+// barrier gives a prims.Barrier the methods that the barrier scenario calls.
 type barrier struct{ *prims.Barrier }
 
 func openBarrier(w *bench.Worker, _ int) (any, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
-// brokenPeers are wrong on purpose. With them, the tests of this program show that it detects wrong answers, hangs
-// and crashes.
+// brokenPeers are subjects that are wrong on purpose. With them, tests show that this program detects wrong answers,
+// hangs and crashes.
 var brokenPeers = []*bench.Subject{
 	{By: "test", Prim: "open", Hidden: true, Scenarios: []string{"lock", "home", "intruder"},
 		Open: func(*bench.Worker, int) (any, error) { return openLock{}, nil }},
@@ -38,7 +38,8 @@ var brokenPeers = []*bench.Subject{
 		Open: func(*bench.Worker, int) (any, error) { return &panicky{open: make(chan struct{})}, nil }},
 }
 
-// early is the library's mutex, but Lock releases it before the critical section.
+// early is the library's mutex, but Lock unlocks the mutex before it returns, so that the critical section is not
+// guarded.
 type early struct{ mutex }
 
 func openEarly(w *bench.Worker, thread int) (any, error) {
@@ -53,7 +54,7 @@ func openEarly(w *bench.Worker, thread int) (any, error) {
 func (l early) Lock() { l.mutex.Lock(); l.mutex.Unlock() }
 func (early) Unlock() {}
 
-// twice is the library's futex, but now and then it posts once too often.
+// twice is the library's futex as one end of a token, but now and then Pass wakes the other end once too often.
 type twice struct {
 	*ping
 	passed int
@@ -74,7 +75,7 @@ func (t *twice) Pass(v uint32) {
 	t.ping.Pass(v)
 }
 
-// panicky is a crowd whose waiters all return as soon as one of them is cancelled.
+// panicky lets many goroutines wait. They all return as soon as the wait of one of them is cancelled, which is wrong.
 type panicky struct {
 	open chan struct{}
 	once sync.Once
@@ -93,14 +94,14 @@ func (p *panicky) BlockContext(ctx context.Context, _ int) error {
 	}
 }
 
-// stall is a lock that is once held for StallTime, soon after the cell begins to measure.
+// stall is a lock that one thread holds for StallTime, once, soon after the measurement has begun.
 type stall struct {
 	sync.Mutex
 	w *bench.Worker
 	n int
 }
 
-// StallTime is how long the subject test:stall holds its lock once.
+// StallTime is how long the lock that the test subject test:stall measures is held, once.
 const StallTime = 400 * time.Millisecond
 
 func openStall(w *bench.Worker, _ int) (any, error) {
@@ -116,18 +117,18 @@ func (s *stall) Lock() {
 	}
 }
 
-// stampede is a faulty herd: each Rouse wakes three threads.
+// stampede is wrong on purpose: each call of Rouse wakes three threads, however many it should wake.
 type stampede struct{ *peers.FutexEnd }
 
 func (s stampede) Rouse(int) { s.FutexEnd.Rouse(3) }
 
-// openLock excludes nobody.
+// openLock is a lock that is wrong on purpose: it excludes nobody.
 type openLock struct{}
 
 func (openLock) Lock()   {}
 func (openLock) Unlock() {}
 
-// stuckLock is a lock that is never free.
+// stuckLock is a lock that is wrong on purpose: it is never free.
 type stuckLock struct{ w *bench.Worker }
 
 func (l stuckLock) Lock() {
@@ -138,7 +139,7 @@ func (l stuckLock) Lock() {
 
 func (stuckLock) Unlock() {}
 
-// crashLock ends the process that takes it.
+// crashLock is a lock that is wrong on purpose: it ends the process that takes it.
 type crashLock struct{}
 
 func (crashLock) Lock()   { os.Exit(7) }

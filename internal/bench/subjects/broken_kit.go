@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
-// brokenKit has more subjects that are wrong on purpose, like brokenPeers. They are for the scenarios that need more
-// than a lock.
+// brokenKit has subjects that are wrong on purpose, like brokenPeers. They are for the scenarios that need more than a
+// lock.
 var brokenKit = []*bench.Subject{
 	brokenPeer("open-rw", openRW{}, "readers", "rw"),
 	brokenPeer("generous", openPermits{}, "sem"),
@@ -27,7 +27,7 @@ func brokenPeer(prim string, view any, scenarios ...string) *bench.Subject {
 		Open: func(*bench.Worker, int) (any, error) { return view, nil }}
 }
 
-// openRW excludes nobody.
+// openRW is a reader/writer lock that is wrong on purpose: it excludes nobody.
 type openRW struct{ openLock }
 
 func (openRW) RLock()                         {}
@@ -35,13 +35,13 @@ func (openRW) RUnlock()                       {}
 func (openRW) TryLock() bool                  { return true }
 func (openRW) ReadPairs(int, *uint64) (_ int) { return 0 }
 
-// openPermits is a semaphore that gives everybody a permit at once.
+// openPermits is a semaphore that is wrong on purpose: it gives everybody a permit at once.
 type openPermits struct{}
 
 func (openPermits) Acquire() {}
 func (openPermits) Release() {}
 
-// ajar is a gate that lets everybody through at once.
+// ajar is a gate that is wrong on purpose: it lets everybody through at once.
 type ajar struct{}
 
 func (ajar) Open(uint64)      {}
@@ -51,7 +51,7 @@ func (ajar) Value() uint64    { return 0 }
 func (ajar) Wait(uint64) bool { return true }
 func (ajar) Stop()            {}
 
-// hasty is a sequence whose waits return at once.
+// hasty is a sequence that is wrong on purpose: its waits return at once.
 type hasty struct{ value, stopped atomic.Uint64 }
 
 func openHasty(w *bench.Worker, _ int) (any, error) {
@@ -63,18 +63,18 @@ func (e *hasty) Value() uint64          { return e.value.Load() }
 func (e *hasty) Wait(token uint64) bool { return token < FarToken && e.stopped.Load() == 0 }
 func (e *hasty) Stop()                  { e.stopped.Store(1) }
 
-// openKeys is a set of locks by key that exclude nobody.
+// openKeys is a set of locks by key that is wrong on purpose: its locks exclude nobody.
 type openKeys struct{}
 
 func (openKeys) LockKeys([]uint32)   {}
 func (openKeys) UnlockKeys([]uint32) {}
 
-// timedOut is a barrier that waits for nobody.
+// timedOut is a barrier that is wrong on purpose: it waits for nobody.
 type timedOut struct{}
 
 func (timedOut) Meet() {}
 
-// lossy is a queue that loses or repeats every thousandth batch.
+// lossy is a queue that is wrong on purpose: it loses or repeats every thousandth batch.
 type lossy struct {
 	peers.ChanQueue
 	times, puts int
@@ -100,5 +100,5 @@ func (l *lossy) Put(items []uint64) {
 	}
 }
 
-// FarToken is a token that no increment reaches.
+// FarToken is a value so large that a sequence never reaches it by increments.
 const FarToken = 1 << 40

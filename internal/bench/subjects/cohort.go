@@ -9,15 +9,16 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// cohortSubjects are the library's locks for hosts with several nodes. On a host with one node, they are forced to
-// have two local locks, so that a measurement shows what these cost. Otherwise the lock would be a Mutex there.
+// cohortSubjects are the library's locks for hosts with several NUMA nodes. Such a lock consists of a local lock for
+// each node. On a host with one node, it would be a plain Mutex. Here it has two local locks even there, so that a
+// measurement shows what these cost.
 var cohortSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex-cohort", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openCohortMutex,
 		Brief:     []string{},
 		Scenarios: []string{"uncontended", "lock", "crash", "idle"}},
 }
 
-// cohortMutex adapts a prims.CohortMutex to the cells.
+// cohortMutex gives a prims.CohortMutex the methods that the scenarios call.
 type cohortMutex struct{ *prims.CohortMutex }
 
 func openCohortMutex(w *bench.Worker, _ int) (any, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// condSubjects are monitors made of the library's condition variables and mutex, in the same way as the peers in C
-// and Go.
+// condSubjects are monitors, that is, data structures that the library's mutex guards and on whose changes threads wait
+// with its condition variables. The subjects in C and Go are made in the same way.
 var condSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "cond", Segment: newArena, Open: openCond,
 		Brief:     []string{"handoff", "cond"},

@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// mutexCrowd is a crowd of goroutines that wait for mutexes that their own process holds: all for one mutex, or each
-// for a mutex of its own.
+// mutexCrowd lets many goroutines wait for mutexes that their own process holds. They wait either for the same mutex,
+// or each for a mutex of its own.
 type mutexCrowd struct {
 	mutexes []*prims.Mutex
 	got     []int // a counter for each mutex, guarded by the mutex and therefore not atomic
@@ -58,7 +58,7 @@ func (c *mutexCrowd) Release() {
 	}
 }
 
-// Audit is called after all goroutines have returned.
+// Audit returns how many goroutines have got a mutex. It is called after all goroutines have returned.
 func (c *mutexCrowd) Audit() (got int) {
 	for i, m := range c.mutexes {
 		m.Lock()

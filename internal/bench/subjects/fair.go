@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// fairSubjects are the library's locks with a queue: those with one key and those with many.
+// fairSubjects are the library's locks whose waiters queue up. One of them is a single lock, the others have many keys.
 var fairSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "fairmutex", Segment: newArena, Open: openFairMutex,
 		Brief:     []string{"uncontended", "lock"},
@@ -23,7 +23,7 @@ var fairSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "multilock-keys", Segment: newArena, Open: openKeyCrowd, Scenarios: []string{"waiters"}},
 }
 
-// fairMutex adapts a prims.FairMutex to the cells.
+// fairMutex gives a prims.FairMutex the methods that the scenarios call.
 type fairMutex struct{ *prims.FairMutex }
 
 func openFairMutex(w *bench.Worker, _ int) (any, error) {
@@ -45,10 +45,11 @@ func (m fairMutex) Pairs(n int, counter *uint64) {
 
 func (m fairMutex) Inherit() (bench.Succession, error) { return inherit(m) }
 
-// multiLock is one thread's use of a prims.MultiLock, with the keys that the thread holds.
+// multiLock is what one thread needs to use a prims.MultiLock, a set of locks by key. It has the keys that the thread
+// holds.
 type multiLock struct {
 	m    *prims.MultiLock
-	mask uint64 // Pairs uses the keys from 0 to this mask
+	mask uint64 // Pairs uses the keys from 0 to the value of mask
 	keys []uint64
 	one  prims.Hold
 	all  prims.Holds
@@ -101,11 +102,11 @@ func (l *multiLock) Held(keys []uint32) bool {
 	return false
 }
 
-// Lock and Unlock use the same key in all threads.
+// Lock and Unlock use key 0, so that all threads contend for the same lock.
 func (l *multiLock) Lock()   { l.one = l.m.Lock(0) }
 func (l *multiLock) Unlock() { l.one.Unlock() }
 
-// Pairs uses key 0 only, or all keys up to the mask in turn.
+// Pairs uses key 0 only, or all keys up to the value of l.mask in turn.
 func (l *multiLock) Pairs(n int, counter *uint64) {
 	for i := range n {
 		h := l.m.Lock(uint64(i) & l.mask)
@@ -114,7 +115,8 @@ func (l *multiLock) Pairs(n int, counter *uint64) {
 	}
 }
 
-// keysPerBucket is how many keys share a bucket in a crowd.
+// keysPerBucket is the number of keys for each bucket of a lock by key, if each of many goroutines waits for its own
+// key.
 const keysPerBucket = 8
 
 func openKeyCrowd(w *bench.Worker, _ int) (any, error) {
@@ -122,7 +124,8 @@ func openKeyCrowd(w *bench.Worker, _ int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A bucket has a list of its keys. To keep the lists short, the number of buckets grows with the number of keys.
+	// A bucket has a list of its keys. The number of buckets grows with the number of keys, so that the lists stay
+	// short.
 	opts := &prims.MultiLockOptions{Buckets: max(64, int(w.N)/keysPerBucket)}
 	m, err := prims.OpenMultiLock(a, "multilock", opts)
 	if err != nil {

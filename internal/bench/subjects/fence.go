@@ -9,14 +9,14 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// fenceSubjects are the fences that one process makes all others pass.
+// fenceSubjects are ways in which one process makes all other processes execute a memory fence.
 var fenceSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "fence", Check: shmsync.FeatureMembarrier.Check, Scenarios: []string{"fence"}, Open: openFence},
 	{By: "test", Prim: "no-fence", Hidden: true, Scenarios: []string{"fence"}, Open: openNoFence},
 }
 
-// fence calls the library's fence. That is a membarrier, which interrupts each CPU on which a registered process
-// runs.
+// fence calls the library's fence. This is a call of membarrier(2), which interrupts each CPU on which a registered
+// process runs.
 type fence struct{}
 
 func (fence) Fence() error { return shmsync.Fence() }
@@ -25,7 +25,7 @@ func openFence(w *bench.Worker, _ int) (any, error) {
 	return w.Shared(func() (any, error) { return fence{}, shmsync.RegisterFence() })
 }
 
-// brokenFence fails.
+// brokenFence is wrong on purpose: each of its fences fails.
 type brokenFence struct{}
 
 func (brokenFence) Fence() error { return errors.New("no fence was made") }

@@ -4,7 +4,7 @@ package subjects
 
 import "slices"
 
-// loadSubjects has the names of the subjects for each scenario about load.
+// loadSubjects has the names of the subjects that a scenario about load measures, by the name of the scenario.
 var loadSubjects = map[string][]string{
 	"herd": {"c:futex", "c:sem", "c:cond", "go:futex", "go:futex-bitset", "go:futex-waitv", "go:futex-requeue", "go:futex2", "go:futex2-numa", "go:eventfd", "shmsync:semaphore"},
 	"open": {"c:futex", "c:robust", "c:sem", "go:flock", "go:eventfd", "in-process:sync.Mutex", "in-process:chan",
@@ -12,7 +12,7 @@ var loadSubjects = map[string][]string{
 	"oversub": {"c:futex", "c:futex-spin1000", "c:pthread", "c:robust", "c:spin", "c:pthread-spin", "shmsync:mutex"},
 }
 
-// loadBrief has the names of those subjects that a quick suite measures.
+// loadBrief has the names of the subjects that a quick suite measures, by the name of the scenario.
 var loadBrief = map[string][]string{
 	"herd":    {"c:futex", "go:futex", "shmsync:semaphore"},
 	"open":    {"c:robust", "shmsync:mutex"},

@@ -9,8 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// matrixWaitLimit is how often an end reads the word of the other end before it checks whether the cell has stopped.
-// The check is needed because a batch may take longer than the cell if other programs use these CPUs.
+// matrixWaitLimit is how often one end reads the word of the other end before it checks whether the measurement has
+// stopped. The check is needed because other programs may use these CPUs. Then a batch may take longer than the whole
+// measurement should.
 const matrixWaitLimit = 1 << 16
 
 // matrixSubjects are ways in which two CPUs pass a cache line back and forth.
@@ -20,20 +21,21 @@ var matrixSubjects = []*bench.Subject{
 	{By: "test", Prim: "miscount", Scenarios: []string{"matrix", "home"}, Hidden: true, Open: openMiscount},
 }
 
-// oneLine is a word that both ends change: one end from even to odd values, the other from odd to even.
+// oneLine passes one word back and forth. One end changes it from even to odd values, the other from odd to even
+// values.
 type oneLine struct{ turn, phase *atomic.Uint32 }
 
 func openOneLine(w *bench.Worker, _ int) (any, error) {
 	return oneLine{w.Word(matrixFirst), &w.Phase}, nil
 }
 
-// Cache lines of the segment that are so far apart that no prefetcher fetches both.
+// These are the numbers of two cache lines of the segment. They are so far apart that no prefetcher fetches both lines.
 const (
 	matrixFirst  = 0
 	matrixSecond = 8
 )
 
-// On returns the subject for another line.
+// On returns a subject that does the same with another word, in another cache line.
 func (l oneLine) On(first, _ *atomic.Uint32) any { return oneLine{first, l.phase} }
 
 func (l oneLine) Trips(from, n uint32) uint32 {
@@ -63,17 +65,18 @@ func (l oneLine) Answer() uint32 {
 	}
 }
 
-// twoLines is a word for each direction.
+// twoLines has two words, one for each direction. Each end writes one of the words and waits for the other one.
 type twoLines struct{ to, fro, phase *atomic.Uint32 }
 
 func openTwoLines(w *bench.Worker, _ int) (any, error) {
 	return twoLines{w.Word(matrixFirst), w.Word(matrixSecond), &w.Phase}, nil
 }
 
-// On returns the subject for other lines.
+// On returns a subject that does the same with two other words, in other cache lines.
 func (l twoLines) On(first, second *atomic.Uint32) any { return twoLines{first, second, l.phase} }
 
-// Trips also counts the trip that was not answered when the cell stopped. Finish waits for its answer.
+// Trips also counts the last trip if the measurement stops before the other end has answered it. Finish waits for that
+// answer.
 func (l twoLines) Trips(from, n uint32) uint32 {
 	for made := range n {
 		v := from + made + 1
@@ -107,7 +110,7 @@ func (l twoLines) Answer() uint32 {
 	}
 }
 
-// miscount answers correctly, but returns a wrong number of trips.
+// miscount is wrong on purpose: it answers correctly, but returns a wrong number of trips.
 type miscount struct{ twoLines }
 
 func openMiscount(w *bench.Worker, thread int) (any, error) {

@@ -13,13 +13,13 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// memSubjects are the memory that mem cells access.
+// memSubjects has the memory of an arena, as a subject whose access times can be measured.
 var memSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "arena", Segment: newPlacedArena, Scenarios: []string{"mem"}, Open: openMemory},
 	{By: "test", Prim: "forgetful", Hidden: true, Segment: newPlacedArena, Scenarios: []string{"mem"}, Open: openForgetful},
 }
 
-// newPlacedArena creates an arena in a memfd, placed as the cell says.
+// newPlacedArena creates an arena in a memfd, on the NUMA nodes and with the page size that the cell asks for.
 func newPlacedArena(c *bench.Cell) (*os.File, error) {
 	seg, err := shm.CreateMemfd("shmbench-memory", bench.MemBytes(c.N),
 		func(s *shm.Segment) error { return arena.Format(s, &arena.Options{Size: s.Size()}) },
@@ -34,7 +34,7 @@ func newPlacedArena(c *bench.Cell) (*os.File, error) {
 	return seg.Reopen()
 }
 
-// memory is a lock and a block in an arena.
+// memory is a subject that consists of a lock and a block of memory in the same arena.
 type memory struct {
 	*prims.Mutex
 	a     *arena.Arena
@@ -75,8 +75,8 @@ func openMemory(w *bench.Worker, _ int) (any, error) {
 	return m, nil
 }
 
-// transparent returns the kind of huge pages that the mapping has to request. Other kinds are a property of the file
-// already, so for them it returns none.
+// transparent returns the kind of huge pages that the process has to request when it maps the memory. Other kinds of
+// huge pages are a property of the file, so the process requests none.
 func transparent(h shm.HugePages) shm.HugePages {
 	if h == shm.HugeTransparent {
 		return h
@@ -84,7 +84,7 @@ func transparent(h shm.HugePages) shm.HugePages {
 	return shm.HugeNone
 }
 
-// forgetful is memory that now and then loses what was written.
+// forgetful is wrong on purpose: it is memory that now and then loses what was written.
 type forgetful struct {
 	*memory
 	holds int

@@ -17,12 +17,12 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// libSubjects are primitives of this module. The suffix of a name says how the subject differs.
+// libSubjects are primitives of this module. The suffix of a name says how the subject differs from the one without it.
 //
-// -nofence does not use the asymmetric unlock, as on a kernel without membarrier. The holds of -checked are never
-// biased. -norobust, -nowaitv and -noofd each lack one of the features that report deaths; -bare lacks all of them
-// except the byte lock. The victims of -50m and -1g have that much additional private memory. -nothreads lacks the
-// feature that shows that a process is gone before the kernel has freed its memory.
+// -nofence does not use the asymmetric unlock, as on a kernel without membarrier. The lock of -checked is never biased
+// toward a process. -norobust, -nowaitv and -noofd each lack one of the features that report deaths; -bare lacks all of
+// them except the byte lock. With -50m and -1g, the processes that are killed have that much additional private memory.
+// -nothreads lacks the feature that shows that a process is gone before the kernel has freed its memory.
 var libSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
 		Brief:     []string{"uncontended", "lock", "crash", "idle", "home", "intruder"},
@@ -49,12 +49,12 @@ var libSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex-each", Segment: newArena, Open: openMutexCrowd, Scenarios: []string{"waiters"}},
 }
 
-// mutex adapts a prims.Mutex to the cells.
+// mutex gives a prims.Mutex the methods that the scenarios call.
 type mutex struct{ *prims.Mutex }
 
 func openMutex(w *bench.Worker, thread int) (any, error) { return openMutexWith(nil)(w, thread) }
 
-// openMutexWith returns a function that opens a mutex with other options.
+// openMutexWith returns a function that opens a mutex with the given options.
 func openMutexWith(opts *prims.MutexOptions) func(*bench.Worker, int) (any, error) {
 	return func(w *bench.Worker, _ int) (any, error) { return openMutexOf(w, opts) }
 }
@@ -80,8 +80,8 @@ func openMutexOf(w *bench.Worker, opts *prims.MutexOptions) (any, error) {
 	return mutex{m}, nil
 }
 
-// bias uses the mutex until its holds are biased. It returns an error if they do not become biased, because the
-// subject must not be measured in another state.
+// bias uses the mutex until it is biased toward this process. It returns an error if it does not become biased, because
+// the subject must not be measured in another state.
 func (m mutex) bias() error {
 	return untilBiased(func() (word string) {
 		m.Lock()
@@ -91,8 +91,8 @@ func (m mutex) bias() error {
 	})
 }
 
-// untilBiased makes the owner word biased. It calls the function pair, which locks, unlocks and
-// returns the owner word, until that word is biased. After biasPairs calls it returns an error.
+// untilBiased makes a lock biased toward this process. It calls the function pair, which locks, unlocks and returns the
+// state of the lock as text, until that text says that the lock is biased. After biasPairs calls it returns an error.
 func untilBiased(pair func() (word string)) error {
 	if race.Enabled || !shmsync.FeatureMembarrier.Have() {
 		return nil
@@ -113,12 +113,12 @@ func (m mutex) Pairs(n int, counter *uint64) {
 	}
 }
 
-// Inherit waits for the owner's death in LockContext, and becomes the owner through Recover. During the repair, the
+// Inherit waits in LockContext until the owner has died, and becomes the owner through Recover. During the repair, the
 // caller has the lock exclusively.
 func (m mutex) Inherit() (bench.Succession, error) { return inherit(m) }
 
-// toldMutex is a mutex whose crash cell measures the time until the survivor learns of the death. At that time the
-// survivor may not use the data yet, because a system call of the dead process may still write there.
+// toldMutex is a mutex for measuring how long it takes until the survivor learns of the death of the owner. At that
+// time the survivor may not use the data yet, because a system call of the dead process may still write there.
 type toldMutex struct{ mutex }
 
 func openTold(w *bench.Worker, thread int) (any, error) {
@@ -129,17 +129,17 @@ func openTold(w *bench.Worker, thread int) (any, error) {
 	return toldMutex{m.(mutex)}, nil
 }
 
-// Inherit does the same as mutex.Inherit, but returns the instant of the report as Owned.
+// Inherit does the same as mutex.Inherit, but stores the instant at which it learned of the death in the field Owned.
 func (m toldMutex) Inherit() (bench.Succession, error) {
 	s, err := inherit(m)
 	return bench.Succession{Owned: s.Told}, err
 }
 
-// residentMemory is the memory that withMemory has allocated in this process.
+// residentMemory is the memory that the function withMemory has allocated in this process.
 var residentMemory []byte
 
-// withMemory returns a function that opens a lock as the parameter open does, and also makes each process but the
-// first allocate the given number of bytes of private memory.
+// withMemory returns a function that opens a lock in the same way as the function open. In each process but the first,
+// the returned function also allocates the given number of bytes of private memory.
 func withMemory(bytes int, open func(*bench.Worker, int) (any, error)) func(*bench.Worker, int) (any, error) {
 	return func(w *bench.Worker, thread int) (any, error) {
 		if w.Proc != 0 && residentMemory == nil {
@@ -158,7 +158,7 @@ type recoverer interface {
 	RecoverContext(ctx context.Context, repair func() error) error
 }
 
-// inherit waits until m reports the owner's death, and becomes the owner through Recover.
+// inherit waits until the lock m reports the death of its owner, and becomes the owner through Recover.
 func inherit(m recoverer) (s bench.Succession, err error) {
 	ctx := context.Background()
 	err = m.LockContext(ctx)
@@ -179,8 +179,8 @@ func inherit(m recoverer) (s bench.Succession, err error) {
 	return s, m.LockContext(ctx)
 }
 
-// ping is one end of a token that consists of a prims.Futex for each direction. The value of the token is derived
-// from the number of posts of the other end.
+// ping is one of two ends that pass a token to each other. It has a prims.Futex for each direction. A futex does not
+// carry the value of the token; ping derives that value from the number of posts by the other end.
 type ping struct {
 	out, in *prims.Futex
 	end     uint32
@@ -216,6 +216,7 @@ func (p *ping) Await() uint32 {
 	case err != nil:
 		panic(err)
 	}
-	// The ends pass in turn, so the first end's k-th value is 2k-1, and the second end's is 2k.
+	// The ends pass in turn. Therefore the k-th value from the first end is 2k-1, and the k-th from the second end is
+	// 2k.
 	return 2*uint32(p.in.Get()) - p.end
 }

@@ -9,18 +9,17 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// paddingSubjects have a counter for each thread.
+// paddingSubjects have a counter for each thread. They measure how much the counters slow each other down.
 var paddingSubjects = []*bench.Subject{
 	{By: "go", Prim: "counters", Scenarios: []string{"padding"}, Open: openCounter},
 	{By: "test", Prim: "lossy-counters", Scenarios: []string{"padding"}, Hidden: true, Open: openRecounted},
 }
 
-// paddingFirst is the offset of the first counter. It is the start of a page, so that a prefetcher treats the first
-// two lines as a pair.
+// paddingFirst is the offset of the first counter. It is the start of a page, so that a prefetcher that fetches lines
+// in pairs treats the first two cache lines as a pair.
 const paddingFirst = 4096
 
-// openCounter returns the counter of a thread. The counters of a process follow each other, and those of the next
-// process follow them.
+// openCounter returns the counter of a thread. The counters lie in the order of the threads, process by process.
 func openCounter(w *bench.Worker, thread int) (any, error) {
 	index := w.Proc*int(w.Control.Threads) + thread
 	return control.WordAt(w.Mem, paddingFirst+index*int(w.Shape.Pad)), nil

@@ -11,13 +11,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// queueSubjects are the library's queue. queue-lease leases each item and then acknowledges it.
+// queueSubjects has the library's queue in two forms. In the form queue-lease, a consumer leases each item and then
+// acknowledges it.
 var queueSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "queue", Segment: newArena, Open: openQueue, Scenarios: []string{"queue"}},
 	{By: bench.Library, Prim: "queue-lease", Segment: newArena, Open: openQueue, Brief: []string{}, Scenarios: []string{"queue"}},
 }
 
-// queue adapts a prims.Queue to the cells.
+// queue gives a prims.Queue the methods that the scenarios call.
 type queue struct{ *prims.Queue[uint64] }
 
 func openQueue(w *bench.Worker, _ int) (any, error) {
@@ -55,7 +56,7 @@ func (q queue) Get(buf []uint64) int {
 	return q.got(n, err)
 }
 
-// got returns the number of items that came. It returns 0 if the queue is shut down and empty.
+// got returns n, the number of items that came, or 0 if err says that the queue is shut down and empty.
 func (q queue) got(n int, err error) int {
 	if errors.Is(err, shmsync.ErrCanceled) {
 		return 0
@@ -66,7 +67,7 @@ func (q queue) got(n int, err error) int {
 
 func (q queue) Shut(int) { q.Shutdown() }
 
-// leaseQueue is a queue from which items are leased, one at a time.
+// leaseQueue is a queue whose consumers lease items, one at a time, and acknowledge each of them.
 type leaseQueue struct{ queue }
 
 func (q leaseQueue) Get(buf []uint64) int {

@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// rwSubjects are the library's reader/writer locks, and its spin locks. Spin locks are not measured on one CPU, where
-// they make no sense.
+// rwSubjects are the library's reader/writer locks, and its spin locks. Spin locks are not measured with all threads on
+// one CPU, where they make no sense.
 var rwSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "rwmutex", Segment: newArena, Open: openRWMutex,
 		Brief:     []string{"uncontended", "crash", "readers", "rw"},
@@ -28,7 +28,7 @@ var rwSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "rwspinlock-upgrade", Segment: newArena, Open: openUpgradePairs(openRWSpinLock), Brief: []string{}, Scenarios: []string{"uncontended"}},
 }
 
-// sharedLock is the interface of the library's locks that readers can share.
+// sharedLock is the interface of those locks of the library that several readers can hold at the same time.
 type sharedLock interface {
 	bench.Locker
 	RLock()
@@ -38,7 +38,7 @@ type sharedLock interface {
 	RecoverContext(context.Context, func() error) error
 }
 
-// rwLock adapts a sharedLock to the cells.
+// rwLock gives a sharedLock the methods that the scenarios call.
 type rwLock struct{ sharedLock }
 
 func openRWMutex(w *bench.Worker, _ int) (any, error) {
@@ -76,10 +76,10 @@ func (l rwLock) ReadPairs(n int, guarded *uint64) (torn int) {
 	return torn
 }
 
-// Inherit waits for the owner's death and becomes the owner through Recover, as mutex.Inherit does.
+// Inherit waits until the owner has died and becomes the owner through Recover, as mutex.Inherit does.
 func (l rwLock) Inherit() (bench.Succession, error) { return inherit(l) }
 
-// rwMutex has its own loops, so that the calls are direct and can be inlined.
+// rwMutex is a prims.RWMutex with loops of its own, in which the compiler can inline the calls.
 type rwMutex struct {
 	rwLock
 	m *prims.RWMutex
@@ -104,8 +104,8 @@ func (l rwMutex) ReadPairs(n int, guarded *uint64) (torn int) {
 	return torn
 }
 
-// readPairs is a lock whose pairs in an uncontended cell are RLock and RUnlock. There is no other thread, so they may
-// count without an exclusive lock.
+// readPairs is a lock that the uncontended scenario locks and unlocks for reading. In that scenario there is only one
+// thread, so it may increment the counter although it does not hold the lock exclusively.
 type readPairs struct{ *prims.RWMutex }
 
 func openReadPairs(w *bench.Worker, thread int) (any, error) {
@@ -124,7 +124,7 @@ func (p readPairs) Pairs(n int, counter *uint64) {
 	}
 }
 
-// rwSpinLock has its own loops, so that the calls are direct and can be inlined.
+// rwSpinLock is a prims.RWSpinLock with loops of its own, in which the compiler can inline the calls.
 type rwSpinLock struct {
 	rwLock
 	l *prims.RWSpinLock
@@ -168,14 +168,14 @@ func (p spinReadPairs) Pairs(n int, counter *uint64) {
 	}
 }
 
-// upgrader is a lock with upgradable holds. It calls the methods through variables, so that it serves both kinds of
-// lock.
+// upgrader is a reader/writer lock in its upgradable mode. It calls the methods of the lock through variables, so that
+// it serves both kinds of lock.
 type upgrader struct {
 	lock, upgrade, unlock func()
 }
 
-// openUpgrader calls the function open to open a lock, and returns the lock as an upgrader. unlockWrite releases a
-// hold that was upgraded.
+// openUpgrader calls the function open, which opens a lock, and returns that lock as an upgrader. The result
+// unlockWrite is a function that releases the lock after an upgrade.
 func openUpgrader(open func(w *bench.Worker, thread int) (any, error), w *bench.Worker, thread int) (u upgrader, unlockWrite func(), err error) {
 	v, err := open(w, thread)
 	if err != nil {
@@ -190,7 +190,7 @@ func openUpgrader(open func(w *bench.Worker, thread int) (any, error), w *bench.
 	return upgrader{}, nil, fmt.Errorf("%T cannot be held upgradable", v)
 }
 
-// upgradablePairs is a lock whose pairs in an uncontended cell begin and end an upgradable hold.
+// upgradablePairs is a lock that the uncontended scenario locks and unlocks in the upgradable mode.
 type upgradablePairs struct{ upgrader }
 
 func openUpgradablePairs(open func(w *bench.Worker, thread int) (any, error)) func(w *bench.Worker, thread int) (any, error) {
@@ -208,7 +208,7 @@ func (p upgradablePairs) Pairs(n int, counter *uint64) {
 	}
 }
 
-// upgradePairs is a lock whose pairs in an uncontended cell also upgrade the hold.
+// upgradePairs is a lock that the uncontended scenario locks in the upgradable mode, upgrades, and unlocks.
 type upgradePairs struct{ upgrader }
 
 func openUpgradePairs(open func(w *bench.Worker, thread int) (any, error)) func(w *bench.Worker, thread int) (any, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// semSubjects are the library's semaphore: with the permits of the plan, as a lock, and as a token with a semaphore
-// for each direction.
+// semSubjects has the library's semaphore in three roles: as a semaphore with the permits of the plan, as a lock, and
+// as a token that two threads pass to each other, with a semaphore for each direction.
 var semSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "semaphore", Segment: newArena, Open: openSemaphore,
 		Brief:     []string{"uncontended", "sem", "handoff"},
@@ -19,7 +19,7 @@ var semSubjects = []*bench.Subject{
 		Scenarios: []string{"uncontended", "sem"}},
 }
 
-// semaphore adapts a prims.Semaphore to the cells.
+// semaphore gives a prims.Semaphore the methods that the scenarios call.
 type semaphore struct{ *prims.Semaphore }
 
 func openSemaphore(w *bench.Worker, thread int) (any, error) {
@@ -52,7 +52,8 @@ func openSemaphore(w *bench.Worker, thread int) (any, error) {
 	return semaphore{s}, err
 }
 
-// herdPermits is larger than the number of permits that a herd has at any time.
+// herdPermits is the largest number of permits of a semaphore from which many threads take permits. It is so large that
+// it is never reached.
 const herdPermits = 1 << 20
 
 func (s semaphore) Acquire() {
@@ -76,6 +77,6 @@ func (s semaphore) Pairs(n int, counter *uint64) {
 	}
 }
 
-// Rouse releases n permits. Rest takes one.
+// Rouse releases n permits, for n calls of Rest, each of which takes one.
 func (s semaphore) Rouse(n int) { s.Semaphore.Release(int64(n)) }
 func (s semaphore) Rest()       { s.Acquire() }

@@ -12,7 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// seqSubjects are the library's sequencers and events. A pair of an event is a Set and a Wait of an auto-reset event.
+// seqSubjects are the library's sequencers and events. For an event, the uncontended scenario times pairs of Set and
+// Wait of an auto-reset event.
 var seqSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "sequencer", Segment: newArena, Open: openSequencer,
 		Brief:     []string{"event", "seq"},
@@ -24,7 +25,7 @@ var seqSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "event-each", Segment: newArena, Open: openEventCrowd, Brief: []string{}, Scenarios: []string{"waiters"}},
 }
 
-// sequencer adapts a prims.Sequencer to the cells.
+// sequencer gives a prims.Sequencer the methods that the scenarios call.
 type sequencer struct{ *prims.Sequencer }
 
 func openSequencer(w *bench.Worker, thread int) (any, error) {
@@ -65,7 +66,7 @@ func (s sequencer) Wait(token uint64) bool {
 	return err == nil
 }
 
-// event is an auto-reset prims.Event.
+// event gives an auto-reset prims.Event the methods that the scenarios call.
 type event struct{ *prims.Event }
 
 func openEvent(w *bench.Worker, thread int) (any, error) {
@@ -107,7 +108,8 @@ func (e event) Pairs(n int, counter *uint64) {
 	}
 }
 
-// eventGate has an event for the even rounds and one for the odd rounds. Each stays set until the next round opens.
+// eventGate lets waiters through in rounds. It has an event for the even rounds and one for the odd rounds. Each event
+// stays set until the next round opens.
 type eventGate [2]*prims.Event
 
 func (g eventGate) Open(round uint64) {
@@ -117,7 +119,7 @@ func (g eventGate) Open(round uint64) {
 
 func (g eventGate) Await(round uint64) { g[round%2].Wait() }
 
-// waitCrowd is a crowd of goroutines, each of which has a wait of its own.
+// waitCrowd lets many goroutines wait. Each goroutine calls the function wait with its own number.
 type waitCrowd struct {
 	wait    func(ctx context.Context, i int) error
 	release func()

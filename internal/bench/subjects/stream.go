@@ -10,13 +10,14 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// streamSubjects are the memory that stream cells read and write.
+// streamSubjects has memory that the threads of a stream cell read and write, as a subject that can be measured.
 var streamSubjects = []*bench.Subject{
 	{By: "go", Prim: "memory", InProcess: true, Segment: newStreamed, Scenarios: []string{"stream"}, Open: openStreamed},
 	{By: "test", Prim: "rotten", InProcess: true, Hidden: true, Segment: newStreamed, Scenarios: []string{"stream"}, Open: openRotten},
 }
 
-// newStreamed creates a memfd, placed as the cell says. Its pages are allocated when the threads touch them.
+// newStreamed creates a memfd whose pages lie on the NUMA nodes that the cell asks for. The pages are allocated when
+// the threads touch them.
 func newStreamed(c *bench.Cell) (*os.File, error) {
 	seg, err := shm.CreateMemfd("shmbench-stream", c.StreamBytes(), nil, &shm.Options{NUMA: c.Stream.Policy})
 	if err != nil {
@@ -29,7 +30,7 @@ func newStreamed(c *bench.Cell) (*os.File, error) {
 	return seg.Reopen()
 }
 
-// streamed is memory that the threads of one process share.
+// streamed is memory that the threads of one process share, as a subject that can be measured.
 type streamed struct{ seg *shm.Segment }
 
 func (s streamed) Words() []uint64 { return wordsOf(s.seg.Bytes()) }
@@ -45,7 +46,8 @@ func openStreamed(w *bench.Worker, _ int) (any, error) {
 	})
 }
 
-// openRotten returns memory that repeatedly loses the first word of the first stream.
+// openRotten returns memory that is wrong on purpose: the first word of the first streaming thread is lost again and
+// again.
 func openRotten(w *bench.Worker, thread int) (any, error) {
 	v, err := openStreamed(w, thread)
 	if err == nil && thread == 0 {

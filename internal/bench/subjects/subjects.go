@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
-// All lists all subjects. Primitives of the library and peers are treated alike.
+// All lists all subjects, that is, all implementations that can be measured: those of the library, and all others.
 var All = slices.Concat(libSubjects, cohortSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects, memSubjects, matrixSubjects, paddingSubjects, streamSubjects, fenceSubjects, peers.GoPeers, peers.FutexPeers, peers.MorePeers, peers.CPeers, brokenPeers, brokenKit)
 
 // Find returns the subject with the given name.
@@ -24,9 +24,9 @@ func Find(name string) (*bench.Subject, error) {
 	return nil, fmt.Errorf("no subject %q", name)
 }
 
-// Select returns the subjects of a scenario whose names match any of the patterns, in the syntax of path.Match.
-// Without patterns, it returns all subjects that are not hidden. If variants are given, it returns only the subjects
-// whose variant matches one of them.
+// Select returns the subjects that a scenario can measure and whose names match any of the patterns, in the syntax of
+// path.Match. Without patterns, it returns all subjects that are not hidden. If variants are given, it returns only the
+// subjects whose variant matches one of them.
 func Select(scenario string, patterns, variants []string) ([]*bench.Subject, error) {
 	var picked []*bench.Subject
 	for _, s := range All {

@@ -4,8 +4,8 @@ package subjects
 
 import "github.com/shmsync/shmsync/internal/bench"
 
-// wordToken is one end of a token whose value is in a plain word. The word is guarded by a post and a wait for each
-// direction.
+// wordToken is one of two ends that pass a token to each other. The value of the token is in a plain word for each
+// direction. The function post, and the function wait at the other end, guard that word.
 type wordToken struct {
 	out, in    *uint64
 	post, wait func()
@@ -26,5 +26,5 @@ func (t wordToken) Await() uint32 {
 	return uint32(*t.in)
 }
 
-// tokenNames are the names of the objects for the two directions of a token.
+// tokenNames are the names of the two objects through which a token passes, one for each direction.
 var tokenNames = [2]string{"to and", "fro"}

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Arena is the arena of this process.
+// Arena returns the arena that all objects of this process share.
 var Arena = sync.OnceValue(func() *arena.Arena {
 	seg, err := shm.CreateMemfd("gosuite", 256<<20, func(s *shm.Segment) error { return arena.Format(s, nil) }, nil)
 	if err != nil {
@@ -25,7 +25,7 @@ var Arena = sync.OnceValue(func() *arena.Arena {
 	return a
 })
 
-// lazy is an object that is opened on first use.
+// lazy is an object of this library that is opened on first use, so that the zero value of a type is usable.
 type lazy[T any] struct {
 	once sync.Once
 	p    atomic.Pointer[T]
@@ -55,13 +55,13 @@ func (m *Mutex) mutex() *prims.Mutex {
 	return m.l.get(func() (*prims.Mutex, error) { return prims.OpenMutex(Arena(), "", nil) })
 }
 
-// Lock is sync.Mutex's.
+// Lock does what sync.Mutex.Lock does.
 func (m *Mutex) Lock() { m.mutex().Lock() }
 
-// TryLock is sync.Mutex's.
+// TryLock does what sync.Mutex.TryLock does.
 func (m *Mutex) TryLock() bool { return m.mutex().TryLock() }
 
-// Unlock is sync.Mutex's.
+// Unlock does what sync.Mutex.Unlock does.
 func (m *Mutex) Unlock() { m.mutex().Unlock() }
 
 // RWMutex stands for sync.RWMutex.
@@ -71,25 +71,25 @@ func (m *RWMutex) mutex() *prims.RWMutex {
 	return m.l.get(func() (*prims.RWMutex, error) { return prims.OpenRWMutex(Arena(), "", nil) })
 }
 
-// Lock is sync.RWMutex's.
+// Lock does what sync.RWMutex.Lock does.
 func (m *RWMutex) Lock() { m.mutex().Lock() }
 
-// TryLock is sync.RWMutex's.
+// TryLock does what sync.RWMutex.TryLock does.
 func (m *RWMutex) TryLock() bool { return m.mutex().TryLock() }
 
-// Unlock is sync.RWMutex's.
+// Unlock does what sync.RWMutex.Unlock does.
 func (m *RWMutex) Unlock() { m.mutex().Unlock() }
 
-// RLock is sync.RWMutex's.
+// RLock does what sync.RWMutex.RLock does.
 func (m *RWMutex) RLock() { m.mutex().RLock() }
 
-// TryRLock is sync.RWMutex's.
+// TryRLock does what sync.RWMutex.TryRLock does.
 func (m *RWMutex) TryRLock() bool { return m.mutex().TryRLock() }
 
-// RUnlock is sync.RWMutex's.
+// RUnlock does what sync.RWMutex.RUnlock does.
 func (m *RWMutex) RUnlock() { m.mutex().RUnlock() }
 
-// RLocker is sync.RWMutex's.
+// RLocker does what sync.RWMutex.RLocker does.
 func (m *RWMutex) RLocker() Locker { return m.mutex().RLocker() }
 
 // Cond stands for sync.Cond.
@@ -105,13 +105,13 @@ func (c *Cond) cond() *prims.Cond {
 	return c.l.get(func() (*prims.Cond, error) { return prims.OpenCond(Arena(), "", c.L, nil) })
 }
 
-// Wait is sync.Cond's.
+// Wait does what sync.Cond.Wait does.
 func (c *Cond) Wait() { c.cond().Wait() }
 
-// Signal is sync.Cond's.
+// Signal does what sync.Cond.Signal does.
 func (c *Cond) Signal() { c.cond().Signal() }
 
-// Broadcast is sync.Cond's.
+// Broadcast does what sync.Cond.Broadcast does.
 func (c *Cond) Broadcast() { c.cond().Broadcast() }
 
 // WaitGroup stands for sync.WaitGroup.
@@ -121,22 +121,22 @@ func (g *WaitGroup) group() *prims.WaitGroup {
 	return g.l.get(func() (*prims.WaitGroup, error) { return prims.OpenWaitGroup(Arena(), "", nil) })
 }
 
-// Add is sync.WaitGroup's.
+// Add does what sync.WaitGroup.Add does.
 func (g *WaitGroup) Add(delta int) { g.group().Add(delta) }
 
-// Done is sync.WaitGroup's.
+// Done does what sync.WaitGroup.Done does.
 func (g *WaitGroup) Done() { g.group().Done() }
 
-// Wait is sync.WaitGroup's.
+// Wait does what sync.WaitGroup.Wait does.
 func (g *WaitGroup) Wait() { g.group().Wait() }
 
-// Go is sync.WaitGroup's.
+// Go does what sync.WaitGroup.Go does.
 func (g *WaitGroup) Go(f func()) { g.group().Go(f) }
 
 // Once stands for sync.Once.
 type Once struct{ l lazy[prims.Once] }
 
-// Do is sync.Once's.
+// Do does what sync.Once.Do does.
 func (o *Once) Do(f func()) {
 	o.l.get(func() (*prims.Once, error) { return prims.OpenOnce(Arena(), "", nil) }).Do(f)
 }

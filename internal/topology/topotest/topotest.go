@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// File returns the path of a file in the test data of internal/topology. It searches for the root
-// of the module above the directory of the calling test, because a program that was built with
-// -trimpath does not know where its source is.
+// File returns the path of a file in the test data of internal/topology. It searches for the root of the module in the
+// directories above that of the calling test. A program that was built with -trimpath does not know where its source
+// is, so the path of the source is of no use.
 func File(name string) string {
 	data := filepath.Join("internal", "topology", "testdata", name)
 	root := "."
@@ -26,8 +26,8 @@ func File(name string) string {
 	return filepath.Join(root, data)
 }
 
-// Tree returns the files of a recorded host. It accepts only recordings without lists in paths: each line has the
-// name of one file, and one line of that file.
+// Tree returns the files of a recorded host. It accepts only recordings that contain no lists in paths, so each line
+// has one line of one file.
 func Tree(t testing.TB, name string) fstest.MapFS {
 	t.Helper()
 	text, err := os.ReadFile(File(name + ".tree"))

@@ -11,8 +11,7 @@ import (
 // Weighted stands for semaphore.Weighted.
 type Weighted struct{ *prims.Semaphore }
 
-// NewWeighted is semaphore.NewWeighted. For a size of 0, this package makes a semaphore of size 1 and takes its
-// permit.
+// NewWeighted is semaphore.NewWeighted. For a size of 0, it makes a semaphore of size 1 and takes its only permit.
 func NewWeighted(n int64) *Weighted {
 	size := n
 	if n == 0 {
