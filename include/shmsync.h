@@ -3483,6 +3483,7 @@ struct shmsync_arena {
 
     pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
     pthread_mutex_t record_locks[SHMI_recordLocks]; /* by object: held, with signals blocked, by the thread that writes this process's record of a recorded queue */
+    uint64_t marked; /* when shmi_mark_dead has last looked, CLOCK_MONOTONIC ns. Atomic. */
     shmi_dead_waits dead_waits[SHMI_recordLocks]; /* guarded by: the record lock of the same number */
     pthread_mutex_t chores_lock;
     shmi_chore *chores; /* guarded by: chores_lock */
@@ -5340,8 +5341,10 @@ SHMI_FN uint64_t shmi_slots_sum(const shmsync_arena *a)
 {
     uint64_t sum = UINT64_C(0xcbf29ce484222325); /* basis and prime are those of FNV-1a */
     uint32_t i;
-    for (i = 1; i <= a->geo.slots; i++)
+    for (i = 1; i <= a->geo.slots; i++) {
         sum = (sum ^ shmi_slot_state(a, i)) * UINT64_C(0x100000001b3);
+        sum = (sum ^ shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow))) * UINT64_C(0x100000001b3);
+    }
     return sum;
 }
 /* Whether the node may be a wait in a recorded queue whose owner is dead. leaving is this participant while it leaves,
@@ -23035,18 +23038,25 @@ SHMI_FN int shmi_cond_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct s
         shmi_st64(&shmi_cond_of(q)->there, there);
     return err;
 }
-/* Whether a participant that had the Cond open may have died or left since the last reap. All processes that watch it may
- * be stopped, so this call asks the marks of the kernel while a wait is queued. */
+/* Marks the participants that are dead and not marked yet, at most once in 50 ms in each process. All processes that watch
+ * a participant may be stopped. */
+SHMI_FN void shmi_mark_dead(shmsync_arena *a)
+{
+    uint64_t now = (uint64_t)shmi_now(), last = shmi_ld64(&a->marked);
+    uint32_t i;
+    if (now - last < UINT64_C(50000000) || !shmi_cas64(&a->marked, last, now))
+        return;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t state = shmi_slot_state(a, i);
+        if (shmi_slot_present(state))
+            shmi_dead(a, shmi_id_in(i, state)); /* marks it, which changes its state */
+    }
+}
+/* Whether a participant that had the Cond open may have died or left since the last reap. */
 SHMI_FN int shmi_cond_dead(struct shmi_rq *q)
 {
-    shmi_rq_walk i;
-    if (shmi_recorded_value(q->first) != 0) {
-        for (shmi_rq_walk_slots(q, &i); shmi_rq_next_slot(q, &i) != NULL;) {
-            uint32_t state = shmi_slot_state(q->a, i.slot);
-            if (shmi_slot_present(state))
-                shmi_dead(q->a, shmi_id_in(i.slot, state)); /* marks it, which changes its state */
-        }
-    }
+    if (shmi_recorded_value(q->first) != 0)
+        shmi_mark_dead(q->a);
     return shmi_ld64(&shmi_cond_of(q)->there) != shmi_cond_there(q);
 }
 

@@ -210,8 +210,15 @@ func (k *condCore) leaveStay() {
 // mustNotTearUpdate panics if an Update holds L. Unlocking L would let other goroutines see and
 // change data that the Update has not finished.
 func (c *Cond) mustNotTearUpdate() {
-	if m, ok := c.L.(*Mutex); ok && m.tx != nil && m.tx.open {
-		panic("shmsync: Cond.Wait in an Update of " + m.named("mutex ") + ", which would unlock it")
+	switch l := c.L.(type) {
+	case *Mutex:
+		if l.tx != nil && l.tx.open {
+			panic("shmsync: Cond.Wait in an Update of " + l.named("mutex ") + ", which would unlock it")
+		}
+	case *RWMutex:
+		if l.tx != nil && l.tx.open {
+			panic("shmsync: Cond.Wait in an Update of rwmutex " + objectName(l.object) + ", which would unlock it")
+		}
 	}
 }
 

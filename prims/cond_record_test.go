@@ -3,6 +3,7 @@
 package prims_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -305,4 +306,37 @@ func TestCondLeaverLeavesNoNode(t *testing.T) {
 	require.ErrorIs(t, <-result, shmsync.ErrClosed)
 	require.Zero(t, ownNodes(a))
 	require.NoError(t, a.Check())
+}
+
+// TestCondDamagedQueueConcernsWaitsInTheQueue: a peer overwrites the queue after a Broadcast has woken some waiters. Their
+// waits are over, so they return without an error.
+func TestCondDamagedQueueConcernsWaitsInTheQueue(t *testing.T) {
+	const waiters, batch = 20, 16
+	a := newArena(t, nil)
+	l := new(sync.Mutex)
+	c, err := prims.OpenCond(a, "c", l, nil)
+	require.NoError(t, err)
+	results := make(chan error, waiters)
+	ctx, cancel := context.WithCancel(t.Context())
+	for range waiters {
+		go func() {
+			l.Lock()
+			defer l.Unlock()
+			results <- c.WaitContext(ctx)
+		}()
+	}
+	condWaits(t, c, waiters)
+	l.Lock()
+	c.Broadcast()
+	require.EqualValues(t, batch, c.Flying())
+	c.OverwriteFirst(1 << 20)
+	l.Unlock()
+	for range batch {
+		require.NoError(t, <-results)
+	}
+	require.Zero(t, c.Flying())
+	cancel()
+	for range waiters - batch {
+		<-results
+	}
 }

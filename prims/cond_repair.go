@@ -30,11 +30,18 @@ func bareCond(a *arenakernel.Arena, o arenakernel.Object) (k *condCore, ok bool)
 // waits of that participant, repairCond passes these wakes on to other waits. A process that has not opened the
 // Cond needs a slot record for that.
 func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
+	if o.Size < condBytes(a) {
+		return
+	}
+	nodes := a.NodesOfDead(o.Offset, dead)
+	w, _ := condAt(a, o)
+	if last := recordCommit(w.commit.Load()); len(nodes) == 0 && (dead == a.Self() || last.slot() != dead.Slot()) {
+		return // dead had no wait, and left no change unfinished: most objects are done here, without a handle
+	}
 	k, ok := bareCond(a, o)
 	if !ok {
 		return
 	}
-	nodes := a.NodesOfDead(o.Offset, dead)
 	reap := func(x *recordedChange, b *wakes) {
 		k.reap(x, b, nodes)
 		k.serve(x, b, k.limit)
@@ -129,11 +136,7 @@ func (k *condCore) check() {
 	x := &k.scratch
 	// The process that marked a participant dead may have been stopped before it counted the death, and
 	// the processes that watch a participant may be stopped.
-	age := condDeathAge
-	if valueIn(k.first) != 0 && k.anyDead() {
-		age = 0
-	}
-	nodes := k.a.NodesOfAllDead(k.object.Offset, age)
+	nodes := k.a.NodesOfAllDead(k.object.Offset, condDeathAge)
 	if k.reapDue() {
 		k.reapIfDue(x, b)
 	} else if slices.ContainsFunc(nodes, k.ofDeadAt) {
@@ -148,17 +151,6 @@ func (k *condCore) check() {
 		k.serve(x, b, math.MaxUint32)
 	}
 	k.dateFirst()
-}
-
-// anyDead reports whether a participant that has opened the Cond is dead. Such a participant is marked dead when
-// anyDead returns.
-func (k *condCore) anyDead() (found bool) {
-	for _, r := range k.slots.load().all {
-		if n := k.a.InSlot(r.slot); n != 0 && k.a.Dead(n) {
-			found = true
-		}
-	}
-	return found
 }
 
 func checkCond(a *arenakernel.Arena, o arenakernel.Object) error {

@@ -280,6 +280,7 @@ func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (
 			// too.
 			x.set(condFlyingWord, 0, &k.words.flying, max(x.get(&k.words.flying), 1)-1)
 			k.turns(x, k.limit)
+			x.torn = false // the turns that were added are sound; damage of the queue concerns only the waits of others
 			done = true
 		default:
 			to, has := k.uncovered(x)

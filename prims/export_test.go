@@ -205,6 +205,9 @@ func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
 // for other objects.
 func (c *Cond) Core() any { return c.core }
 
+// OverwriteFirst overwrites the word that names the first wait of the queue.
+func (c *Cond) OverwriteFirst(v uint32) { c.core.words.first.Store(uint64(makeRecorded(v, 7))) }
+
 // Flying returns how many waits that a Broadcast has woken are not settled.
 func (c *Cond) Flying() uint32 { return valueIn(&c.core.words.flying) }
 

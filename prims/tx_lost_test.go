@@ -248,3 +248,21 @@ func TestCondWaitInUpdatePanics(t *testing.T) {
 	require.ErrorIs(t, c.WaitContext(canceled(t)), context.Canceled)
 	m.Unlock()
 }
+
+// TestCondWaitInUpdateOfRWMutexPanics: the same for an RWMutex.
+func TestCondWaitInUpdateOfRWMutexPanics(t *testing.T) {
+	a := newArena(t, nil)
+	m, err := prims.OpenRWMutex(a, "m", &prims.RWMutexOptions{Policy: prims.PolicyRollback})
+	require.NoError(t, err)
+	c, err := prims.OpenCond(a, "c", m, nil)
+	require.NoError(t, err)
+	require.PanicsWithValue(t, "shmsync: Cond.Wait in an Update of rwmutex m, which would unlock it", func() {
+		m.Update(func(tx *prims.Tx) error {
+			c.Wait()
+			return nil
+		})
+	})
+	require.True(t, m.TryLock())
+	require.ErrorIs(t, c.WaitContext(canceled(t)), context.Canceled)
+	m.Unlock()
+}

@@ -325,6 +325,7 @@ struct shmsync_arena {
 
     pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
     pthread_mutex_t record_locks[SHMI_recordLocks]; /* by object: held, with signals blocked, by the thread that writes this process's record of a recorded queue */
+    uint64_t marked; /* when shmi_mark_dead has last looked, CLOCK_MONOTONIC ns. Atomic. */
     shmi_dead_waits dead_waits[SHMI_recordLocks]; /* guarded by: the record lock of the same number */
     pthread_mutex_t chores_lock;
     shmi_chore *chores; /* guarded by: chores_lock */

@@ -638,8 +638,10 @@ SHMI_FN uint64_t shmi_slots_sum(const shmsync_arena *a)
 {
     uint64_t sum = UINT64_C(0xcbf29ce484222325); /* basis and prime are those of FNV-1a */
     uint32_t i;
-    for (i = 1; i <= a->geo.slots; i++)
+    for (i = 1; i <= a->geo.slots; i++) {
         sum = (sum ^ shmi_slot_state(a, i)) * UINT64_C(0x100000001b3);
+        sum = (sum ^ shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow))) * UINT64_C(0x100000001b3);
+    }
     return sum;
 }
 /* Whether the node may be a wait in a recorded queue whose owner is dead. leaving is this participant while it leaves,

@@ -267,18 +267,25 @@ SHMI_FN int shmi_cond_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct s
         shmi_st64(&shmi_cond_of(q)->there, there);
     return err;
 }
-/* Whether a participant that had the Cond open may have died or left since the last reap. All processes that watch it may
- * be stopped, so this call asks the marks of the kernel while a wait is queued. */
+/* Marks the participants that are dead and not marked yet, at most once in 50 ms in each process. All processes that watch
+ * a participant may be stopped. */
+SHMI_FN void shmi_mark_dead(shmsync_arena *a)
+{
+    uint64_t now = (uint64_t)shmi_now(), last = shmi_ld64(&a->marked);
+    uint32_t i;
+    if (now - last < UINT64_C(50000000) || !shmi_cas64(&a->marked, last, now))
+        return;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t state = shmi_slot_state(a, i);
+        if (shmi_slot_present(state))
+            shmi_dead(a, shmi_id_in(i, state)); /* marks it, which changes its state */
+    }
+}
+/* Whether a participant that had the Cond open may have died or left since the last reap. */
 SHMI_FN int shmi_cond_dead(struct shmi_rq *q)
 {
-    shmi_rq_walk i;
-    if (shmi_recorded_value(q->first) != 0) {
-        for (shmi_rq_walk_slots(q, &i); shmi_rq_next_slot(q, &i) != NULL;) {
-            uint32_t state = shmi_slot_state(q->a, i.slot);
-            if (shmi_slot_present(state))
-                shmi_dead(q->a, shmi_id_in(i.slot, state)); /* marks it, which changes its state */
-        }
-    }
+    if (shmi_recorded_value(q->first) != 0)
+        shmi_mark_dead(q->a);
     return shmi_ld64(&shmi_cond_of(q)->there) != shmi_cond_there(q);
 }
 

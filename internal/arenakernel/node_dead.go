@@ -15,10 +15,22 @@ import (
 // another participant.
 type deadNodes struct {
 	mu      sync.Mutex
-	states  []slotWord          // guarded by: mu; the state of each slot when the list was made
+	slots   []slotSeen          // guarded by: mu; the state of each slot when the list was made
 	leaving bool                // guarded by: mu; the list has the nodes of this participant, too
-	checked int64               // guarded by: mu; when states was last compared, CLOCK_MONOTONIC ns
+	checked int64               // guarded by: mu; when slots was last compared, CLOCK_MONOTONIC ns
 	of      map[Offset][]Offset // guarded by: mu
+}
+
+// slotSeen identifies a participant and its state. In another window of generations, the same state word
+// may stand for another participant.
+type slotSeen struct {
+	state  slotWord
+	window uint64
+}
+
+func (a *Arena) slotSeen(i int) slotSeen {
+	_, window := a.windowOf(i)
+	return slotSeen{a.slotState(i), window}
 }
 
 // NodesOfDead returns the wait nodes of an object that belonged to dead participants. The caller
@@ -33,34 +45,47 @@ func (a *Arena) NodesOfDead(object Offset, dead ParticipantID) []Offset {
 		if !l.leaving {
 			a.listDeadNodes(true)
 		}
-	case i >= len(l.states) || l.states[i] != a.slotState(i):
+	case i >= len(l.slots) || l.slots[i] != a.slotSeen(i):
 		a.listDeadNodes(false)
 	}
 	return l.of[object]
 }
 
 // NodesOfAllDead returns the nodes of an object that belonged to dead participants. The result is
-// complete for all participants that were marked dead more than age ago. The caller has to check each
-// node: see [deadNodes].
+// complete for all participants that were marked dead more than age ago. If age is not 0, that includes
+// participants that the kernel has marked, but no process yet, because all processes that watch them may
+// be stopped. The caller has to check each node: see [deadNodes].
 func (a *Arena) NodesOfAllDead(object Offset, age time.Duration) []Offset {
 	l := &a.deadNodes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := shmsync.Monotonic(); l.states == nil || now-l.checked >= int64(age) {
+	if now := shmsync.Monotonic(); l.slots == nil || now-l.checked >= int64(age) {
 		l.checked = now
-		if !a.sameSlots(l.states) {
+		if age != 0 {
+			a.markDead()
+		}
+		if !a.sameSlots(l.slots) {
 			a.listDeadNodes(l.leaving)
 		}
 	}
 	return l.of[object]
 }
 
-func (a *Arena) sameSlots(states []slotWord) bool {
-	if states == nil {
+// markDead marks the participants that are dead and not marked yet.
+func (a *Arena) markDead() {
+	for i := 1; i <= a.geo.slots; i++ {
+		if w := a.slotState(i); w.present() {
+			a.Dead(participantIn(i, w))
+		}
+	}
+}
+
+func (a *Arena) sameSlots(slots []slotSeen) bool {
+	if slots == nil {
 		return false
 	}
 	for i := 1; i <= a.geo.slots; i++ {
-		if a.slotState(i) != states[i] {
+		if a.slotSeen(i) != slots[i] {
 			return false
 		}
 	}
@@ -69,13 +94,13 @@ func (a *Arena) sameSlots(states []slotWord) bool {
 
 func (a *Arena) listDeadNodes(leaving bool) { // guarded by: deadNodes.mu
 	l := &a.deadNodes
-	if l.states == nil {
-		l.states = make([]slotWord, a.geo.slots+1)
+	if l.slots == nil {
+		l.slots = make([]slotSeen, a.geo.slots+1)
 	}
 	// The states must be read before the nodes. If a participant dies in between, the next
 	// comparison of the states fails, and the list is made again.
 	for i := 1; i <= a.geo.slots; i++ {
-		l.states[i] = a.slotState(i)
+		l.slots[i] = a.slotSeen(i)
 	}
 	l.leaving, l.of = leaving, map[Offset][]Offset{}
 	a.eachNode(func(off Offset, n *Node) {

@@ -32,14 +32,6 @@ type Participant struct {
 // Name returns the ID of the participant, as words of the arena store it.
 func (p Participant) Name() ParticipantID { return makeParticipantID(p.Slot, p.Generation) }
 
-// InSlot returns the participant in slot i that is not marked dead and has not left, or 0.
-func (a *Arena) InSlot(i int) ParticipantID {
-	if w := a.slotState(i); w.present() {
-		return participantIn(i, w)
-	}
-	return 0
-}
-
 // Participants iterates over the participants of the arena, including dead participants that have not
 // been reaped. If a participant has only just taken its slot, only its slot, generation and state are
 // known.

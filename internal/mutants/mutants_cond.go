@@ -75,9 +75,9 @@ func init() {
 		},
 		{
 			name: "a Cond does not ask whether participants are dead",
-			file: "prims/cond_repair.go",
-			old:  "\tif valueIn(k.first) != 0 && k.anyDead() {\n",
-			new:  "\tif false {\n",
+			file: "internal/arenakernel/node_dead.go",
+			old:  "\t\tif age != 0 {\n",
+			new:  "\t\tif false {\n",
 			pkg:  "prims", run: "TestCondDeathThatNobodyCounts",
 		},
 		{
@@ -93,6 +93,13 @@ func init() {
 			old:  "\t\tflying = k.words.flying.Load()\n",
 			new:  "\t\tflying = uint64(valueIn(&k.words.flying))\n",
 			pkg:  "prims", run: "TestCondBatchHolds",
+		},
+		{
+			name: "damage of the queue ends waits that are over with an error",
+			file: "prims/cond_rules.go",
+			old:  "\t\t\tx.torn = false // the turns",
+			new:  "\t\t\t// the turns",
+			pkg:  "prims", run: "TestCondDamagedQueueConcernsWaitsInTheQueue",
 		},
 		{
 			name: "checks never give up on the batch",

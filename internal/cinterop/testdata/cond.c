@@ -14,7 +14,7 @@ struct waiter {
     int (*unlock)(void *), (*lock)(void *);
     int ms;   /* the wait times out after that; 0: never */
     int err;  /* of the wait */
-    int over; /* atomic */
+    int queued, over; /* atomic */
 };
 
 static int64_t now_ms(void) { return shmi_now() / 1000000; }
@@ -24,6 +24,13 @@ static void nap(void)
     nanosleep(&ms, NULL);
 }
 
+/* A wait is queued before the lock is unlocked. */
+static int queued_and_unlock(void *arg)
+{
+    struct waiter *w = (struct waiter *)arg;
+    __atomic_store_n(&w->queued, 1, __ATOMIC_SEQ_CST);
+    return w->unlock(arg);
+}
 static void *wait_cond(void *arg)
 {
     struct waiter *w = (struct waiter *)arg;
@@ -31,7 +38,7 @@ static void *wait_cond(void *arg)
     int64_t end = shmi_now() + (int64_t)w->ms * 1000000;
     ts.tv_sec = (time_t)(end / 1000000000);
     ts.tv_nsec = (long)(end % 1000000000);
-    w->err = shmsync_cond_wait_with(&cond, w->unlock, w->lock, w, w->ms != 0 ? &ts : NULL);
+    w->err = shmsync_cond_wait_with(&cond, queued_and_unlock, w->lock, w, w->ms != 0 ? &ts : NULL);
     __atomic_store_n(&w->over, 1, __ATOMIC_SEQ_CST);
     return NULL;
 }
@@ -50,14 +57,13 @@ static int fail_eperm(void *arg)
 /* Starts a wait, and returns when it is queued, or over. */
 static void begin(struct waiter *w, int (*unlock)(void *), int (*lock)(void *), int ms)
 {
-    uint64_t last = shmi_ld64(cond.impl->q.last);
     w->unlock = unlock;
     w->lock = lock;
     w->ms = ms;
     w->err = -1;
-    w->over = 0;
+    w->queued = w->over = 0;
     CHECK(pthread_create(&w->thread, NULL, wait_cond, w), 0);
-    while (shmi_ld64(cond.impl->q.last) == last && !__atomic_load_n(&w->over, __ATOMIC_SEQ_CST))
+    while (!__atomic_load_n(&w->queued, __ATOMIC_SEQ_CST) && !__atomic_load_n(&w->over, __ATOMIC_SEQ_CST))
         nap();
 }
 static void ends(struct waiter *w, int want)
