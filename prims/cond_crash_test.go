@@ -14,70 +14,123 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
+// condPassing are the points of a process that passes a Signal on. Its first record queues its wait, and changes
+// four words.
+var condPassing = []string{
+	"cond.wait.woken:1", "record.commit.written:2", "record.commit.named:2", "record.complete.begun:5", "record.complete.begun:6",
+	"record.tell.resolved:1", "record.commit.completed:2", "cond.settle.committed:1", "record.wake.before:1",
+}
+
 // TestCondDiesPassingOn: a process dies while it passes a signal on to the next waiter. The signal
 // reaches exactly one waiter.
 func TestCondDiesPassingOn(t *testing.T) {
-	// The first record of the successor queues its wait. It changes four words.
-	for _, point := range []string{
-		"cond.wait.woken:1", "record.commit.written:2", "record.commit.named:2", "record.complete.begun:5", "record.complete.begun:6",
-		"record.tell.resolved:1", "record.commit.completed:2", "cond.settle.committed:1", "record.wake.before:1",
-	} {
+	for _, point := range condPassing {
 		t.Run(point, func(t *testing.T) {
-			a := newArena(t, nil)
-			owner, here := remoteHand(t, a, "owner"), localHand(a)
-			successor := remoteHand(t, a, "successor", proctest.Env("SHMSYNC_CRASHPOINT="+point))
-			successor.blocked(t, task{Op: "cwaitctx", Name: "c"})
-			second := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
-			third := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
-			owner.must(t, task{Op: "clock", Name: "c"})
-			here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
-			owner.proc.Kill(t)
-			successor.proc.WaitSignal(t, syscall.SIGKILL)
-			require.Empty(t, here.wait(t, second).Err)
-			alone(t, a, 1)
-			require.Equal(t, prims.CondState{Waiting: 1}, condAt(t, a, "c").State())
-			here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
-			require.Empty(t, here.wait(t, third).Err)
-			sound(t, a)
+			untilReached(t, point, func() bool { return condDiesPassingOn(t, point) })
 		})
 	}
+}
+
+// untilReached repeats f until the victim of f comes to a point. Another process may tell the next waiter first, and then
+// the victim does not come to the points behind that.
+func untilReached(t *testing.T, point string, f func() bool) {
+	t.Helper()
+	for tries := 0; !f(); tries++ {
+		require.Less(t, tries, 20, "the victim never comes to %s", point)
+	}
+}
+
+// reaches waits until is reports that the process of x has come to its point. It returns false if the task of x ends
+// instead. Then it kills the process.
+func (x *hand) reaches(t *testing.T, is func() bool) bool {
+	t.Helper()
+	reached, ended := false, false
+	eventually(t, "the victim comes to the point, or its task ends", x.dump, func() bool {
+		select {
+		case a := <-x.inbox:
+			ended = a.ID != 0
+		default:
+		}
+		reached = is()
+		return reached || ended
+	})
+	if !reached {
+		x.proc.Kill(t)
+	}
+	return reached
+}
+
+func condDiesPassingOn(t *testing.T, point string) (died bool) {
+	a := newArena(t, nil)
+	owner, here := remoteHand(t, a, "owner"), localHand(a)
+	successor := remoteHand(t, a, "successor", proctest.Env("SHMSYNC_CRASHPOINT="+point))
+	successor.blocked(t, task{Op: "cwaitctx", Name: "c"})
+	second := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
+	third := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
+	owner.must(t, task{Op: "clock", Name: "c"})
+	here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
+	owner.proc.Kill(t)
+	died = successor.reaches(t, func() bool {
+		select {
+		case <-successor.proc.Done():
+			return true
+		default:
+			return false
+		}
+	})
+	if died {
+		successor.proc.WaitSignal(t, syscall.SIGKILL)
+	}
+	require.Empty(t, here.wait(t, second).Err)
+	alone(t, a, 1)
+	require.Equal(t, prims.CondState{Waiting: 1}, condAt(t, a, "c").State())
+	here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
+	require.Empty(t, here.wait(t, third).Err)
+	sound(t, a)
+	return died
 }
 
 // TestCondStoppedPassingOn: the same process is stopped instead. Other processes go on: a Signal given
 // after that reaches the next waiter. If the process is killed then, the signal of the process passes on.
 func TestCondStoppedPassingOn(t *testing.T) {
-	passed := map[string]bool{ // whether the Signal has passed on when the process is stopped
-		"cond.wait.woken:1": false, "record.commit.written:2": false, "record.commit.named:2": true, "record.complete.begun:5": true,
-		"record.complete.begun:6": true, "record.tell.resolved:1": true, "record.commit.completed:2": true,
-		"cond.settle.committed:1": true, "record.wake.before:1": true,
-	}
-	for point, passed := range passed {
+	for _, point := range condPassing {
 		t.Run(point, func(t *testing.T) {
-			a := newArena(t, nil)
-			owner, here := remoteHand(t, a, "owner"), localHand(a)
-			x := remoteHand(t, a, "x", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
-			x.blocked(t, task{Op: "cwaitctx", Name: "c"})
-			second := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
-			third := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
-			owner.must(t, task{Op: "clock", Name: "c"})
-			here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
-			owner.proc.Kill(t)
-			x.proc.AwaitStop(t)
-			if passed {
-				require.Empty(t, here.wait(t, second).Err)
-				second, third = third, 0
-			}
-			here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
-			require.Empty(t, here.wait(t, second).Err)
-			x.proc.Kill(t)
-			if third != 0 {
-				require.Empty(t, here.wait(t, third).Err, "the signal of the dead process has passed on")
-			}
-			alone(t, a, 1)
-			require.Equal(t, prims.CondState{}, condAt(t, a, "c").State())
-			sound(t, a)
+			// Whether the Signal has passed on when the process is stopped.
+			passed := point != "cond.wait.woken:1" && point != "record.commit.written:2"
+			untilReached(t, point, func() bool { return condStoppedPassingOn(t, point, passed) })
 		})
 	}
+}
+
+func condStoppedPassingOn(t *testing.T, point string, passed bool) (stopped bool) {
+	a := newArena(t, nil)
+	owner, here := remoteHand(t, a, "owner"), localHand(a)
+	x := remoteHand(t, a, "x", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
+	x.blocked(t, task{Op: "cwaitctx", Name: "c"})
+	second := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
+	third := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
+	owner.must(t, task{Op: "clock", Name: "c"})
+	here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
+	owner.proc.Kill(t)
+	if stopped = x.reaches(t, func() bool { return isStopped(x.proc) }); !stopped {
+		passed = true
+	}
+	if passed {
+		require.Empty(t, here.wait(t, second).Err)
+		second, third = third, 0
+	}
+	here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
+	require.Empty(t, here.wait(t, second).Err)
+	if stopped {
+		x.proc.Kill(t)
+	}
+	if third != 0 {
+		require.Empty(t, here.wait(t, third).Err, "the signal of the dead process has passed on")
+	}
+	alone(t, a, 1)
+	require.Equal(t, prims.CondState{}, condAt(t, a, "c").State())
+	sound(t, a)
+	return stopped
 }
 
 // TestCondStoppedAtEachPoint stops a process at each crash point of a Wait, a Signal or a Broadcast.
