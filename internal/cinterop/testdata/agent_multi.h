@@ -109,7 +109,7 @@ static int group_key(shmsync_multilock *m, const char *name, uint64_t key, const
 }
 
 /* A turn of a group: it locks one key again and again, or one of many keys, or several at a time, more than a bucket
- * has entries for. */
+ * has entries for. It holds those for so long that waits of others time out. */
 static int group_multi(const char *name, int turn)
 {
     shmsync_multilock m;
@@ -124,8 +124,11 @@ static int group_multi(const char *name, int turn)
         for (i = 0; i < 6; i++)
             keys[i] = (uint64_t)turn % 5 + i;
         err = shmsync_multilock_lockall(&m, keys, 6, all, &held);
-        if (err == 0)
+        if (err == 0) {
+            struct timespec hold = {0, 2000000};
+            nanosleep(&hold, NULL);
             err = shmsync_multilock_unlockall(all, held);
+        }
     } else if (turn % 4 == 1) {
         err = group_key(&m, name, key, in_ms(&ts, 1));
     } else {
