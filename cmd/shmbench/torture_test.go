@@ -113,8 +113,8 @@ func TestTortureKillsResidentsInC(t *testing.T) {
 		require.Contains(t, plan, "round 0 of seed "+seedOfDoom+", everybody dies: true")
 		code, r, errs := runTorture(t, args...)
 		require.Equal(t, exitOK, code, errs)
-		require.EqualValues(t, 1, r.DoomedInC)
 		require.NotZero(t, r.Rounds)
+		require.NotZero(t, r.DoomedInC) // later rounds may end in the same way; how many there are depends on the host
 		require.NotZero(t, r.TurnsInC["tx"])
 	}
 }
