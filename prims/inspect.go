@@ -57,9 +57,9 @@ func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, o
 	}
 }
 
-// waitsFor records what the waits in the queues of a monitor wait for, if nothing is recorded yet. The parameter
-// what is a text that says what the wanted value of such a wait means. The parameter on has the indexes of the
-// holds for whose end the waits wait.
+// waitsFor records what the waits in the queues of a monitor wait for, if nothing is recorded yet. A text
+// in the parameter named what says the meaning of the wanted value of such a wait. The parameter on has the indexes
+// of the holds for whose end the waits wait.
 func (i *inspection) waitsFor(what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && inQueue(w) {

@@ -158,5 +158,5 @@ func within(name string, f func(ctx context.Context) error) lane {
 }
 
 // excuses reports whether a hold of a stopped process excuses another process that makes no progress because it needs
-// what is held. All holds do, except queue locks, because the user of a primitive cannot see these.
+// what is held. Every hold excuses it except that of a queue lock, because the user of a primitive cannot see that one.
 func excuses(h arenakernel.Hold) bool { return h.Mode != arenakernel.HoldQueueLock }
