@@ -23303,6 +23303,7 @@ SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
         shmi_wait_node_forget(s);
         return shmi_cond_corrupt(&k->q, "a wait node, which ended a wait that was not woken");
     }
+    SHMSYNC_CRASHPOINT("cond.wait.landed");
     shmi_rq_hand_back(&k->q, s);
     return 0;
 }

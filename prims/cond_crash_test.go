@@ -140,7 +140,7 @@ func TestCondStoppedAtEachPoint(t *testing.T) {
 		"cwait": {
 			"record.wait.prepared:1", "record.commit.written:1", "record.commit.named:1", "record.complete.begun:1", "record.complete.begun:2",
 			"record.complete.begun:3", "record.commit.completed:1", "cond.wait.queued:1", "cond.wait.unlocked:1", "record.await.resolved:1",
-			"cond.wait.woken:1", "cond.wait.relocked:1",
+			"cond.wait.woken:1", "cond.wait.relocked:1", "cond.wait.landed:1",
 		},
 		"csignal": {
 			"record.commit.written:1", "record.commit.named:1", "record.complete.begun:1", "record.complete.begun:2", "record.complete.begun:3",

@@ -14,6 +14,7 @@ import (
 var (
 	_ = crashpoint.Register("cond.broadcast.committed")
 	_ = crashpoint.Register("cond.settle.committed")
+	_ = crashpoint.Register("cond.wait.landed")
 )
 
 // condCore is a process's side of a Cond. Its queue contains the waits that nobody has woken, in the order of
@@ -324,6 +325,7 @@ func (k *condCore) finish(s *park.WaitNode, pass bool) error {
 			s.Forget()
 			return k.corrupt("a wait node, which ended a wait that was not woken")
 		}
+		crashpoint.Hit("cond.wait.landed")
 	} else if err := k.settleOwn(s); err != nil {
 		return err
 	}
