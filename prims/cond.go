@@ -177,7 +177,7 @@ func (c *Cond) wait(ctx context.Context) error {
 	if !k.opening.stayIfOpen() {
 		return k.closed()
 	}
-	defer k.leaveStay()
+	defer k.opening.leaveStay(k.queue)
 	s, unlocked, err := c.sleep(ctx)
 	if !unlocked {
 		return err
@@ -197,14 +197,6 @@ func (c *Cond) wait(ctx context.Context) error {
 // Ops.
 func (k *condCore) closed() error {
 	return failed(k.a, k.object, "cond.wait", shmsync.ErrClosed, nil, closedHandle)
-}
-
-// leaveStay ends what stayIfOpen began. Neither Close nor the end of the arena waits until leaveStay is called.
-func (k *condCore) leaveStay() {
-	if k.queue.EnterStay() {
-		defer k.queue.ExitLasting()
-		k.opening.leave()
-	}
 }
 
 // mustNotTearUpdate panics if an Update holds L. Unlocking L would let other goroutines see and

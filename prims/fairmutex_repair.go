@@ -36,7 +36,7 @@ func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) err
 	if !f.opening.stayIfOpen() {
 		return f.closedError()
 	}
-	defer f.leaveStay()
+	defer f.opening.leaveStay(f.queue)
 	for {
 		if took, err := f.beginRecover(ctx, true); err != nil {
 			return err
@@ -50,15 +50,6 @@ func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) err
 		case !isOwnerDead(err) && !errors.Is(err, shmsync.ErrNotRecoverable):
 			return err
 		}
-	}
-}
-
-// leaveStay ends what stayIfOpen has begun: after it, the object may be closed. Neither Close of the handle nor
-// Close of the arena waits for this.
-func (f *FairMutex) leaveStay() {
-	if f.queue.EnterStay() {
-		defer f.queue.ExitLasting()
-		f.opening.leave()
 	}
 }
 

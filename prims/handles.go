@@ -311,6 +311,15 @@ func (p *opening) leave() {
 	}
 }
 
+// leaveStay calls leave, unless this process is leaving the arena. q is a queue of the handle. Neither Close of the
+// handle nor the end of the arena waits until leaveStay is called.
+func (p *opening) leaveStay(q *park.Queue) {
+	if q.EnterStay() {
+		defer q.ExitLasting()
+		p.leave()
+	}
+}
+
 // lose records that the arena is about to be unmapped, even though calls of this handle may still use it.
 func (p *opening) lose() {
 	p.mu.Lock()
