@@ -85,7 +85,7 @@
 /* The version of the arena layout that this header was made for. An open of an arena with another layout version
  * fails with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
-#define SHMSYNC_LAYOUT_VERSION 7 /* as arena.LayoutVersion of the Go side */
+#define SHMSYNC_LAYOUT_VERSION 8 /* as arena.LayoutVersion of the Go side */
 #endif
 
 /* Tells the implementation which layout version, and which size of a pointer, the program that includes the header
@@ -1222,7 +1222,7 @@ typedef struct shmsync_multilock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;       /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
-    uint32_t buckets; /* parts with queue locks of their own, a power of two at least, at most 65536; 0: 64, or whatever an existing one has; another: EINVAL */
+    uint32_t buckets; /* parts over which the keys are spread, 192 bytes each, rounded up to a power of two, at most 65536; 0: 32, or whatever an existing one has; another: EINVAL */
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_multilock_options;
 
@@ -1810,6 +1810,7 @@ enum { /* slot record */
     SHMI_recordNext = 0,
     SHMI_recordObject = 8,
     SHMI_recordSlot = 16,
+    SHMI_recordNumber = 20,
     SHMI_slotRecordHeader = 32
 };
 
@@ -1950,7 +1951,7 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
 {
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
-/* Stores to a word that only the holder of a queue lock writes. The stores must reach memory in program order, so
+/* Stores to a word that only one thread at a time writes. The stores must reach memory in program order, so
  * that a death leaves a state that the reaper knows; a release store ensures that. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
@@ -2115,8 +2116,8 @@ SHMI_FN void shmi_nap(int64_t ns)
     syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
-/* ---- Memory for the holder of a queue lock. It does not come from malloc: a signal handler may have interrupted a
- * thread that holds a lock of malloc, and the handler may wait for the queue lock. ---- */
+/* ---- Memory for the holder of a private lock (63-recordqueue.h). It does not come from malloc: the holder may be a
+ * signal handler that has interrupted a thread that holds a lock of malloc. ---- */
 
 /* Changes the size of a region from had bytes to size bytes; old is NULL for a new region. Returns NULL if there is
  * no memory. */
@@ -2412,7 +2413,7 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_FAIR_MUTEX UINT32_C(0x52494146) /* FAIR */
 #define SHMI_VERSION_FAIR_MUTEX 3
 #define SHMI_KIND_MULTI_LOCK UINT32_C(0x544c554d) /* MULT */
-#define SHMI_VERSION_MULTI_LOCK 2
+#define SHMI_VERSION_MULTI_LOCK 3
 #define SHMI_KIND_COND UINT32_C(0x444e4f43) /* COND */
 #define SHMI_VERSION_COND 2
 #define SHMI_KIND_FUTURE UINT32_C(0x52545546) /* FUTR */
@@ -2525,47 +2526,6 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_SPIN_RECOVERING 4U
 #define SHMI_SPIN_NOT_RECOVERABLE 5U
 #define SHMI_SPIN_UPGRADING 6U
-
-/* Redo entry */
-typedef struct shmi_redo_entry {
-    uint64_t at;
-    uint64_t to;
-} shmi_redo_entry;
-SHMI_ASSERT(offsetof(shmi_redo_entry, at) == 0, "redo_entry.at");
-SHMI_ASSERT(offsetof(shmi_redo_entry, to) == 8, "redo_entry.to");
-SHMI_ASSERT(sizeof(shmi_redo_entry) == 16, "redo_entry");
-
-/* List of waits */
-typedef struct shmi_list_words {
-    uint64_t first;
-    uint64_t last;
-} shmi_list_words;
-SHMI_ASSERT(offsetof(shmi_list_words, first) == 0, "list_words.first");
-SHMI_ASSERT(offsetof(shmi_list_words, last) == 8, "list_words.last");
-SHMI_ASSERT(sizeof(shmi_list_words) == 16, "list_words");
-
-/* Monitor */
-typedef struct shmi_monitor_words {
-    shmi_mutex_words queueLock;
-    uint64_t arrivals;
-    uint64_t redone;
-    shmi_redo_entry redo[6];
-    uint32_t lastCPU;
-    uint32_t spin;
-    uint32_t pays;
-    uint8_t pad0_[4];
-    uint64_t accounted;
-    uint8_t pad1_[56];
-} shmi_monitor_words;
-SHMI_ASSERT(offsetof(shmi_monitor_words, queueLock) == 0, "monitor_words.queueLock");
-SHMI_ASSERT(offsetof(shmi_monitor_words, arrivals) == 192, "monitor_words.arrivals");
-SHMI_ASSERT(offsetof(shmi_monitor_words, redone) == 200, "monitor_words.redone");
-SHMI_ASSERT(offsetof(shmi_monitor_words, redo) == 208, "monitor_words.redo");
-SHMI_ASSERT(offsetof(shmi_monitor_words, lastCPU) == 304, "monitor_words.lastCPU");
-SHMI_ASSERT(offsetof(shmi_monitor_words, spin) == 308, "monitor_words.spin");
-SHMI_ASSERT(offsetof(shmi_monitor_words, pays) == 312, "monitor_words.pays");
-SHMI_ASSERT(offsetof(shmi_monitor_words, accounted) == 320, "monitor_words.accounted");
-SHMI_ASSERT(sizeof(shmi_monitor_words) == 384, "monitor_words");
 
 /* Semaphore */
 typedef struct shmi_semaphore_words {
@@ -2994,22 +2954,65 @@ SHMI_ASSERT(sizeof(shmi_fairmutex_record) == 192, "fairmutex_record");
 typedef struct shmi_multilock_head {
     uint32_t policy;
     uint32_t buckets;
-    uint8_t pad0_[120];
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint32_t wake;
+    uint64_t poller;
+    uint8_t pad0_[96];
 } shmi_multilock_head;
 SHMI_ASSERT(offsetof(shmi_multilock_head, policy) == 0, "multilock_head.policy");
 SHMI_ASSERT(offsetof(shmi_multilock_head, buckets) == 4, "multilock_head.buckets");
+SHMI_ASSERT(offsetof(shmi_multilock_head, lastCPU) == 8, "multilock_head.lastCPU");
+SHMI_ASSERT(offsetof(shmi_multilock_head, spin) == 12, "multilock_head.spin");
+SHMI_ASSERT(offsetof(shmi_multilock_head, pays) == 16, "multilock_head.pays");
+SHMI_ASSERT(offsetof(shmi_multilock_head, wake) == 20, "multilock_head.wake");
+SHMI_ASSERT(offsetof(shmi_multilock_head, poller) == 24, "multilock_head.poller");
 SHMI_ASSERT(sizeof(shmi_multilock_head) == 128, "multilock_head");
+
+/* Entry of a key */
+typedef struct shmi_multilock_entry {
+    uint64_t keyLow;
+    uint64_t keyHigh;
+    uint64_t hold;
+    uint64_t accepted;
+    uint64_t first;
+    uint64_t last;
+} shmi_multilock_entry;
+SHMI_ASSERT(offsetof(shmi_multilock_entry, keyLow) == 0, "multilock_entry.keyLow");
+SHMI_ASSERT(offsetof(shmi_multilock_entry, keyHigh) == 8, "multilock_entry.keyHigh");
+SHMI_ASSERT(offsetof(shmi_multilock_entry, hold) == 16, "multilock_entry.hold");
+SHMI_ASSERT(offsetof(shmi_multilock_entry, accepted) == 24, "multilock_entry.accepted");
+SHMI_ASSERT(offsetof(shmi_multilock_entry, first) == 32, "multilock_entry.first");
+SHMI_ASSERT(offsetof(shmi_multilock_entry, last) == 40, "multilock_entry.last");
+SHMI_ASSERT(sizeof(shmi_multilock_entry) == 48, "multilock_entry");
 
 /* Bucket of keys */
 typedef struct shmi_multilock_bucket {
-    shmi_monitor_words mon;
-    uint64_t spilled;
-    uint64_t entries[15];
+    uint64_t commit;
+    uint8_t pad0_[8];
+    shmi_multilock_entry entry0;
+    uint8_t pad1_[16];
+    shmi_multilock_entry entry1;
+    uint8_t pad2_[16];
+    shmi_multilock_entry entry2;
 } shmi_multilock_bucket;
-SHMI_ASSERT(offsetof(shmi_multilock_bucket, mon) == 0, "multilock_bucket.mon");
-SHMI_ASSERT(offsetof(shmi_multilock_bucket, spilled) == 384, "multilock_bucket.spilled");
-SHMI_ASSERT(offsetof(shmi_multilock_bucket, entries) == 392, "multilock_bucket.entries");
-SHMI_ASSERT(sizeof(shmi_multilock_bucket) == 512, "multilock_bucket");
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, commit) == 0, "multilock_bucket.commit");
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, entry0) == 16, "multilock_bucket.entry0");
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, entry1) == 80, "multilock_bucket.entry1");
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, entry2) == 144, "multilock_bucket.entry2");
+SHMI_ASSERT(sizeof(shmi_multilock_bucket) == 192, "multilock_bucket");
+
+/* Block of keys */
+typedef struct shmi_multilock_block {
+    uint8_t pad0_[32];
+    uint32_t bucket;
+    uint8_t pad1_[28];
+    shmi_multilock_entry entries[4];
+} shmi_multilock_block;
+SHMI_ASSERT(offsetof(shmi_multilock_block, bucket) == 32, "multilock_block.bucket");
+SHMI_ASSERT(offsetof(shmi_multilock_block, entries) == 64, "multilock_block.entries");
+SHMI_ASSERT(sizeof(shmi_multilock_block) == 256, "multilock_block");
 
 /* RWMutex */
 typedef struct shmi_rwmutex_words {
@@ -3375,13 +3378,6 @@ typedef struct shmi_wait_node {
     uint32_t tag;  /* for recorded queues: no word of the node had a later tag while this process had it */
 } shmi_wait_node;
 
-/* What the helper thread has to try again. */
-typedef struct shmi_chore {
-    struct shmi_chore *next;
-    int (*f)(void *);
-    void *arg;
-} shmi_chore;
-
 typedef struct shmi_notice {
     uint32_t generation;
     uint64_t window, joined; /* slotJoined, in the notice of a joiner without a byte lock */
@@ -3483,10 +3479,9 @@ struct shmsync_arena {
 
     pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
     pthread_mutex_t record_locks[SHMI_recordLocks]; /* by object: held, with signals blocked, by the thread that writes this process's record of a recorded queue */
+    pthread_mutex_t key_locks[SHMI_recordLocks]; /* the same for objects that no signal handler calls: MultiLocks. Signals are not blocked */
     uint64_t marked; /* when shmi_mark_dead has last looked, CLOCK_MONOTONIC ns. Atomic. */
     shmi_dead_waits dead_waits[SHMI_recordLocks]; /* guarded by: the record lock of the same number */
-    pthread_mutex_t chores_lock;
-    shmi_chore *chores; /* guarded by: chores_lock */
 
     pthread_mutex_t death_lock;
     void (*on_detached)(shmsync_arena *a, void *arg); /* atomic; written once */
@@ -3761,11 +3756,11 @@ SHMI_FN int shmi_is_inside(const shmsync_arena *a)
     return 0;
 }
 
-/* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread that holds the queue
- * lock of the same object, it would wait for the thread that it interrupted. So a thread blocks its signals as long
- * as it holds a queue lock. ---- */
+/* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread that holds the private
+ * lock of the same object (63-recordqueue.h), it would wait for the thread that it interrupted. So a thread blocks its
+ * signals as long as it holds the private lock of such an object. ---- */
 
-static SHMI_THREAD volatile unsigned shmi_signals_held; /* queue locks that the thread holds */
+static SHMI_THREAD volatile unsigned shmi_signals_held; /* private locks that the thread holds */
 static SHMI_THREAD uint64_t shmi_signals_before;        /* the signal mask before the outermost of them */
 
 /* All signals except those that a fault of the thread itself raises, and the two that the C library needs. If a
@@ -3799,24 +3794,6 @@ SHMI_FN void shmi_let_signals(void)
     if (held == 0)
         shmi_unblock_signals();
 }
-/* Lets signals in while the thread sleeps for a queue lock, which it does not hold yet. */
-SHMI_FN unsigned shmi_lend_signals(void)
-{
-    unsigned held = shmi_signals_held;
-    if (held != 0) {
-        shmi_signals_held = 0;
-        shmi_unblock_signals();
-    }
-    return held;
-}
-SHMI_FN void shmi_regain_signals(unsigned held)
-{
-    if (held != 0) {
-        shmi_block_signals();
-        shmi_signals_held = held;
-    }
-}
-
 /* ---- Calls that may sleep ---- */
 
 /* Begins a call. Returns 0, ENOTCONN in a child of fork, or EBADF when this process leaves. Until shmi_exit the
@@ -3843,6 +3820,8 @@ SHMI_FN void shmi_exit(shmsync_arena *a)
     shmi_add32(&a->calls, (uint32_t)-1);
     shmi_let_cancel();
 }
+/* For a call that does not sleep and touches only an open object: 0, or ENOTCONN in a child of fork. */
+SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi_self(a) != 0) ? 0 : shmi_fail(shmi_nameless(a), op, NULL, "%s", ""); }
 /* Ends a call that returns err. */
 SHMI_FN int shmi_exit_with(shmsync_arena *a, int err)
 {
@@ -4709,7 +4688,6 @@ SHMI_FN uint32_t shmi_node_with(uint32_t w, uint32_t state) { return (w & ~15u) 
 SHMI_FN uint32_t shmi_node_freed(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeFree); }
 /* The word of the node after a wait, if its owner keeps the node for another wait. */
 SHMI_FN uint32_t shmi_node_kept(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeIdle); }
-SHMI_FN int shmi_node_over(uint32_t w) { return shmi_node_state(w) == SHMI_NodeResolved || shmi_node_state(w) == SHMI_NodeSpent; }
 SHMI_FN int shmi_node_queued(uint32_t word)
 {
     uint32_t s = shmi_node_state(word);
@@ -4860,25 +4838,6 @@ SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id o
     SHMSYNC_CRASHPOINT("arena.node.reclaimed");
     return 1;
 }
-/* Gives back a node that its owner is done with, in the use that it had when its word was w. Both the owner and the
- * participant that takes the node off its queue try this. */
-SHMI_FN void shmi_reclaim_node(shmsync_arena *a, shmi_off off, uint32_t w)
-{
-    shmi_node *n = shmi_node_at(a, off);
-    shmi_participant_id owner;
-    int foreign;
-    if (n == NULL)
-        return;
-    foreign = shmi_node_owner(n) != a->self;
-    if (foreign)
-        shmi_begin_tell(a); /* the node may be freed meanwhile, but no participant gets its owner's ID */
-    owner = shmi_node_owner(n);
-    if (shmi_node_swap(n, shmi_node_with(w, SHMI_NodeSpent), shmi_node_freed(w)) && shmi_take_node(a, off, owner))
-        shmi_free_node(a, off);
-    if (foreign)
-        shmi_end_tell(a);
-}
-
 /* Goes through the nodes in use. */
 SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
 {
@@ -4893,27 +4852,6 @@ SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_o
                 f(a, off, shmi_node_ptr(a, off), arg);
         }
     }
-}
-
-typedef struct shmi_queue_visit {
-    shmi_off object;
-    void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg);
-    void *arg;
-} shmi_queue_visit;
-SHMI_FN void shmi_queue_visit_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
-{
-    shmi_queue_visit *v = (shmi_queue_visit *)arg;
-    if (shmi_ld64(&n->object) == v->object && shmi_ld64(&n->list) == 0 && shmi_ld64(&n->stamp) != 0)
-        v->f(a, off, n, v->arg);
-}
-/* Goes through the nodes in use that belong to an object and are on one of its queues. */
-SHMI_FN void shmi_each_queued(shmsync_arena *a, shmi_off object, void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
-{
-    shmi_queue_visit v;
-    v.object = object;
-    v.f = f;
-    v.arg = arg;
-    shmi_each_node(a, shmi_queue_visit_one, &v);
 }
 
 /* ---- Poller nodes: through these, releasers find the pollers of Go processes, whose goroutines do not sleep in the
@@ -6032,58 +5970,144 @@ SHMI_FN int shmi_guarded(shmsync_arena *a, shmi_off off)
     return 0;
 }
 
-/* ---- Slot records: what an object has for the slots of its participants; internal/arenakernel/slotrecord.go ---- */
+/* ---- Slot records and blocks: what an object has besides its body; internal/arenakernel/slotrecord.go ----
+ *
+ * A slot record belongs to a slot. A block is one that a participant has added to the object, which needed more room.
+ * Both are on one list. A slot record has the number 0. A block has a number that is greater by 1 than that of the
+ * nearest block behind it, so the numbers of the blocks fall along the list. */
 
-/* The block word of a slot record: a raw block with a name of generation 0. */
+/* The block word of a slot record, or of a block of an object: a raw block with a name of generation 0. */
 SHMI_FN uint32_t shmi_record_word(uint32_t slot) { return shmi_make_block(SHMI_blockRaw, shmi_make_participant_id(slot, 0)); }
 SHMI_FN int shmi_is_record(uint32_t w) { return shmi_block_kind(w) == SHMI_blockRaw && shmi_block_name(w) != 0; }
 
-/* A walk through the slot records of an object, the latest first. */
+/* A walk through the list of an object, the latest record or block first. */
 typedef struct shmi_record_walk {
     shmi_off object, next;
-    uint64_t size; /* least size of a record */
-    shmi_block b;  /* the record */
-    uint32_t slot; /* its slot */
-    int bad;       /* the list has something else in it */
+    uint64_t size;   /* least size of what the walk is about */
+    shmi_block b;    /* the record or block */
+    uint32_t slot;   /* its slot, or that of the participant that added the block */
+    uint32_t number; /* of the block; 0: it is a slot record */
+    uint32_t least;  /* the number of the last block of the walk; 0: the walk has met none */
+    int bad;         /* the list has something else in it */
     uint32_t seen[SHMI_MaxSlots / 32 + 1];
 } shmi_record_walk;
-SHMI_FN void shmi_walk_records(shmsync_arena *a, shmi_record_walk *v, shmi_off object, uint64_t size)
+/* Begins a walk at a value of the word objRecords. */
+SHMI_FN void shmi_walk_records_from(shmi_record_walk *v, shmi_off object, uint32_t head, uint64_t size)
 {
     memset(v, 0, sizeof *v);
     v->object = object;
     v->size = size;
-    v->next = (shmi_off)shmi_ld32(shmi_u32(a, object + SHMI_objRecords)) * SHMI_blockMin;
+    v->next = (shmi_off)head * SHMI_blockMin;
 }
-/* Goes to the next record of the walk. The maker of a record may not have published its block yet. The walk ends,
- * because no slot comes twice. */
-SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
+SHMI_FN void shmi_walk_records(shmsync_arena *a, shmi_record_walk *v, shmi_off object, uint64_t size)
+{
+    shmi_walk_records_from(v, object, shmi_ld32(shmi_u32(a, object + SHMI_objRecords)), size);
+}
+/* Goes to the next record or block of the walk. Its maker may not have published it yet. The walk ends, because no slot
+ * comes twice, and the numbers of the blocks fall. */
+SHMI_FN int shmi_next_listed(shmsync_arena *a, shmi_record_walk *v)
 {
     uint32_t w;
     if (v->next == 0)
         return 0;
     v->bad = 1;
-    if (!shmi_locate(a, v->next, &v->b) || v->b.class_ == SHMI_classNode || v->b.size < v->size)
+    if (!shmi_locate(a, v->next, &v->b) || v->b.class_ == SHMI_classNode)
         return 0;
     v->slot = shmi_ld32(shmi_u32(a, v->b.off + SHMI_recordSlot));
-    if (v->slot < 1 || v->slot > a->geo.slots || (v->seen[v->slot / 32] & 1u << v->slot % 32) != 0 ||
-        shmi_ld64(shmi_u64(a, v->b.off + SHMI_recordObject)) != v->object)
+    v->number = shmi_ld32(shmi_u32(a, v->b.off + SHMI_recordNumber));
+    if (v->slot < 1 || v->slot > a->geo.slots || shmi_ld64(shmi_u64(a, v->b.off + SHMI_recordObject)) != v->object)
+        return 0;
+    if (v->number == 0 ? (v->seen[v->slot / 32] & 1u << v->slot % 32) != 0 : v->least != 0 && v->number >= v->least)
         return 0;
     w = shmi_ld32(v->b.word);
     if (w != shmi_record_word(v->slot) && (shmi_block_kind(w) != SHMI_blockClaimed || shmi_id_slot(shmi_block_name(w)) != v->slot))
         return 0;
-    v->seen[v->slot / 32] |= 1u << v->slot % 32;
+    if (v->number == 0)
+        v->seen[v->slot / 32] |= 1u << v->slot % 32;
+    else
+        v->least = v->number;
     v->next = shmi_ld64(shmi_u64(a, v->b.off + SHMI_recordNext));
     v->bad = 0;
     return 1;
 }
+/* Whether what the walk has met has the size that the walk asks for. */
+SHMI_FN int shmi_listed_fits(shmi_record_walk *v)
+{
+    v->bad |= v->b.size < v->size;
+    return !v->bad;
+}
+/* Goes to the next slot record of the walk. */
+SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
+{
+    while (shmi_next_listed(a, v))
+        if (v->number == 0)
+            return shmi_listed_fits(v);
+    return 0;
+}
+/* Goes to the next block of the walk that was added after the list began with until, a value of the word objRecords. If
+ * the list does not lead to until, the walk is bad. */
+SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t until)
+{
+    while (v->next != (shmi_off)until * SHMI_blockMin)
+        if (!shmi_next_listed(a, v)) {
+            v->bad = 1;
+            return 0;
+        } else if (v->number != 0) {
+            return shmi_listed_fits(v);
+        }
+    return 0;
+}
 
+/* The number for a block that is pushed before first, a value of the word objRecords; 0: there is none. */
+SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t first)
+{
+    shmi_record_walk v;
+    shmi_walk_records_from(&v, object, first, 0);
+    while (shmi_next_listed(a, &v))
+        if (v.number != 0)
+            return v.number == UINT32_MAX ? 0 : v.number + 1;
+    return v.bad ? 0 : 1;
+}
+/* Claims a block for the list of o, unless it would lie where the word objRecords cannot point to. */
+SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t size, shmi_off *off)
+{
+    int err = shmi_claim(a, size, off);
+    if (err != 0)
+        return err;
+    if (*off / SHMI_blockMin > UINT32_MAX) {
+        shmi_unclaim(a, *off);
+        return shmi_no_space(a, size); /* in the first 256 GiB, perhaps */
+    }
+    shmi_st64(shmi_u64(a, *off + SHMI_recordObject), o->off);
+    shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
+    return 0;
+}
+/* Pushes the block at off on the list of o, as a slot record, or as a block with a number. */
+SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off off, int numbered)
+{
+    uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), first, number = 0;
+    shmi_block b;
+    SHMSYNC_CRASHPOINT("arena.slotrecord.claimed");
+    do {
+        first = shmi_ld32(head);
+        if (numbered && (number = shmi_next_number(a, o->off, first)) == 0) {
+            shmi_unclaim(a, off);
+            return shmi_fail(EPROTO, "arena.record", shmi_called(o), "its list of slot records");
+        }
+        shmi_st32(shmi_u32(a, off + SHMI_recordNumber), number);
+        shmi_st64(shmi_u64(a, off + SHMI_recordNext), (uint64_t)first * SHMI_blockMin);
+        SHMSYNC_CRASHPOINT("arena.slotrecord.before_push");
+    } while (!shmi_cas32(head, first, (uint32_t)(off / SHMI_blockMin)));
+    SHMSYNC_CRASHPOINT("arena.slotrecord.pushed");
+    if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, shmi_make_block(SHMI_blockClaimed, a->self), shmi_record_word(a->my_slot)))
+        return shmi_meddled(a, off);
+    return 0;
+}
 /* Finds the record of o for this process's slot, or makes one, of at least size bytes. The caller has o open, and
  * holds handles_of. */
 SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t size, shmi_off *off)
 {
-    uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), first;
     shmi_record_walk v;
-    shmi_block b;
     int err;
     shmi_walk_records(a, &v, o->off, size);
     while (shmi_next_record(a, &v))
@@ -6093,32 +6117,26 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
         }
     if (v.bad)
         return shmi_fail(EPROTO, "arena.record", shmi_called(o), "its list of slot records");
-    err = shmi_claim(a, size, off);
+    err = shmi_claim_listed(a, o, size, off);
+    return err != 0 ? err : shmi_push_listed(a, o, *off, 0);
+}
+/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value tag,
+ * and the others are 0. */
+SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size, uint32_t tag)
+{
+    shmi_off off;
+    int err = shmi_claim_listed(a, o, size, &off);
     if (err != 0)
         return err;
-    if (*off / SHMI_blockMin > UINT32_MAX) {
-        shmi_unclaim(a, *off);
-        return shmi_no_space(a, size); /* in the first 256 GiB, perhaps */
-    }
-    shmi_st64(shmi_u64(a, *off + SHMI_recordObject), o->off);
-    shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
-    SHMSYNC_CRASHPOINT("arena.slotrecord.claimed");
-    do {
-        first = shmi_ld32(head);
-        shmi_st64(shmi_u64(a, *off + SHMI_recordNext), (uint64_t)first * SHMI_blockMin);
-        SHMSYNC_CRASHPOINT("arena.slotrecord.before_push");
-    } while (!shmi_cas32(head, first, (uint32_t)(*off / SHMI_blockMin)));
-    SHMSYNC_CRASHPOINT("arena.slotrecord.pushed");
-    if (!shmi_locate(a, *off, &b) || !shmi_block_swap(&b, shmi_make_block(SHMI_blockClaimed, a->self), shmi_record_word(a->my_slot)))
-        return shmi_meddled(a, *off);
-    return 0;
+    shmi_st32(shmi_u32(a, off + SHMI_slotRecordHeader), tag);
+    return shmi_push_listed(a, o, off, 1);
 }
 
-/* Publishes a block that a dead participant had claimed, if the block is a slot record that the dead participant had
- * pushed. Returns 0 if it is not. The bytes of a claimed block may be anything: only the list of the object says
- * what the block is. The caller is the reaper of the dead participant, and holds handles. If a peer has damaged the
- * list, a handle may still use a record that is not on it any more. So a block that could be a record of that list
- * is kept. */
+/* Publishes a block that a dead participant had claimed, if the dead participant had pushed it on the list of an
+ * object, as a slot record or as a block with a number. Returns 0 if it had not. The bytes of a claimed block may be
+ * anything: only the list of the object says what the block is. The caller is the reaper of the dead participant, and
+ * holds handles. If a peer has damaged the list, a handle may still use a record that is not on it any more. So a block
+ * that could be one of that list is kept. */
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     shmi_off object = shmi_ld64(shmi_u64(a, b->off + SHMI_recordObject));
@@ -6127,10 +6145,10 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     int kept = 0;
     if (!shmi_locate(a, object, &o) || o.class_ == SHMI_classNode)
         return 0;
-    /* The process that deletes the object frees the records of its list, and must find this one there. */
+    /* The process that deletes the object frees what is on its list, and must find this block there. */
     if (shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockFreeing) {
         shmi_walk_records(a, &v, object, 0);
-        while (!kept && shmi_next_record(a, &v))
+        while (!kept && shmi_next_listed(a, &v))
             kept = v.b.off == b->off;
         if (kept)
             shmi_block_swap(b, w, shmi_record_word(v.slot));
@@ -6143,12 +6161,12 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     shmi_guard(a, object);
     if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size && shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockObject) {
         shmi_walk_records(a, &v, object, 0);
-        while (!kept && shmi_next_record(a, &v))
+        while (!kept && shmi_next_listed(a, &v))
             kept = v.b.off == b->off;
         if (v.bad) {
             shmi_walk_records(a, &v, object, 0);
             v.next = b->off;
-            kept = shmi_next_record(a, &v);
+            kept = shmi_next_listed(a, &v);
         }
         if (kept)
             shmi_block_swap(b, w, shmi_record_word(v.slot));
@@ -6156,41 +6174,57 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     shmi_unguard(a);
     return kept;
 }
-/* Publishes the records of an object that is being freed: the reapers of dead makers may not have done so yet. */
+/* Publishes what is on the list of an object that is being freed: the reapers of dead makers may not have done so yet. */
 SHMI_FN void shmi_publish_records(shmsync_arena *a, shmi_off object)
 {
     shmi_record_walk v;
     shmi_walk_records(a, &v, object, 0);
-    while (shmi_next_record(a, &v)) {
+    while (shmi_next_listed(a, &v)) {
         uint32_t w = shmi_ld32(v.b.word);
         if (shmi_block_kind(w) == SHMI_blockClaimed)
             shmi_block_swap(&v.b, w, shmi_record_word(v.slot));
     }
 }
-/* Frees the records of an object whose block is being freed, from the end of the list on. Another process may
- * repeat a call that was cut short: the list then ends at a record that was freed, because its block is no record
- * of this object. */
+typedef struct shmi_listed {
+    shmi_block b;
+    uint32_t word;
+} shmi_listed;
+/* Walks through the list of an object, and stores the last ones that fit into room places. Returns how many there are. */
+SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed *last, uint64_t room)
+{
+    shmi_record_walk v;
+    uint64_t n;
+    shmi_walk_records(a, &v, object, 0);
+    for (n = 0; shmi_next_listed(a, &v) && shmi_ld32(v.b.word) == shmi_record_word(v.slot); n++) {
+        last[n % room].b = v.b;
+        last[n % room].word = shmi_record_word(v.slot);
+    }
+    return n;
+}
+/* Frees what is on the list of an object whose block is being freed, from the end of the list on. Another process may
+ * repeat a call that was cut short: the list then ends at a block that was freed, because it is no block of this object.
+ * A list may have very many blocks, so the call asks for memory for all of them; without it, it frees some at a time. */
 SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
 {
     enum { SHMI_atOnce = 32 };
-    struct {
-        shmi_block b;
-        uint32_t word;
-    } last[SHMI_atOnce];
-    uint64_t n = SHMI_atOnce + 1, k, round;
-    for (round = 0; n > SHMI_atOnce && round <= (unsigned)SHMI_MaxSlots / (unsigned)SHMI_atOnce; round++) { /* a peer may make more records meanwhile */
-        shmi_record_walk v;
-        shmi_walk_records(a, &v, object, 0);
-        for (n = 0; shmi_next_record(a, &v) && shmi_ld32(v.b.word) == shmi_record_word(v.slot); n++) {
-            last[n % SHMI_atOnce].b = v.b;
-            last[n % SHMI_atOnce].word = shmi_record_word(v.slot);
-        }
-        for (k = 1; k <= n && k <= SHMI_atOnce; k++) {
-            uint64_t i = (n - k) % SHMI_atOnce;
-            shmi_release(a, &last[i].b, last[i].word); /* changes no block whose word a peer has changed since */
+    shmi_listed few[SHMI_atOnce], *last = few, *all = NULL;
+    uint64_t room = SHMI_atOnce, n = shmi_last_listed(a, object, last, room), rounds = n / room + 64, k;
+    if (n > room && (all = (shmi_listed *)malloc((size_t)n * sizeof *all)) != NULL) {
+        last = all;
+        room = n;
+        n = shmi_last_listed(a, object, last, room);
+    }
+    for (;;) { /* a peer may make more records meanwhile */
+        for (k = 1; k <= n && k <= room; k++) {
+            shmi_listed *l = &last[(n - k) % room];
+            shmi_release(a, &l->b, l->word); /* changes no block whose word a peer has changed since */
             SHMSYNC_CRASHPOINT("arena.slotrecord.freeing");
         }
+        if (n <= room || rounds-- == 0)
+            break;
+        n = shmi_last_listed(a, object, last, room);
     }
+    free(all);
 }
 
 /* Frees a block that was in the directory, or was an object, as shmi_release does. It waits, with the block freeing
@@ -7485,14 +7519,6 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
     if (r != NULL)
         r->end = end;
 }
-/* The same for a caller that does not hold a->handles_of. */
-SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
-{
-    pthread_mutex_lock(&a->handles_of);
-    shmi_built_ends_with(a, off, end);
-    pthread_mutex_unlock(&a->handles_of);
-}
-
 /* Gives one opening back, and calls end with the handle if it was the last opening. EBADF: the object is not open. */
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
@@ -10172,7 +10198,6 @@ SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int nam
 /* How long a joiner without a byte lock may take to become live. After that time others treat it as dead, because
  * nothing tells whether it is alive; if it is alive, its open fails. */
 #define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
-#define SHMI_CHORES_EVERY INT64_C(10000000)
 
 /* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page of its own that is mapped
  * shared. In private memory, the kernel's out-of-memory reaper could discard it before the list is walked; in the
@@ -10383,52 +10408,6 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
     return n;
 }
 
-/* Makes the helper thread call f about every 10 ms until f returns 0. f must not block. It is called once more when
- * this process leaves the arena. */
-SHMI_FN int shmi_later(shmsync_arena *a, int (*f)(void *), void *arg)
-{
-    shmi_chore *c = (shmi_chore *)calloc(1, sizeof *c);
-    if (c == NULL)
-        return ENOMEM;
-    c->f = f;
-    c->arg = arg;
-    pthread_mutex_lock(&a->chores_lock);
-    c->next = a->chores;
-    a->chores = c;
-    pthread_mutex_unlock(&a->chores_lock);
-    shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
-    return 0;
-}
-/* Tries all chores once. Returns whether some have to be tried again. */
-SHMI_FN int shmi_do_chores(shmsync_arena *a)
-{
-    shmi_chore *c, *next, *kept = NULL;
-    int again;
-    pthread_mutex_lock(&a->chores_lock);
-    c = a->chores;
-    a->chores = NULL;
-    pthread_mutex_unlock(&a->chores_lock);
-    for (; c != NULL; c = next) {
-        next = c->next;
-        if (c->f(c->arg) != 0) {
-            c->next = kept;
-            kept = c;
-        } else {
-            free(c);
-        }
-    }
-    pthread_mutex_lock(&a->chores_lock);
-    while (kept != NULL) {
-        next = kept->next;
-        kept->next = a->chores;
-        a->chores = kept;
-        kept = next;
-    }
-    again = a->chores != NULL;
-    pthread_mutex_unlock(&a->chores_lock);
-    return again;
-}
-
 #define SHMI_LOOK_AT_NAME_EVERY INT64_C(1000000000)
 /* Sets the function that is called when the name of the arena leads elsewhere, unless one is set. */
 SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o)
@@ -10462,7 +10441,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
     int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0;
-    int was = 0, untold, unfinished, chores, err;
+    int was = 0, untold, unfinished, err;
     for (;;) {
         /* The doorbell is read before everything else that it may be rung for. */
         uint32_t rung = shmi_ld32(doorbell);
@@ -10472,7 +10451,6 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             return;
         shmi_check_self(a);
         untold = shmi_deliver_deaths(a);
-        chores = shmi_do_chores(a);
         look = shmi_watch_name(a, look);
         lonely = shmi_end_if_alone(lonely);
         crowd = shmi_look_after_crowd(a, crowd);
@@ -10503,8 +10481,6 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = lonely;
         if (crowd != 0 && (deadline == 0 || crowd < deadline))
             deadline = crowd;
-        if (chores && (deadline == 0 || deadline > shmi_now() + SHMI_CHORES_EVERY))
-            deadline = shmi_now() + SHMI_CHORES_EVERY;
         err = 0;
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, deadline);
@@ -11405,14 +11381,9 @@ SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_wait_node *s, *after;
-    shmi_chore *l, *more;
     int i;
     shmi_destroy_refs(a);
     shmi_free_crowd(a);
-    for (l = a->chores; l != NULL; l = more) {
-        more = l->next;
-        free(l);
-    }
     for (s = a->wait_nodes; s != NULL; s = after) {
         after = s->next;
         free(s);
@@ -11437,8 +11408,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->death_lock);
     pthread_mutex_destroy(&a->counter_lock);
     for (i = 0; i < SHMI_recordLocks; i++)
-        pthread_mutex_destroy(&a->record_locks[i]);
-    pthread_mutex_destroy(&a->chores_lock);
+        pthread_mutex_destroy(&a->record_locks[i]), pthread_mutex_destroy(&a->key_locks[i]);
     if (a->me != NULL)
         munmap(a->me, (size_t)a->page);
     free(a);
@@ -11617,8 +11587,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->death_lock, NULL);
     pthread_mutex_init(&a->counter_lock, NULL);
     for (i = 0; i < SHMI_recordLocks; i++)
-        pthread_mutex_init(&a->record_locks[i], NULL);
-    pthread_mutex_init(&a->chores_lock, NULL);
+        pthread_mutex_init(&a->record_locks[i], NULL), pthread_mutex_init(&a->key_locks[i], NULL);
     a->next = shmi_attached;
     shmi_attached = a;
     *out = a;
@@ -12017,7 +11986,6 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
         shmi_nap(1000000);
     }
     shmi_close_handles(a);
-    shmi_do_chores(a);
     pthread_mutex_lock(&a->reaping);
     unknown = shmi_repair_all(a, a->self, 0, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
@@ -12234,6 +12202,45 @@ int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size,
     return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, NULL));
 }
 
+/* ---- Opening an object of a kind, and the handle of this process on it ---- */
+
+/* Fills in what the specifications of all kinds have in common. The caller sets init, and more if its kind needs it. */
+SHMI_FN void shmi_spec_of_kind(shmi_spec *spec, uint32_t kind, uint16_t version, const char *name, uint64_t size)
+{
+    memset(spec, 0, sizeof *spec);
+    spec->kind = kind;
+    spec->version = version;
+    spec->name = name;
+    spec->size = size;
+}
+
+/* Opens the object of a specification, and sets *impl to this process's handle on it. */
+SHMI_FN int shmi_open_handle(shmsync_arena *a, const shmi_spec *spec, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, int *created, void **impl)
+{
+    shmi_object o;
+    int err = shmi_enter(a, "arena.open_object");
+    *impl = NULL;
+    if (err != 0)
+        return err;
+    err = shmi_open_object(a, spec, &o, created);
+    if (err == 0) {
+        *impl = shmi_share(a, &o, build, arg);
+        err = shmi_handed_out(a, &o, *created, *impl != NULL ? 0 : shmi_last.err);
+    }
+    shmi_exit(a);
+    return err;
+}
+/* The same for the object at an offset, which must be of that kind. */
+SHMI_FN int shmi_open_handle_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, void **impl)
+{
+    shmi_object o;
+    int err = shmi_object_at(a, off, op, kind, version, size, &o);
+    *impl = NULL;
+    if (err != 0)
+        return err;
+    *impl = shmi_share(a, &o, build, arg);
+    return shmi_exit_with(a, *impl != NULL ? 0 : shmi_last.err);
+}
 /* ---- Crowds: docs/design/0051-crowds-in-c.md ----
  *
  * A thread that waits checks its object ten times a second. In a process in which many threads wait, that would cost
@@ -12880,22 +12887,6 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
     *out = s;
     return 0;
 }
-/* As shmi_wait_node_take, but it returns NULL if that needs a new node or a wait. A caller may hold a queue lock, so it
- * must not wait for wait_nodes_lock: a signal handler that waits for that queue lock may have interrupted the thread
- * that has wait_nodes_lock. */
-SHMI_FN shmi_wait_node *shmi_wait_node_cached(shmsync_arena *a)
-{
-    shmi_wait_node *s;
-    if (pthread_mutex_trylock(&a->wait_nodes_lock) != 0)
-        return NULL;
-    s = a->wait_nodes;
-    if (s != NULL)
-        a->wait_nodes = s->next;
-    pthread_mutex_unlock(&a->wait_nodes_lock);
-    if (s != NULL)
-        s->since = 0;
-    return s;
-}
 /* Gives back a wait node that was taken and not queued, or whose node is idle again. */
 SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
 {
@@ -12909,8 +12900,8 @@ SHMI_FN int shmi_wait_node_resolved(const shmi_wait_node *s) { return shmi_node_
 SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolved((const shmi_wait_node *)s); }
 
 /* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller
- * is within shmi_enter, and calls again while the wait node is not resolved. On SHMI_LATE and SHMI_CLOSED it may
- * abandon the wait node. check makes the periodic check of the object, and sets *looked. */
+ * is within shmi_enter, and calls again while the wait node is not resolved. On SHMI_LATE and SHMI_CLOSED it may take
+ * the wait off the queue. check makes the periodic check of the object, and sets *looked. */
 SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline, int64_t *looked, void (*check)(void *), void *check_arg)
 {
     uint32_t w = shmi_node_load(s->node);
@@ -12934,23 +12925,6 @@ SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off o
     return shmi_sleep(a, &sleep_spec);
 }
 
-/* Ends a wait that was not resolved. Returns 0 if the wait was resolved. Otherwise the wait node is freed, and the
- * participant that takes the node off its queue gives the node back. */
-SHMI_FN int shmi_wait_node_abandon(shmsync_arena *a, shmi_wait_node *s)
-{
-    (void)a;
-    for (;;) {
-        uint32_t w = shmi_node_load(s->node);
-        if (shmi_node_state(w) == SHMI_NodeResolved)
-            return 0;
-        if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)))
-            break;
-    }
-    SHMSYNC_CRASHPOINT("park.waitnode.given_up");
-    free(s);
-    return 1;
-}
-
 /* Gives up a wait node that a queue may still name, because a peer has overwritten the queue. No wait uses it again
  * before this process has left the arena. */
 SHMI_FN void shmi_wait_node_forget(shmi_wait_node *s)
@@ -12961,28 +12935,6 @@ SHMI_FN void shmi_wait_node_forget(shmi_wait_node *s)
     while (shmi_node_state(w) != SHMI_NodeResolved && !shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)));
     free(s);
 }
-
-/* Gives the wait node back after its wait was resolved. */
-SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
-{
-    uint32_t w;
-    int i;
-    /* Mostly the node is off its queue: its granter takes it off a few instructions after it has resolved the wait. */
-    for (i = 0; i < 200 && shmi_ld64(&s->node->stamp) != 0; i++)
-        shmi_pause(2);
-    w = shmi_node_load(s->node);
-    if (shmi_ld64(&s->node->stamp) == 0) {
-        shmi_node_swap(s->node, w, shmi_node_kept(w));
-        shmi_wait_node_return(a, s);
-        return;
-    }
-    /* The granter is stopped or dead. The participant that takes the node off the queue gives it back; if the node
-     * was taken off just now, this process does. */
-    if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeSpent)) && shmi_ld64(&s->node->stamp) == 0)
-        shmi_reclaim_node(a, s->off, w);
-    free(s);
-}
-
 /* ---- Undo logs: the records of a transaction, docs/abi.md ----
  *
  * The stores of a killed thread are a prefix of its instructions, so a log needs no fence of the CPU. The compiler
@@ -13348,7 +13300,6 @@ typedef struct shmi_mutex {
     int release;          /* policy PolicyRelease */
     int rollback;         /* policy PolicyRollback */
     shmi_log log;         /* of that */
-    int queueLock;            /* it is a part of another object, and only this header locks it */
     int internal;         /* it protects words: it passes on when its holder is dead, even if the holder is not gone */
     int (*repair)(void *);
     void *repair_arg;
@@ -13356,8 +13307,6 @@ typedef struct shmi_mutex {
     uint32_t need;        /* value of quiet at which the bias is turned on. Atomic. */
     uint32_t reserved;    /* owner word of the reservation that the last check found. Atomic. */
     int64_t looked;
-    void (*also_check)(void *); /* called by periodic checks; for an object that this mutex is a part of */
-    void *also_check_arg;
     struct shmi_rwmutex *rw; /* for the writers' mutex of an RWMutex: that RWMutex, for its transactions */
     shmi_object o; /* for a mutex that is an object of its own */
 } shmi_mutex;
@@ -13406,8 +13355,8 @@ SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
 SHMI_FAST int shmi_mutex_at_once(shmi_mutex *m) { return shmi_mutex_at_once_for(m, shmi_mutex_name(m)); }
-/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. A queue lock returns EOWNERDEAD rarely,
- * because its handle has a repair. */
+/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. A handle that has a repair returns EOWNERDEAD
+ * rarely. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
 {
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
@@ -13697,7 +13646,7 @@ SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o,
 }
 SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
 {
-    if (!m->queueLock && shmi_owner_held(o))
+    if (shmi_owner_held(o))
         shmi_meet_hold(&m->w->metSince, &m->w->metHold, o, v);
 }
 /* Records the time of the present hold as a waiter does. The caller does not wait for m, but for something else that
@@ -13786,7 +13735,6 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     int64_t now = shmi_now(), ago;
     shmi_sleep_spec sleep_spec;
     uint32_t v, o;
-    unsigned held;
     int r;
     if (w->since == 0)
         w->since = now;
@@ -13832,14 +13780,9 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     }
     sleep_spec.deadline = w->deadline;
     sleep_spec.since = &w->since;
-    if (!m->queueLock) { /* a signal handler may wait for a queue lock: no check there */
-        sleep_spec.check = shmi_mutex_check_arg;
-        sleep_spec.check_arg = m;
-    }
-    held = m->queueLock ? shmi_lend_signals() : 0;
+    sleep_spec.check = shmi_mutex_check_arg;
+    sleep_spec.check_arg = m;
     r = shmi_sleep(m->a, &sleep_spec);
-    if (m->queueLock)
-        shmi_regain_signals(held);
     SHMSYNC_CRASHPOINT("mutex.lock.woken");
     return r;
 }
@@ -13869,8 +13812,6 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
     }
     if (o != UINT32_MAX)
         shmi_st32(&m->reserved, 0);
-    if (m->also_check != NULL)
-        m->also_check(m->also_check_arg);
 }
 
 /* Runs a repair while this process is recovering m. If the repair fails, m is not recoverable. */
@@ -14041,8 +13982,6 @@ SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m)
 
 SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
 {
-    if (m->queueLock)
-        return 0; /* a peer has overwritten the word; the next call finds that */
     if (!shmi_owner_valid(o))
         return shmi_fail(EPROTO, "mutex.unlock", m->called, "owner word %#010x", o);
     return shmi_fail(EPERM, "mutex.unlock", m->called, "this process does not hold it (owner word %#010x)", o);
@@ -14922,15 +14861,7 @@ int shmsync_tx_abort(shmsync_tx *tx)
     int err = shmi_tx_ends(tx, "tx.abort");
     return SHMI_TELL(err != 0 ? err : shmi_tx_undo(tx, "tx.abort"));
 }
-/*
- * Monitors: the common part of objects whose waiters queue. A queue lock guards the state, a redo
- * log makes a change of several words one step, and wait nodes stand for the waits. It is
- * docs/design/0005-monitor.md in C, step by step that of prims/monitor*.go: the next holder of the
- * queue lock after a death, of a Go or of a C program, replays what the other has left.
- */
-
-struct shmi_monitor;
-enum { SHMI_redoMost = 6, SHMI_wakesFew = 32 };
+/* ---- Waits in queues, and the wakes of their owners ---- */
 
 /* A node on a queue. n is NULL if there is none. */
 struct shmi_wait {
@@ -14938,180 +14869,17 @@ struct shmi_wait {
     shmi_node *n;
 };
 
-/* Waits that have ended, and whose owners have to be woken when the queue lock has been left. */
+/* Waits that have ended, and whose owners have to be woken when the private lock of this process has been given back. */
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* state of the node when the wait was resolved */
     uint32_t owner; /* its owner at that time: the node of a dead participant may get a new owner before the wake */
 };
+enum { SHMI_wakesFew = 32 };
 struct shmi_wakes {
     uint32_t n, room;
     struct shmi_woken few[SHMI_wakesFew], *more; /* more is a copy of few and of the later ones, once few is full */
 };
-
-/* The functions of an object that its monitor calls. All but holders are called with the queue lock held; see the
- * rules of prims/monitor.go. */
-struct shmi_rules {
-    void (*resolve)(struct shmi_monitor *m, struct shmi_wakes *b);
-    void (*account)(struct shmi_monitor *m, struct shmi_wait w);
-    void (*clear)(struct shmi_monitor *m);
-    void (*requeue)(struct shmi_monitor *m, struct shmi_wait w);
-    void (*detach)(struct shmi_monitor *m, struct shmi_wait w);
-    /* discard_dead takes off the queues, with shmi_mon_discard, the waits for which shmi_mon_waiting is false. */
-    void (*discard_dead)(struct shmi_monitor *m);
-    /* reap takes back what dead participants have: words if shmi_mon_died is true for the ID in them, data if
-     * shmi_mon_gone is true for it. */
-    void (*reap)(struct shmi_monitor *m);
-    /* holders calls shmi_mon_heed for each participant whose death would change the state. */
-    void (*holders)(struct shmi_monitor *m);
-    /* look is called by the periodic check, without the queue lock; may be NULL. */
-    void (*look)(struct shmi_monitor *m);
-};
-
-struct shmi_monitor {
-    shmsync_arena *a;
-    shmi_object o;
-    shmi_monitor_words *w;
-    const struct shmi_rules *rules;
-    shmi_mutex queueLock;
-    int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object belong to the monitor */
-    uint32_t without; /* this participant while it leaves, or 0 */
-    uint32_t broken;  /* a link was wrong: the queues are rebuilt before the queue lock is left */
-    uint32_t deaths;  /* the number of reaps in the arena at the last reap here */
-    int64_t kept;     /* when the last reap left data of a participant that was not gone; 0: it left none. Atomic. */
-    int64_t resolved; /* when a check of this process last resolved; 0: never. Atomic. */
-    uint32_t dead_holder; /* a check found a dead holder, whose death may not be counted yet */
-    uint32_t waiting;     /* threads of this process in shmi_mon_sleep. Atomic. */
-    int one_spins;    /* waits end one after the other: only the first of the waiting threads spins */
-    uint32_t cleaning_up; /* a wait was given up and is still on its queue */
-    int handlers;     /* signal handlers may call the object */
-};
-
-/* Stores to a word that only the holder of the queue lock writes. The stores happen in program order, so that a
- * death leaves a prefix of them. */
-SHMI_FN void shmi_put(uint64_t *w, uint64_t v)
-{
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    __atomic_store_n(w, v, __ATOMIC_RELAXED);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-}
-
-SHMI_FN uint64_t shmi_get(uint64_t *w) { return __atomic_load_n(w, __ATOMIC_ACQUIRE); }
-SHMI_FN uint32_t shmi_get32(uint32_t *w) { return __atomic_load_n(w, __ATOMIC_ACQUIRE); }
-
-/* The extra word of a node: how its wait ended, the class of the wait, and more. */
-SHMI_FN uint64_t shmi_outcome(uint32_t class_, uint32_t result, uint32_t aux)
-{
-    return (uint64_t)aux << 32 | (uint64_t)(class_ & 0xffff) << 16 | (result & 0xffff);
-}
-SHMI_FN uint32_t shmi_outcome_result(uint64_t f) { return (uint32_t)(f & 0xffff); }
-SHMI_FN uint32_t shmi_outcome_class(uint64_t f) { return (uint32_t)(f >> 16 & 0xffff); }
-SHMI_FN uint32_t shmi_outcome_aux(uint64_t f) { return (uint32_t)(f >> 32); }
-
-SHMI_FN uint32_t shmi_class_of(struct shmi_wait w) { return shmi_outcome_class(shmi_get(&w.n->extra)); }
-SHMI_FN uint64_t shmi_stamp_of(struct shmi_wait w) { return shmi_get(&w.n->stamp); }
-SHMI_FN uint32_t shmi_owner_of(struct shmi_wait w) { return shmi_get32(&w.n->owner); }
-
-/* Links: each the offset of a node divided by 64; bits 0..31 next, 32..63 previous. */
-SHMI_FN uint64_t shmi_links(uint64_t next, uint64_t prev) { return prev / 64 << 32 | (uint32_t)(next / 64); }
-SHMI_FN uint64_t shmi_link_next(uint64_t l) { return (l & UINT32_MAX) * 64; }
-SHMI_FN uint64_t shmi_link_prev(uint64_t l) { return (l >> 32) * 64; }
-
-SHMI_FN int shmi_is_broken(struct shmi_monitor *m) { return __atomic_load_n(&m->broken, __ATOMIC_RELAXED) != 0; }
-SHMI_FN void shmi_set_broken(struct shmi_monitor *m, uint32_t v) { __atomic_store_n(&m->broken, v, __ATOMIC_RELAXED); }
-
-/* The wait at an offset that was read from a link. If there is no wait there, or it is on no queue of this object,
- * the queues are rebuilt. */
-SHMI_FN struct shmi_wait shmi_mon_node(struct shmi_monitor *m, uint64_t off)
-{
-    struct shmi_wait w;
-    w.off = 0;
-    w.n = NULL;
-    if (off == 0)
-        return w;
-    w.n = shmi_node_at(m->a, off);
-    if (w.n == NULL || shmi_get(&w.n->object) != m->o.off || shmi_get(&w.n->stamp) == 0) {
-        shmi_set_broken(m, 1);
-        w.n = NULL;
-        return w;
-    }
-    w.off = off;
-    return w;
-}
-
-/* A queue in order of arrival. */
-SHMI_FN struct shmi_wait shmi_fifo_head(struct shmi_monitor *m, shmi_list_words *q)
-{
-    return shmi_mon_node(m, shmi_get(&q->first));
-}
-
-SHMI_FN void shmi_fifo_requeue(struct shmi_monitor *m, shmi_list_words *q, struct shmi_wait w)
-{
-    struct shmi_wait last = shmi_mon_node(m, shmi_get(&q->last));
-    shmi_put(&w.n->next, shmi_links(0, last.off));
-    if (last.n != NULL)
-        shmi_put(&last.n->next, shmi_links(w.off, shmi_link_prev(shmi_get(&last.n->next))));
-    else
-        shmi_put(&q->first, w.off);
-    shmi_put(&q->last, w.off);
-}
-
-SHMI_FN void shmi_fifo_detach(struct shmi_monitor *m, shmi_list_words *q, struct shmi_wait w)
-{
-    uint64_t l = shmi_get(&w.n->next);
-    struct shmi_wait prev = shmi_mon_node(m, shmi_link_prev(l));
-    struct shmi_wait next = shmi_mon_node(m, shmi_link_next(l));
-    if (prev.n != NULL)
-        shmi_put(&prev.n->next, shmi_links(shmi_link_next(l), shmi_link_prev(shmi_get(&prev.n->next))));
-    else
-        shmi_put(&q->first, shmi_link_next(l));
-    if (next.n != NULL)
-        shmi_put(&next.n->next, shmi_links(shmi_link_next(shmi_get(&next.n->next)), shmi_link_prev(l)));
-    else
-        shmi_put(&q->last, shmi_link_prev(l));
-}
-
-SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w);
-SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w);
-
-/* Whether a participant is current. The participant m->without, which leaves, does not count as current. */
-SHMI_FN int shmi_mon_current(struct shmi_monitor *m, uint32_t name)
-{
-    return name != m->without && shmi_current(m->a, name);
-}
-/* Whether a participant has died, so that the words that name it have no owner. */
-SHMI_FN int shmi_mon_died(struct shmi_monitor *m, uint32_t name) { return name != 0 && !shmi_mon_current(m, name); }
-/* Whether a participant is gone, so that its data may pass to others. If it is only dead, there will be another
- * reap. */
-SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name)
-{
-    if (!shmi_mon_died(m, name))
-        return 0;
-    if (shmi_gone(m->a, name))
-        return 1;
-    __atomic_store_n(&m->kept, shmi_now(), __ATOMIC_RELAXED);
-    return 0;
-}
-/* Whether the last reap has left data of a participant that was not gone, and it is time for another reap. */
-SHMI_FN int shmi_mon_keeps(struct shmi_monitor *m)
-{
-    int64_t kept = __atomic_load_n(&m->kept, __ATOMIC_RELAXED);
-    return kept != 0 && shmi_now() - kept >= SHMI_ASK_WAITER;
-}
-
-/* Checks whether a participant has died whose death would change the state. */
-SHMI_FN void shmi_mon_heed(struct shmi_monitor *m, uint32_t name)
-{
-    if (name != 0 && shmi_dead(m->a, name))
-        shmi_st32(&m->dead_holder, 1);
-}
-
-/* Whether the owner of a wait still waits. */
-SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w)
-{
-    uint32_t owner = shmi_owner_of(w);
-    return shmi_node_queued(shmi_node_load(w.n)) && shmi_mon_current(m, owner) && !shmi_dead(m->a, owner);
-}
 
 SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
 {
@@ -15162,686 +14930,6 @@ SHMI_FN void shmi_wake_all_of(shmsync_arena *a, struct shmi_wakes *b)
         shmi_wake_one(a, &u[i]);
     shmi_end_scratch(b->more, b->room * sizeof *b->more);
     shmi_wakes_init(b);
-}
-
-SHMI_FN shmi_tuning shmi_mon_tuning(struct shmi_monitor *m)
-{
-    shmi_tuning t;
-    t.budget = &m->w->spin;
-    t.pays = &m->w->pays;
-    t.last_cpu = &m->w->lastCPU;
-    t.slot = m->a->my_slot;
-    return t;
-}
-
-/* Wakes the owners of waits that have ended, after the queue lock was left. */
-SHMI_FN void shmi_mon_wake(struct shmi_monitor *m, struct shmi_wakes *b)
-{
-    if (b == NULL)
-        return;
-    if (b->n > 0) {
-        shmi_tuning t = shmi_mon_tuning(m);
-        SHMSYNC_CRASHPOINT("monitor.leave.before_wake");
-        shmi_note_cpu(&t);
-    }
-    shmi_wake_all_of(m->a, b);
-}
-
-SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m);
-
-/* Signals are blocked from before the queue lock is taken until after it was given back. */
-SHMI_FN void shmi_mon_hold_signals(struct shmi_monitor *m)
-{
-    if (m->handlers)
-        shmi_hold_signals();
-}
-SHMI_FN void shmi_mon_let_signals(struct shmi_monitor *m)
-{
-    if (m->handlers)
-        shmi_let_signals();
-}
-
-/* Takes the queue lock, and waits for it until abs, CLOCK_MONOTONIC ns; 0: no limit. Returns 0, ETIMEDOUT, EPROTO,
- * EBADF or ENOTCONN. */
-SHMI_FN int shmi_mon_enter(struct shmi_monitor *m, int64_t abs)
-{
-    int err;
-    shmi_mon_hold_signals(m);
-    err = shmi_mutex_lock(&m->queueLock, abs);
-    if (err != 0)
-        shmi_mon_let_signals(m);
-    return err == EOWNERDEAD || err == ENOTRECOVERABLE ? EPROTO : err;
-}
-
-/* Takes the queue lock if it is free. */
-SHMI_FN int shmi_mon_enter_free(struct shmi_monitor *m)
-{
-    shmi_mon_hold_signals(m);
-    if (shmi_mutex_trylock(&m->queueLock) == 0)
-        return 1;
-    shmi_mon_let_signals(m);
-    return 0;
-}
-
-/* Takes the queue lock if that does not take long. */
-SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
-{
-    const int most = 20; /* this is bounded, because the holder may be preempted or stopped */
-    int tries, err;
-    if (shmi_self(m->a) == 0)
-        return 0;
-    shmi_mon_hold_signals(m);
-    for (tries = 0;; tries++) {
-        if (shmi_mutex_trylock(&m->queueLock) == 0)
-            return 1;
-        err = 0;
-        if (shmi_mutex_inherit(&m->queueLock, shmi_ld32(m->queueLock.own), &err))
-            return 1;
-        if (err != 0 || tries > most) {
-            shmi_mon_let_signals(m);
-            return 0;
-        }
-        if (tries < most / 2)
-            shmi_pause(64);
-        else
-            shmi_yield();
-    }
-}
-
-SHMI_FN void shmi_mon_reap(struct shmi_monitor *m, struct shmi_wakes *b);
-
-/* Gives the queue lock back, and wakes the owners in b, whose waits have ended; b may be NULL. */
-SHMI_FN void shmi_mon_leave(struct shmi_monitor *m, struct shmi_wakes *b)
-{
-    struct shmi_wakes own;
-    if (SHMI_UNLIKELY(__atomic_load_n(&m->cleaning_up, __ATOMIC_RELAXED) != 0) && shmi_xchg32(&m->cleaning_up, 0) != 0) {
-        shmi_wakes_init(&own);
-        if (b == NULL)
-            b = &own;
-        shmi_mon_reap(m, b);
-    }
-    if (shmi_is_broken(m))
-        shmi_mon_rebuild(m);
-    shmi_mutex_unlock(&m->queueLock);
-    shmi_mon_let_signals(m);
-    shmi_mon_wake(m, b);
-}
-
-/* Gives back the node of a wait that is over, or that its owner gave up or left by its death, after the wait was
- * taken off its queue. */
-SHMI_FN void shmi_mon_release_node(struct shmi_monitor *m, struct shmi_wait w)
-{
-    uint32_t n = shmi_node_load(w.n), owner = shmi_owner_of(w);
-    /* This process owns the node before it is off the queue: if this process dies in between, its reaper gives the
-     * node back. */
-    int ours = shmi_node_state(n) == SHMI_NodeLeft && shmi_take_node(m->a, w.off, owner);
-    __atomic_store_n(&w.n->stamp, 0, __ATOMIC_SEQ_CST);
-    SHMSYNC_CRASHPOINT("monitor.released");
-    if (ours)
-        shmi_free_node(m->a, w.off);
-    else if (shmi_mon_current(m, owner))
-        shmi_reclaim_node(m->a, w.off, n);
-    else if (((shmi_node_load(w.n) ^ n) & ~15u) == 0)
-        shmi_reap_node_in(m->a, w.off, owner, n);
-    /* Otherwise the owner kept the node and died while it was in another queue. The kind of that object gives the
-     * node back. */
-}
-
-SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
-{
-    m->rules->detach(m, w);
-    shmi_mon_release_node(m, w);
-}
-
-/* Takes a wait off its queue and resolves it. Returns whether it did: the owner may have given up. If it did, the
- * caller accounts for the result. */
-SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t result, uint32_t aux)
-{
-    int telling = 0;
-    uint32_t owner = shmi_owner_of(w);
-    m->rules->detach(m, w);
-    shmi_st64(&w.n->extra, shmi_outcome(shmi_class_of(w), result, aux));
-    for (;;) {
-        uint32_t n = shmi_node_load(w.n);
-        if (!shmi_node_queued(n)) {
-            if (telling)
-                shmi_end_tell(m->a);
-            shmi_mon_release_node(m, w);
-            return 0;
-        }
-        if (!telling && shmi_node_state(n) == SHMI_NodeParked) {
-            shmi_begin_tell(m->a); /* until the owner has been woken */
-            telling = 1;
-        }
-        if (shmi_node_swap(w.n, n, shmi_node_with(n, SHMI_NodeResolved))) {
-            SHMSYNC_CRASHPOINT("monitor.resolve.resolved");
-            shmi_wakes_add(m->a, b, w, shmi_node_state(n), owner);
-            return 1;
-        }
-    }
-}
-
-/* Builds the queues anew from the nodes, which are authoritative, and accounts for waits whose granter died before
- * it could do so. */
-struct shmi_queued_wait {
-    uint64_t stamp;
-    struct shmi_wait w;
-};
-struct shmi_gather {
-    struct shmi_monitor *m;
-    struct shmi_queued_wait *all, next;
-    size_t n, room;
-    uint64_t stamp, off; /* of the last wait that was queued, if there is no memory for all */
-    int failed;
-};
-
-SHMI_FN void shmi_gather_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
-{
-    struct shmi_gather *g = (struct shmi_gather *)arg;
-    struct shmi_queued_wait q;
-    (void)a;
-    q.w.off = off;
-    q.w.n = n;
-    q.stamp = shmi_get(&n->stamp);
-    if (q.stamp == 0 || (g->m->mine != NULL && !g->m->mine(g->m, q.w)))
-        return;
-    if (g->failed) {
-        if ((q.stamp > g->stamp || (q.stamp == g->stamp && off > g->off)) &&
-            (g->next.w.n == NULL || q.stamp < g->next.stamp || (q.stamp == g->next.stamp && off < g->next.w.off)))
-            g->next = q;
-        return;
-    }
-    if (g->n == g->room) {
-        size_t room = g->room == 0 ? 64 : 2 * g->room;
-        struct shmi_queued_wait *all = (struct shmi_queued_wait *)shmi_scratch(g->all, g->room * sizeof *all, room * sizeof *all);
-        if (all == NULL) {
-            g->failed = 1;
-            return;
-        }
-        g->all = all;
-        g->room = room;
-    }
-    g->all[g->n++] = q;
-    return;
-}
-
-SHMI_FN int shmi_stamped_before(const struct shmi_queued_wait *x, const struct shmi_queued_wait *y)
-{
-    return x->stamp != y->stamp ? x->stamp < y->stamp : x->w.off < y->w.off;
-}
-/* Moves element i of a heap of n down to where it belongs. */
-SHMI_FN void shmi_sift_waits(struct shmi_queued_wait *all, size_t i, size_t n)
-{
-    struct shmi_queued_wait w = all[i];
-    size_t below;
-    while ((below = 2 * i + 1) < n) {
-        if (below + 1 < n && shmi_stamped_before(&all[below], &all[below + 1]))
-            below++;
-        if (!shmi_stamped_before(&w, &all[below]))
-            break;
-        all[i] = all[below];
-        i = below;
-    }
-    all[i] = w;
-}
-/* Sorts by stamp. It does not use qsort, because qsort allocates memory: see shmi_scratch. */
-SHMI_FN void shmi_sort_waits(struct shmi_queued_wait *all, size_t n)
-{
-    size_t i;
-    for (i = n / 2; i-- > 0;)
-        shmi_sift_waits(all, i, n);
-    for (; n > 1; n--) {
-        struct shmi_queued_wait last = all[n - 1];
-        all[n - 1] = all[0];
-        all[0] = last;
-        shmi_sift_waits(all, 0, n - 1);
-    }
-}
-
-SHMI_FN void shmi_mon_rebuild_one(struct shmi_monitor *m, struct shmi_wait w)
-{
-    if (shmi_node_over(shmi_node_load(w.n)) && shmi_stamp_of(w) != shmi_get(&m->w->accounted))
-        m->rules->account(m, w);
-    else if (shmi_mon_waiting(m, w))
-        m->rules->requeue(m, w);
-    else
-        shmi_mon_release_node(m, w);
-}
-
-SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
-{
-    struct shmi_gather g;
-    size_t i;
-    shmi_set_broken(m, 0);
-    memset(&g, 0, sizeof g);
-    g.m = m;
-    shmi_each_queued(m->a, m->o.off, shmi_gather_one, &g);
-    m->rules->clear(m);
-    if (g.failed) {
-        /* Without memory the waits are queued one after the other, which is slow. */
-        for (;;) {
-            g.next.w.n = NULL;
-            shmi_each_queued(m->a, m->o.off, shmi_gather_one, &g);
-            if (g.next.w.n == NULL)
-                break;
-            g.stamp = g.next.stamp;
-            g.off = g.next.w.off;
-            shmi_mon_rebuild_one(m, g.next.w);
-        }
-    } else {
-        shmi_sort_waits(g.all, g.n);
-        for (i = 0; i < g.n; i++)
-            shmi_mon_rebuild_one(m, g.all[i].w);
-    }
-    shmi_end_scratch(g.all, g.room * sizeof *g.all);
-    shmi_set_broken(m, 0); /* it is set if a peer overwrites the nodes */
-}
-
-/* The first step of a holder of the queue lock that gets it after the death of a holder. No object that C has writes
- * a redo log. */
-SHMI_FN int shmi_mon_replay(void *arg)
-{
-    struct shmi_monitor *m = (struct shmi_monitor *)arg;
-    struct shmi_wakes b;
-    shmi_mon_rebuild(m);
-    SHMSYNC_CRASHPOINT("monitor.replay.rebuilt");
-    shmi_wakes_init(&b);
-    m->rules->resolve(m, &b);
-    shmi_mon_wake(m, &b);
-    return 0;
-}
-
-/* Takes back what dead participants have, and takes off the queues the waits that they left and those that were given
- * up. The caller holds the queue lock. */
-SHMI_FN void shmi_mon_reap(struct shmi_monitor *m, struct shmi_wakes *b)
-{
-    SHMSYNC_CRASHPOINT("monitor.reap.entered");
-    __atomic_store_n(&m->deaths, shmi_deaths(m->a), __ATOMIC_SEQ_CST);
-    __atomic_store_n(&m->kept, 0, __ATOMIC_RELAXED);
-    m->rules->reap(m);
-    if (__atomic_load_n(&m->kept, __ATOMIC_RELAXED) != 0)
-        shmi_follow(m->a);
-    SHMSYNC_CRASHPOINT("monitor.reap.reclaimed");
-    m->rules->discard_dead(m);
-    m->rules->resolve(m, b);
-}
-
-/* Reaps, with the queue lock held, if a participant has died since the last time, or may be gone. */
-SHMI_FN void shmi_mon_reap_if_due(struct shmi_monitor *m, struct shmi_wakes *b)
-{
-    if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a) || shmi_mon_keeps(m))
-        shmi_mon_reap(m, b);
-}
-
-/* A wait that its owner has given up: its node, which may be in another use by now. */
-struct shmi_abandoned {
-    struct shmi_wait w;
-    uint32_t word;
-    uint64_t stamp;
-};
-
-SHMI_FN struct shmi_abandoned shmi_abandoned_of(const shmi_wait_node *s)
-{
-    struct shmi_abandoned l;
-    l.w.off = s->off;
-    l.w.n = s->node;
-    l.word = shmi_node_with(shmi_node_load(s->node), SHMI_NodeLeft);
-    l.stamp = shmi_ld64(&s->node->stamp);
-    return l;
-}
-
-/* Takes a wait that this process has given up off its queue, unless another process has done that. It does not wait
- * for the queue lock. */
-SHMI_FN void shmi_mon_clean_up(struct shmi_monitor *m, struct shmi_abandoned l)
-{
-    struct shmi_wakes b;
-    if (!shmi_mon_try_enter(m)) {
-        /* The next thread of this process that leaves the queue lock does it, or the check of a waiter. */
-        shmi_st32(&m->cleaning_up, 1);
-        return;
-    }
-    SHMSYNC_CRASHPOINT("monitor.cleanup.entered");
-    shmi_wakes_init(&b);
-    if (shmi_node_load(l.w.n) == l.word && shmi_stamp_of(l.w) == l.stamp && shmi_get(&l.w.n->object) == m->o.off) {
-        m->rules->detach(m, l.w);
-        shmi_mon_release_node(m, l.w);
-        m->rules->resolve(m, &b);
-    }
-    shmi_mon_leave(m, &b);
-}
-
-/* Whether the wait at an offset is the first of its queue and seems to have no date. It reads without the queue
- * lock; see prims/monitor_first.go. */
-SHMI_FN int shmi_mon_undated(struct shmi_monitor *m, uint64_t off)
-{
-    shmi_node *n = off != 0 ? shmi_node_at(m->a, off) : NULL;
-    return n != NULL && shmi_get(&n->object) == m->o.off && shmi_node_queued(shmi_node_load(n)) && shmi_outcome_aux(shmi_get(&n->extra)) == 0;
-}
-/* Gives a wait that has become the first of its queue a date: milliseconds of CLOCK_MONOTONIC, rounded up, and never
- * 0. The caller holds the queue lock. */
-SHMI_FN void shmi_mon_date(struct shmi_wait w)
-{
-    uint64_t f;
-    if (w.n == NULL)
-        return;
-    f = shmi_get(&w.n->extra);
-    if (shmi_node_queued(shmi_node_load(w.n)) && shmi_outcome_aux(f) == 0)
-        shmi_st64(&w.n->extra, f | (uint64_t)shmi_first_date(shmi_now()) << 32);
-}
-/* The look function of an object with one queue in strict order: it gives the first wait its date. */
-SHMI_FN void shmi_mon_date_first(struct shmi_monitor *m, shmi_list_words *q)
-{
-    if (!shmi_mon_undated(m, shmi_get(&q->first)) || !shmi_mon_enter_free(m))
-        return;
-    shmi_mon_date(shmi_fifo_head(m, q));
-    shmi_mon_leave(m, NULL);
-}
-
-/* Called ten times a second while a thread of this process waits, or once a second if many do. */
-SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
-{
-    const int64_t resolve_every = 9 * SHMI_CHECK_EVERY; /* so that a check that comes once a second is not left out */
-    int64_t now = shmi_now(), last = __atomic_load_n(&m->resolved, __ATOMIC_RELAXED);
-    struct shmi_wakes b;
-    m->rules->holders(m);
-    shmi_wakes_init(&b);
-    if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) || shmi_mon_keeps(m) || shmi_ld32(&m->dead_holder) != 0) {
-        if (shmi_mon_try_enter(m)) {
-            shmi_st32(&m->dead_holder, 0); /* if the reap has left the holder, a check finds it again */
-            shmi_mon_reap(m, &b);
-            shmi_mon_leave(m, &b);
-        }
-    } else if (now - last >= resolve_every && __atomic_compare_exchange_n(&m->resolved, &last, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
-               shmi_mon_enter_free(m)) {
-        m->rules->resolve(m, &b);
-        shmi_mon_leave(m, &b);
-    }
-    if (m->rules->look != NULL)
-        m->rules->look(m);
-}
-
-/* Counts a call that may wait. Until shmi_mon_finish the arena stays mapped, for what the call does before, during
- * and after its wait. The caller does not have the queue lock yet: if the call were refused with the queue lock
- * held, it could not give the lock back, because the arena may be gone. The lock would then stay held until the
- * close has ended, and a function that the close waits for may need it. */
-SHMI_FN int shmi_mon_begin(struct shmi_monitor *m) { return shmi_enter(m->a, "monitor.wait"); }
-SHMI_FN void shmi_mon_finish(struct shmi_monitor *m) { shmi_exit(m->a); }
-
-/* Gets a wait node to wait in, with the queue lock held. *again says that the call had to release the queue lock
- * meanwhile, so the caller must read the state once more. On an error the queue lock has been released, and there is
- * no wait node. */
-SHMI_FN int shmi_mon_wait_node(struct shmi_monitor *m, int64_t abs, shmi_wait_node **wait_node, int *again)
-{
-    int err;
-    *again = 0;
-    if (*wait_node != NULL)
-        return 0;
-    *wait_node = shmi_wait_node_cached(m->a);
-    if (*wait_node != NULL)
-        return 0;
-    shmi_mon_leave(m, NULL);
-    err = shmi_wait_node_take(m->a, wait_node);
-    if (err != 0) {
-        *wait_node = NULL;
-        return err;
-    }
-    err = shmi_mon_enter(m, abs);
-    if (err != 0) {
-        shmi_wait_node_return(m->a, *wait_node);
-        *wait_node = NULL;
-        return err;
-    }
-    *again = 1;
-    return 0;
-}
-
-/* Gives back a wait node that was not queued; NULL is none. */
-SHMI_FN void shmi_mon_return_node(struct shmi_monitor *m, shmi_wait_node *wait_node)
-{
-    if (wait_node != NULL)
-        shmi_wait_node_return(m->a, wait_node);
-}
-
-/* Puts the wait of wait_node on a queue, with the queue lock held, in a call that counts. */
-SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_wait_node *wait_node, uint32_t cls, uint64_t wanted)
-{
-    shmi_node *n = wait_node->node;
-    struct shmi_wait w;
-    uint32_t word = shmi_node_load(n);
-    uint64_t stamp;
-    w.off = wait_node->off;
-    w.n = n;
-    shmi_st64(&n->object, m->o.off);
-    shmi_st64(&n->wanted, wanted);
-    shmi_st64(&n->extra, shmi_outcome(cls, 0, 0));
-    shmi_st64(&n->next, 0);
-    shmi_st64(&n->ready_next, 0); /* it has no date: its owner is awake */
-    shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
-    stamp = shmi_get(&m->w->arrivals) + 1;
-    shmi_put(&m->w->arrivals, stamp);
-    shmi_st64(&n->stamp, stamp);
-    SHMSYNC_CRASHPOINT("monitor.queue.stamped");
-    m->rules->requeue(m, w);
-    SHMSYNC_CRASHPOINT("monitor.queue.linked");
-}
-
-/* Takes the result of a wait that was resolved, and gives the wait node back. */
-SHMI_FN uint64_t shmi_mon_collect(struct shmi_monitor *m, shmi_wait_node *wait_node)
-{
-    uint64_t outcome;
-    SHMSYNC_CRASHPOINT("monitor.await.resolved");
-    outcome = shmi_get(&wait_node->node->extra);
-    shmi_wait_node_leave(m->a, wait_node);
-    return outcome;
-}
-
-/* Gives up a wait that was not resolved, and has it taken off its queue. Returns 0 if the wait was resolved. */
-SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_wait_node *wait_node)
-{
-    struct shmi_abandoned left = shmi_abandoned_of(wait_node);
-    if (!shmi_wait_node_abandon(m->a, wait_node))
-        return 0;
-    SHMSYNC_CRASHPOINT("monitor.await.given_up");
-    shmi_mon_clean_up(m, left);
-    return 1;
-}
-
-/* Waits until the wait of a wait node that has joined is resolved. An error means that it is not resolved and never
- * will be, and that the wait node has been given back: ETIMEDOUT, EBADF, ENOTCONN. After 0 the caller calls
- * shmi_mon_collect. */
-SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, int64_t abs)
-{
-    shmi_tuning t = shmi_mon_tuning(m);
-    int err = shmi_enter(m->a, "monitor.wait");
-    if (err != 0)
-        return shmi_self(m->a) == 0 || shmi_mon_give_up(m, wait_node) ? err : 0;
-    /* If waits end one after the other, more than one spinner would take the CPUs from the first waiter and from the
-     * holder. */
-    if ((__atomic_fetch_add(&m->waiting, 1, __ATOMIC_RELAXED) != 0 && m->one_spins) || !shmi_spin(&t, shmi_wait_node_resolved_arg, wait_node)) {
-        while (!shmi_wait_node_resolved(wait_node)) {
-            int r;
-            shmi_mutex_check(&m->queueLock);
-            r = shmi_wait_node_sleep(m->a, wait_node, m->o.off, abs, &m->queueLock.looked, shmi_mutex_check_arg, &m->queueLock);
-            if (r == SHMI_LOOK)
-                continue;
-            if (r == SHMI_AGAIN) {
-                uint32_t w = shmi_node_load(wait_node->node);
-                if (shmi_node_queued(w) || shmi_node_state(w) == SHMI_NodeResolved)
-                    continue;
-                err = EPROTO; /* a peer has overwritten the node */
-            } else {
-                err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
-            }
-            if (shmi_mon_give_up(m, wait_node)) {
-                __atomic_fetch_sub(&m->waiting, 1, __ATOMIC_RELAXED);
-                shmi_exit(m->a);
-                return err;
-            }
-        }
-    }
-    __atomic_fetch_sub(&m->waiting, 1, __ATOMIC_RELAXED);
-    shmi_exit(m->a);
-    return 0;
-}
-
-/* As shmi_mon_sleep, and gets the result, too. */
-SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_wait_node *wait_node, int64_t abs, uint64_t *outcome)
-{
-    int err = shmi_mon_sleep(m, wait_node, abs);
-    if (err == 0)
-        *outcome = shmi_mon_collect(m, wait_node);
-    return err;
-}
-
-SHMI_FN void shmi_mon_check_arg(void *m) { shmi_mon_check((struct shmi_monitor *)m); }
-
-/* Makes a monitor whose words are at off in the body of o. The monitor of a reaper is on the stack of the reaper. */
-SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_rules *rules)
-{
-    shmi_monitor_words *w = (shmi_monitor_words *)shmi_ptr(a, off, sizeof(shmi_monitor_words), 8);
-    m->a = a;
-    m->o = *o;
-    m->w = w;
-    m->rules = rules;
-    m->mine = NULL;
-    m->without = 0;
-    m->broken = m->dead_holder = m->waiting = m->cleaning_up = 0;
-    m->kept = m->resolved = 0;
-    m->handlers = m->one_spins = 0;
-    m->deaths = shmi_deaths(a) - 1; /* the first check reaps */
-    shmi_mutex_init(&m->queueLock, a, &w->queueLock, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
-    m->queueLock.queueLock = 1;
-    m->queueLock.repair = shmi_mon_replay;
-    m->queueLock.repair_arg = m;
-    m->queueLock.also_check = shmi_mon_check_arg;
-    m->queueLock.also_check_arg = m;
-}
-
-/* Frees a handle. Objects with a monitor have it at their head. */
-SHMI_FN void shmi_mon_free(void *handle) { shmi_free_thing(handle); }
-
-/* The reaper's work on an object whose monitor has been made. */
-SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
-{
-    struct shmi_wakes b;
-    shmi_mutex_repair_words(m->a, &m->w->queueLock, dead, 1, NULL);
-    if (dead == m->a->self)
-        m->without = dead; /* others are not current, or another participant has the ID by now */
-    if (shmi_mon_try_enter(m)) {
-        shmi_wakes_init(&b);
-        shmi_mon_reap(m, &b);
-        shmi_mon_leave(m, &b);
-    }
-}
-
-/* 0, or ENOTCONN in a child of fork. */
-SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi_self(a) != 0) ? 0 : shmi_fail(shmi_nameless(a), op, NULL, "%s", ""); }
-
-/* ---- What objects have in common whose waiters are released together, or that are opened alike ---- */
-
-/* How a wait ended. */
-enum { SHMI_outcomeOpen, SHMI_outcomeDead };
-
-/* Reaps, with the queue lock held, wakes the waiters that this lets go, and takes the queue lock again. */
-SHMI_FN int shmi_mon_reap_and_enter(struct shmi_monitor *m, int64_t abs)
-{
-    struct shmi_wakes b;
-    shmi_wakes_init(&b);
-    shmi_mon_reap(m, &b);
-    shmi_mon_leave(m, &b);
-    return shmi_mon_enter(m, abs);
-}
-
-/* The end of a call that may have let waiters go. */
-SHMI_FN void shmi_mon_resolve_and_leave(struct shmi_monitor *m)
-{
-    struct shmi_wakes b;
-    shmi_wakes_init(&b);
-    m->rules->resolve(m, &b);
-    shmi_mon_leave(m, &b);
-}
-
-/* Queues a wait unless over, which is called with the queue lock held, says that there is nothing to wait for. The
- * call begins with the queue lock held and ends without it. If *wait_node is NULL and there is no error, over was
- * true; otherwise the caller awaits the wait node. */
-SHMI_FN int shmi_mon_enqueue(struct shmi_monitor *m, int64_t abs, uint64_t wanted, int (*over)(struct shmi_monitor *m, void *arg), void *arg, shmi_wait_node **wait_node)
-{
-    int err, again = 1;
-    *wait_node = NULL;
-    while (again) {
-        if (over(m, arg)) {
-            shmi_mon_leave(m, NULL);
-            shmi_mon_return_node(m, *wait_node);
-            *wait_node = NULL;
-            return 0;
-        }
-        if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a)) {
-            err = shmi_mon_reap_and_enter(m, abs);
-            if (err != 0) {
-                shmi_mon_return_node(m, *wait_node);
-                *wait_node = NULL;
-                return err;
-            }
-            continue;
-        }
-        err = shmi_mon_wait_node(m, abs, wait_node, &again);
-        if (err != 0)
-            return err;
-    }
-    shmi_mon_join(m, *wait_node, 0, wanted);
-    shmi_mon_leave(m, NULL);
-    return 0;
-}
-
-/* Ends every wait of a queue with one result. */
-SHMI_FN void shmi_mon_end_all(struct shmi_monitor *m, struct shmi_wakes *b, shmi_list_words *q, uint32_t result, uint32_t aux)
-{
-    struct shmi_wait w;
-    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, q)).n != NULL) {
-        if (!shmi_mon_waiting(m, w))
-            shmi_mon_discard(m, w);
-        else if (shmi_mon_end(m, b, w, result, aux))
-            shmi_mon_release_node(m, w);
-    }
-}
-
-/* Opens an object of a kind, and returns this process's handle on it. */
-SHMI_FN int shmi_mon_open(shmsync_arena *a, const shmi_spec *spec, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, int *created, void **impl)
-{
-    shmi_object o;
-    int err = shmi_enter(a, "arena.open_object");
-    *impl = NULL;
-    if (err != 0)
-        return err;
-    err = shmi_open_object(a, spec, &o, created);
-    if (err == 0) {
-        *impl = shmi_share(a, &o, build, arg);
-        err = shmi_handed_out(a, &o, *created, *impl != NULL ? 0 : shmi_last.err);
-    }
-    shmi_exit(a);
-    return err;
-}
-SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, void **impl)
-{
-    shmi_object o;
-    int err = shmi_object_at(a, off, op, kind, version, size, &o);
-    *impl = NULL;
-    if (err != 0)
-        return err;
-    *impl = shmi_share(a, &o, build, arg);
-    return shmi_exit_with(a, *impl != NULL ? 0 : shmi_last.err);
-}
-
-/* Fills in the body of a kind that begins with monitor words, of which only the spin budget is not zero. */
-SHMI_FN void shmi_mon_fill(unsigned char *body, const void *arg) { ((shmi_monitor_words *)(void *)body)->spin = *(const uint32_t *)arg; }
-SHMI_FN void shmi_mon_spec(shmi_spec *spec, uint32_t kind, uint16_t version, const char *name, uint64_t size)
-{
-    memset(spec, 0, sizeof *spec);
-    spec->kind = kind;
-    spec->version = version;
-    spec->name = name;
-    spec->size = size;
-    spec->init = shmi_mon_fill;
 }
 
 /* ---- Eventcounts: prims/eventcount*.go in C ---- */
@@ -16013,7 +15101,6 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
 #define SHMI_COUNTER_WATCHED UINT64_C(1)
 #define SHMI_COUNTER_LOGGED (UINT64_C(1) << 63)
 #define SHMI_COUNTER_VERSIONS ((UINT64_C(1) << 51) - 1)
-SHMI_FN shmi_participant_id shmi_name_of(const uint64_t *w) { return (shmi_participant_id)(shmi_ld64(w) & SHMI_NAME_MASK); }
 SHMI_FN uint64_t shmi_min(uint64_t x, uint64_t y) { return x < y ? x : y; }
 SHMI_FN int shmi_counter_is_logged(uint64_t c) { return (c & SHMI_COUNTER_LOGGED) != 0; }
 SHMI_FN uint32_t shmi_counter_slot_of(uint64_t c) { return (uint32_t)(c >> 1) & 0x7ff; }
@@ -16139,7 +15226,10 @@ SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t 
  * The words do not change while the commit word is the same and its record is complete. So the CAS of the commit word
  * proves that the words that the author has read belong together.
  *
- * A recorded word has a tag in bits 0..31, which counts its changes, and a value in bits 32..63. */
+ * A recorded word has a tag in bits 0..31, which counts its changes, and a value in bits 32..63.
+ *
+ * An object may have several parts, each with a commit word and several queues, as a MultiLock has buckets. Its
+ * participants make their records for all parts in the same memory. So the head of a record names the part, too. */
 
 #define SHMI_RQ_SLOT_BITS 11 /* of the commit word; the others are the version */
 #define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
@@ -16171,12 +15261,28 @@ typedef struct shmi_rq_kind {
     int (*dead)(struct shmi_rq *q); /* whether a participant that has something of the object is dead */
 } shmi_rq_kind;
 
-/* One handle's side of an object with a recorded queue. */
+/* The functions of an object that has several parts, with several queues each. The private lock is held, except by the
+ * caller of catch_up. */
+typedef struct shmi_rq_parts {
+    uint64_t *(*end)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* an end of a queue, as shmi_rq_kind.word */
+    void (*turn_to)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w); /* chooses the queue of a wait */
+    void (*catch_up)(struct shmi_rq *q);                                /* learns what others have added to the object */
+    void (*before)(struct shmi_rq *q, struct shmi_wakes *b);            /* is called before this participant writes a record */
+} shmi_rq_parts;
+
+/* One handle's side of an object with a recorded queue, or of a part of it. */
 struct shmi_rq {
     shmsync_arena *a;
     shmi_object o;
     const shmi_rq_kind *kind;
+    /* If the object has several queues, first and last are the ends of the one that was chosen last, and records name it
+     * by the number queue. The word wanted of each node in that queue is chosen. These four are guarded by the private
+     * lock then. */
     uint64_t *commit, *first, *last;
+    uint32_t queue;
+    uint64_t chosen;
+    uint64_t part;              /* what the heads of records have besides the version; 0 in an object with one part */
+    const shmi_rq_parts *parts; /* NULL: the object has one part and one queue */
     /* A word that names the first wait behind a boundary in the queue, or has the value 0 if none is behind it. It moves
      * when that wait leaves the queue. In a record its kind is SHMI_rqOwnKinds. NULL: the queue has no boundary. In an
      * object with a boundary, the owner of a wait that was woken owes that, until it is settled. */
@@ -16220,16 +15326,19 @@ SHMI_FN shmi_tuning shmi_rq_tuning(struct shmi_rq *q)
 }
 
 /* Takes the private lock. A signal handler may release, so signals are blocked from before it is taken until after it
- * was given back, and nothing is done meanwhile that a handler could have interrupted with a lock held. */
+ * was given back, and nothing is done meanwhile that a handler could have interrupted with a lock held. An object with
+ * several parts has a lock of another kind, because no handler calls the object, and blocking costs two system calls. */
 SHMI_FN void shmi_rq_lock(struct shmi_rq *q)
 {
-    shmi_hold_signals();
+    if (q->parts == NULL)
+        shmi_hold_signals();
     pthread_mutex_lock(q->private_);
 }
 SHMI_FN void shmi_rq_unlock(struct shmi_rq *q)
 {
     pthread_mutex_unlock(q->private_);
-    shmi_let_signals();
+    if (q->parts == NULL)
+        shmi_let_signals();
 }
 
 /* The value that a word will have after the change. */
@@ -16284,14 +15393,21 @@ SHMI_FN unsigned char *shmi_rq_slot_in(struct shmi_rq *q, const shmi_record_walk
 SHMI_FN void shmi_rq_learn(struct shmi_rq *q)
 {
     uint32_t head = shmi_ld32(shmi_u32(q->a, q->o.off + SHMI_objRecords));
+    uint32_t known = shmi_ld32(&q->known_head);
     shmi_record_walk v;
-    if (SHMI_LIKELY(shmi_ld32(&q->known_head) == head))
+    if (SHMI_LIKELY(known == head))
         return;
-    shmi_walk_records(q->a, &v, q->o.off, q->kind->record_bytes);
-    v.next = (shmi_off)head * SHMI_blockMin;
-    while (shmi_next_record(q->a, &v))
+    if (shmi_ld32(&q->bad) != 0)
+        known = 0;
+    shmi_walk_records_from(&v, q->o.off, head, q->kind->record_bytes);
+    while (v.next != (shmi_off)known * SHMI_blockMin && shmi_next_listed(q->a, &v)) {
+        if (v.number != 0)
+            continue;
+        if (!shmi_listed_fits(&v))
+            break;
         if (__atomic_load_n(&q->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a record that is known stays known, whatever a peer makes of the list */
             __atomic_store_n(&q->known[v.slot - 1], shmi_rq_slot_in(q, &v), __ATOMIC_RELEASE);
+    }
     shmi_st32(&q->bad, v.bad != 0);
     shmi_st32(&q->known_head, head);
 }
@@ -16352,6 +15468,21 @@ SHMI_FN int shmi_rq_record_of(struct shmi_rq *q, uint32_t slot, shmi_rq_record *
     return 1;
 }
 
+/* Sets the private lock, which is that of the object, and makes the first check reap. */
+SHMI_FN void shmi_rq_use_lock(struct shmi_rq *q)
+{
+    q->lock = (uint32_t)(q->o.off / 64 % SHMI_recordLocks);
+    q->private_ = q->parts == NULL ? &q->a->record_locks[q->lock] : &q->a->key_locks[q->lock];
+    q->deaths = shmi_deaths(q->a) - 1;
+}
+/* Memory for the places of all slot records of an object. */
+SHMI_FN unsigned char **shmi_rq_new_known(shmsync_arena *a)
+{
+    size_t cap = 16;
+    while (cap < a->geo.slots)
+        cap *= 2; /* few sizes, since each has its own spare ones */
+    return (unsigned char **)shmi_new_thing(cap * sizeof(unsigned char *));
+}
 /* Makes the view of a reaper, or the common part of a handle; 0: the list of slot records is corrupt. */
 SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_arena *a, const shmi_object *o)
 {
@@ -16359,9 +15490,7 @@ SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_ar
     q->a = a;
     q->o = *o;
     q->kind = kind;
-    q->lock = (uint32_t)(o->off / 64 % SHMI_recordLocks);
-    q->private_ = &a->record_locks[q->lock];
-    q->deaths = shmi_deaths(a) - 1; /* the first check reaps */
+    shmi_rq_use_lock(q);
     for (shmi_walk_records(a, &v, o->off, kind->record_bytes); shmi_next_record(a, &v);) {
     }
     kind->init(q);
@@ -16377,7 +15506,6 @@ SHMI_FN void *shmi_rq_build(const shmi_rq_kind *kind, size_t bytes, shmsync_aren
 {
     struct shmi_rq *q;
     shmi_off record;
-    size_t cap = 16;
     if (shmi_slot_record(a, o, kind->record_bytes, &record) != 0)
         return NULL;
     q = (struct shmi_rq *)shmi_new_thing(bytes);
@@ -16389,9 +15517,7 @@ SHMI_FN void *shmi_rq_build(const shmi_rq_kind *kind, size_t bytes, shmsync_aren
         return NULL;
     }
     q->own = (unsigned char *)shmi_ptr(a, record, kind->record_bytes, 8);
-    while (cap < a->geo.slots)
-        cap *= 2; /* few sizes, since each has its own spare ones */
-    q->known = (unsigned char **)shmi_new_thing(cap * sizeof *q->known);
+    q->known = shmi_rq_new_known(a);
     if (q->known == NULL) {
         shmi_free_thing(q);
         shmi_fail(ENOMEM, op, shmi_called(o), "%s", "");
@@ -16408,9 +15534,10 @@ SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t whe
     shmi_node *n;
     switch (kind) {
     case SHMI_rqFirst:
-        return q->first;
     case SHMI_rqLast:
-        return q->last;
+        if (q->parts != NULL)
+            return q->parts->end(q, kind, where);
+        return kind == SHMI_rqFirst ? q->first : q->last;
     case SHMI_rqNext:
     case SHMI_rqPrev:
         n = shmi_node_at(q->a, (shmi_off)where * SHMI_nodeSize);
@@ -16488,33 +15615,38 @@ SHMI_FN void shmi_rq_wake(struct shmi_rq *q, struct shmi_wakes *b)
     shmi_wake_all_of(q->a, b);
 }
 
+/* The head of the record that the commit word c names. */
+SHMI_FN uint64_t shmi_rq_head_of(const struct shmi_rq *q, uint64_t c) { return (c >> SHMI_RQ_SLOT_BITS) ^ q->part; }
+
 /* Carries out the record that c names, unless that was done. It resolves the waits that the record has ended; the
  * caller wakes their owners. */
 SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b)
 {
     uint64_t kinds, entries[2 * SHMI_rqMost];
     shmi_rq_record r;
-    uint32_t i;
+    uint32_t i, n;
     if ((c & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == 0 || shmi_ld64(&q->completed) == c)
         return 0;
     if (!shmi_rq_record_of(q, (uint32_t)c & ((1u << SHMI_RQ_SLOT_BITS) - 1), &r))
         return q->kind->corrupt(q, "its record is that of a slot that has none");
     kinds = shmi_ld64(r.kinds);
-    for (i = 0; i < 2 * SHMI_rqMost; i++)
-        entries[i] = shmi_ld64(&r.entries[i]);
+    for (n = 0; n < SHMI_rqMost && (uint8_t)(kinds >> 8 * n) != 0; n++) {
+        entries[2 * n] = shmi_ld64(&r.entries[2 * n]);
+        entries[2 * n + 1] = shmi_ld64(&r.entries[2 * n + 1]);
+    }
     /* An author changes the head first, and only when this record is complete. */
-    if (shmi_ld64(r.head) != c >> SHMI_RQ_SLOT_BITS) {
+    if (shmi_ld64(r.head) != shmi_rq_head_of(q, c)) {
         shmi_st64(&q->completed, c);
         return 0;
     }
-    for (i = 0; i < SHMI_rqMost && (uint8_t)(kinds >> 8 * i) != 0; i++) {
+    for (i = 0; i < n; i++) {
         uint64_t was = entries[2 * i], *w = shmi_rq_word_at(q, (uint8_t)(kinds >> 8 * i), (uint32_t)(entries[2 * i + 1] >> 32));
         if (w == NULL)
             return q->kind->corrupt(q, "a record changes a word that there is not");
         if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
             SHMSYNC_CRASHPOINT("record.complete.begun");
     }
-    for (i = 0; i < SHMI_rqMost; i++)
+    for (i = 0; i < n; i++)
         if ((uint8_t)(kinds >> 8 * i) == SHMI_rqNext)
             shmi_rq_tell(q, b, (entries[2 * i + 1] >> 32) * SHMI_nodeSize, shmi_recorded_with(entries[2 * i], (uint32_t)entries[2 * i + 1]));
     shmi_st64(&q->completed, c);
@@ -16550,7 +15682,9 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
         return q->kind->corrupt(q, "a change of too many words");
     if (!shmi_rq_record_of(q, q->a->my_slot, &r))
         return q->kind->corrupt(q, "this participant has no record");
-    shmi_put64(r.head, to >> SHMI_RQ_SLOT_BITS);
+    if (q->parts != NULL)
+        q->parts->before(q, b);
+    shmi_put64(r.head, shmi_rq_head_of(q, to));
     for (i = 0; i < x->n; i++) {
         kinds |= (uint64_t)x->kind[i] << 8 * i;
         shmi_put64(&r.entries[2 * i], x->was[i]);
@@ -16619,13 +15753,13 @@ SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait
     shmi_st64(&n->extra, SHMI_RECORDED(last, s->tag));
     if (last == 0) {
         x->torn |= shmi_rq_get(x, q->first) != 0;
-        shmi_rq_set(x, SHMI_rqFirst, 0, q->first, me);
+        shmi_rq_set(x, SHMI_rqFirst, q->queue, q->first, me);
     } else if (shmi_rq_wait_at(q, x, last, &w)) {
         x->torn |= shmi_rq_get(x, &w.n->next) != SHMI_RECORDED_LAST;
         shmi_rq_set(x, SHMI_rqNext, last, &w.n->next, me);
     }
     shmi_rq_set(x, SHMI_rqNext, me, &n->next, SHMI_RECORDED_LAST);
-    shmi_rq_set(x, SHMI_rqLast, 0, q->last, me);
+    shmi_rq_set(x, SHMI_rqLast, q->queue, q->last, me);
     if (q->boundary != NULL && shmi_rq_get(x, q->boundary) == 0)
         shmi_rq_set(x, SHMI_rqOwnKinds, 0, q->boundary, me);
 }
@@ -16636,14 +15770,14 @@ SHMI_FN void shmi_rq_detach(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     struct shmi_wait other;
     if (next == SHMI_RECORDED_LAST) {
         x->torn |= shmi_rq_get(x, q->last) != me;
-        shmi_rq_set(x, SHMI_rqLast, 0, q->last, prev);
+        shmi_rq_set(x, SHMI_rqLast, q->queue, q->last, prev);
     } else if (shmi_rq_wait_at(q, x, next, &other)) {
         x->torn |= shmi_rq_get(x, &other.n->extra) != me;
         shmi_rq_set(x, SHMI_rqPrev, next, &other.n->extra, prev);
     }
     if (prev == 0) {
         x->torn |= shmi_rq_get(x, q->first) != me;
-        shmi_rq_set(x, SHMI_rqFirst, 0, q->first, next == SHMI_RECORDED_LAST ? 0 : next);
+        shmi_rq_set(x, SHMI_rqFirst, q->queue, q->first, next == SHMI_RECORDED_LAST ? 0 : next);
     } else if (shmi_rq_wait_at(q, x, prev, &other)) {
         x->torn |= shmi_rq_get(x, &other.n->next) != me;
         shmi_rq_set(x, SHMI_rqNext, prev, &other.n->next, next);
@@ -16676,14 +15810,19 @@ typedef struct shmi_rq_outcome {
     uint32_t how; /* SHMI_RECORDED_GRANTED or SHMI_RECORDED_REFUSED */
     uint32_t why; /* the value of extra of its node: a record that refuses a wait may say there why */
 } shmi_rq_outcome;
-/* Gives a wait node back that is on no queue, and whose wait was resolved. The private lock is not held. */
+/* Gives a wait node back that is on no queue: no process resolves its wait any more. The private lock is not held. */
 SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
 {
+    uint32_t w;
     shmi_rq_note_tag(s);
     shmi_st64(&s->node->stamp, 0);
-    shmi_wait_node_leave(q->a, s);
+    do /* it ends: only a peer that overwrites the node changes the word */
+        w = shmi_node_load(s->node);
+    while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
+    shmi_wait_node_return(q->a, s);
 }
-/* The same for a wait that owes nothing. 0: the wait was neither granted nor refused, so a peer has written to the node. */
+/* The same for a wait that was resolved and owes nothing. It also returns the outcome. 0: the wait was neither granted
+ * nor refused, so a peer has written to the node. */
 SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcome *out)
 {
     SHMSYNC_CRASHPOINT("record.await.resolved");
@@ -16694,24 +15833,29 @@ SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcom
     shmi_rq_hand_back(q, s);
     return 1;
 }
-/* Gives a wait node back that is on no queue and whose wait was not resolved: no process resolves it any more. The
- * private lock is not held. */
-SHMI_FN void shmi_rq_unused(struct shmi_rq *q, shmi_wait_node *s)
-{
-    uint32_t w;
-    shmi_rq_note_tag(s);
-    shmi_st64(&s->node->stamp, 0);
-    do /* it ends: only a peer that overwrites the node changes the word */
-        w = shmi_node_load(s->node);
-    while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
-    shmi_wait_node_return(q->a, s);
-}
-
 enum { SHMI_rqAgain = 64 }; /* how often shmi_rq_remove_dead begins again at most */
 
+/* Whether the node n is on this queue. *next gets the value of its word next. The commit word may change meanwhile, and
+ * the owner of the node may use it for a wait in another queue or object at any time. The owner stores the object and the
+ * word wanted before it changes the word next. So if next has the same tag before and after, all that was read belongs to
+ * one wait. */
+SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint32_t *next)
+{
+    uint64_t w;
+    int ok;
+    if (n == NULL)
+        return 0;
+    SHMSYNC_CRASHPOINT("record.reap.visited");
+    w = shmi_ld64(&n->next);
+    *next = (uint32_t)(w >> 32);
+    ok = shmi_recorded_queued(*next) && shmi_ld64(&n->object) == q->o.off && (q->parts == NULL || shmi_ld64(&n->wanted) == q->chosen);
+    SHMSYNC_CRASHPOINT("record.reap.visited");
+    return ok && shmi_ld64(&n->next) == w;
+}
+
 /* Takes the waits of dead participants off the queue. Waits come at the end and leave anywhere. So a walk that goes on
- * from a wait that is still queued meets each wait behind it. A walk that meets a wait which has left begins again, a
- * few times at most: a wait of a dead participant that it misses is taken off by the next reap. */
+ * from a wait that is still queued meets each wait behind it. A walk that meets a node which is not on this queue begins
+ * again, a few times at most: a wait of a dead participant that it misses is taken off by the next reap. */
 SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint32_t again = 0, steps, anchor = 0, lap = 64, v;
@@ -16720,31 +15864,29 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         return begun;
     v = shmi_recorded_value(q->first);
     for (steps = 0; v >= SHMI_RECORDED_FIRST && v != anchor && again < SHMI_rqAgain && steps < 1u << 24; steps++) {
-        shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
         struct shmi_wait w;
-        uint32_t next;
+        uint32_t next = 0;
         int ok = 0, err;
         if (steps == lap) { /* if a peer has closed the queue to a circle, the walk comes back to an anchor */
             anchor = v;
             lap *= 2;
         }
-        if (n == NULL || shmi_ld64(&n->object) != q->o.off)
-            break;
-        next = shmi_recorded_value(&n->next);
-        if (!shmi_recorded_queued(next)) {
+        w.off = (shmi_off)v * SHMI_nodeSize;
+        w.n = shmi_node_at(q->a, w.off);
+        if (!shmi_rq_queued_at(q, w.n, &next)) {
             again++;
             v = shmi_recorded_value(q->first);
             continue;
         }
-        if (shmi_rq_current(q, shmi_node_owner(n))) {
+        if (shmi_rq_current(q, shmi_node_owner(w.n))) {
             v = next;
             continue;
         }
         err = shmi_rq_begin(q, x, b);
         if (err != 0)
             return err;
-        if (shmi_rq_wait_at(q, x, v, &w) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
-            next = shmi_rq_get(x, &w.n->next);
+        /* Until the commit word changes, a node that is on this queue now stays on it. */
+        if (shmi_rq_queued_at(q, w.n, &next) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
             q->kind->remove(q, x, w, SHMI_RECORDED_REMOVED);
             err = shmi_rq_end(q, x, b, &ok);
             if (err != 0)
@@ -16827,12 +15969,20 @@ SHMI_FN int shmi_rq_tidy(struct shmi_rq *q, struct shmi_rq_change *x, struct shm
     return err != 0 ? err : q->kind->serve(q, x, b);
 }
 
+/* Learns what others have added to the object. The private lock is not held. */
+SHMI_FN void shmi_rq_catch_up(struct shmi_rq *q)
+{
+    if (q->parts != NULL)
+        q->parts->catch_up(q);
+}
 /* Makes up for the changes that a dead or a stopped process owes, and dates the wait that is first. */
 SHMI_FN void shmi_rq_check_now(struct shmi_rq *q)
 {
     struct shmi_rq_change x;
     struct shmi_wakes b;
-    int dead = q->kind->dead(q); /* the process that marked the dead participant may be stopped before it counts the death */
+    int dead;
+    shmi_rq_catch_up(q);
+    dead = q->kind->dead(q); /* the process that marked the dead participant may be stopped before it counts the death */
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (dead || shmi_rq_reap_due(q))
@@ -16863,6 +16013,7 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
     *before = 0;
     w.off = wait_node->off;
     w.n = wait_node->node;
+    shmi_rq_catch_up(q);
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     for (;;) {
@@ -16878,6 +16029,8 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
             break;
         }
         if (shmi_recorded_queued(v)) {
+            if (q->parts != NULL)
+                q->parts->turn_to(q, &x, w);
             *before = shmi_rq_before_boundary(q, &x, w);
             q->kind->remove(q, &x, w, SHMI_RECORDED_LEFT);
             err = shmi_rq_end(q, &x, &b, &ok);
@@ -16893,7 +16046,7 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
         q->kind->serve(q, &x, &b);
     shmi_rq_unlock(q);
     if (withdrawn && err == 0)
-        shmi_rq_unused(q, wait_node);
+        shmi_rq_hand_back(q, wait_node);
     else if (withdrawn)
         shmi_wait_node_forget(wait_node); /* a peer has overwritten the queue, which may name the node */
     shmi_rq_wake(q, &b);
@@ -17330,7 +16483,7 @@ int shmsync_sequencer_close(shmsync_sequencer *s)
     int err;
     if (s->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(s->impl->a, s->impl->o.off, shmi_mon_free);
+    err = shmi_unshare(s->impl->a, s->impl->o.off, shmi_free_thing);
     if (err == 0)
         s->impl = NULL;
     return SHMI_TELL(err);
@@ -20236,11 +19389,11 @@ SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name
     int created, err;
     init.n = 0;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_counter_bytes(a->geo.slots));
+    shmi_spec_of_kind(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_counter_bytes(a->geo.slots));
     spec.init = shmi_counter_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
     return err;
@@ -20259,7 +19412,7 @@ int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -20333,11 +19486,11 @@ SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, in
         return shmi_fail(EINVAL, "latch.open", name, "the highest count is %lld, not %lld", (long long)SHMI_COUNTER_MAX, (long long)n);
     init.n = (uint64_t)n;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_counter_bytes(a->geo.slots));
+    shmi_spec_of_kind(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_counter_bytes(a->geo.slots));
     spec.init = shmi_counter_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && n != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
@@ -20360,7 +19513,7 @@ int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -20506,11 +19659,11 @@ SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, con
     shmi_spec spec;
     void *impl;
     int created, err;
-    shmi_mon_spec(&spec, SHMI_KIND_ONCE, SHMI_VERSION_ONCE, name, sizeof(shmi_once_words));
+    shmi_spec_of_kind(&spec, SHMI_KIND_ONCE, SHMI_VERSION_ONCE, name, sizeof(shmi_once_words));
     spec.init = shmi_once_fill;
     spec.arg = &spin;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_once_build, NULL, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_once_build, NULL, &created, &impl);
     out->impl = (struct shmi_once *)impl;
     out->serial = shmi_serial_of(impl);
     return err;
@@ -20529,7 +19682,7 @@ int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "once.open", SHMI_KIND_ONCE, SHMI_VERSION_ONCE, sizeof(shmi_once_words), shmi_once_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "once.open", SHMI_KIND_ONCE, SHMI_VERSION_ONCE, sizeof(shmi_once_words), shmi_once_build, NULL, &impl);
     out->impl = (struct shmi_once *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -21256,11 +20409,11 @@ SHMI_FN int shmi_open_barrier(int existing, shmsync_arena *a, const char *name, 
         return shmi_fail(EINVAL, "barrier.open", name, "the highest number of parties is %lld, not %lld", (long long)SHMI_BARRIER_MAX, (long long)parties);
     init.parties = (uint64_t)parties;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, name, shmi_barrier_bytes(a));
+    shmi_spec_of_kind(&spec, SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, name, shmi_barrier_bytes(a));
     spec.init = shmi_barrier_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_barrier_build, opts, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_barrier_build, opts, &created, &impl);
     out->impl = (struct shmi_barrier *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && parties != 0 && out->impl->w->size != (uint64_t)parties) {
@@ -21283,7 +20436,7 @@ int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *ou
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a), shmi_barrier_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a), shmi_barrier_build, NULL, &impl);
     out->impl = (struct shmi_barrier *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -22042,11 +21195,11 @@ SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     init.open_ = !a->geo.counted;
-    shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, shmi_fair_bytes(a));
+    shmi_spec_of_kind(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, shmi_fair_bytes(a));
     spec.init = shmi_fair_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_fair_build, opts, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_fair_build, opts, &created, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
@@ -22069,7 +21222,7 @@ int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_fair_bytes(a), shmi_fair_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_fair_bytes(a), shmi_fair_build, NULL, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -22141,7 +21294,7 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t a
         return err;
     }
     if (err != 0 || result != SHMI_fairQueued) {
-        shmi_rq_unused(&f->q, wait_node);
+        shmi_rq_hand_back(&f->q, wait_node);
         return err == 0 && result == SHMI_fairRefused ? shmi_fair_refusal(f, op, why) : err;
     }
     err = shmi_rq_await(&f->q, wait_node, abs == 0 || shmi_now() < abs, abs, op, &outcome);
@@ -22553,11 +21706,11 @@ SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, c
     shmi_spec spec;
     void *impl;
     int created, err;
-    shmi_mon_spec(&spec, SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, name, sizeof(shmi_future_words));
+    shmi_spec_of_kind(&spec, SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, name, sizeof(shmi_future_words));
     spec.init = shmi_future_fill;
     spec.arg = &spin;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_future_build, NULL, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_future_build, NULL, &created, &impl);
     out->impl = (struct shmi_future *)impl;
     out->serial = shmi_serial_of(impl);
     return err;
@@ -22576,7 +21729,7 @@ int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "future.open", SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, sizeof(shmi_future_words), shmi_future_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "future.open", SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, sizeof(shmi_future_words), shmi_future_build, NULL, &impl);
     out->impl = (struct shmi_future *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -23221,11 +22374,11 @@ SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, con
     int created, err, batch = opts != NULL ? opts->batch : 0;
     init.batch = batch < 0 ? SHMI_COND_ALL : (uint64_t)batch;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_COND, SHMI_VERSION_COND, name, shmi_cond_bytes(a));
+    shmi_spec_of_kind(&spec, SHMI_KIND_COND, SHMI_VERSION_COND, name, shmi_cond_bytes(a));
     spec.init = shmi_cond_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_cond_build, NULL, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_cond_build, NULL, &created, &impl);
     out->impl = (struct shmi_cond *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && batch != 0 && shmi_ld64(&out->impl->w->batch) != init.batch) {
@@ -23248,7 +22401,7 @@ int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, shmi_cond_bytes(a), shmi_cond_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, shmi_cond_bytes(a), shmi_cond_build, NULL, &impl);
     out->impl = (struct shmi_cond *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -23326,7 +22479,7 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
         if (made)
             shmi_wait_node_forget(wait_node);
         else
-            shmi_rq_unused(q, wait_node);
+            shmi_rq_hand_back(q, wait_node);
         return err;
     }
     SHMSYNC_CRASHPOINT("cond.wait.queued");
@@ -23988,11 +23141,11 @@ SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name
         init.free_ = opts->initial < 0 ? 0 : opts->initial > 0 ? (uint64_t)opts->initial : (uint64_t)n;
     init.open_ = moves && !a->geo.counted && (uint64_t)n <= SHMI_FAST_MOST;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a));
+    shmi_spec_of_kind(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a));
     spec.init = shmi_sem_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_sem_build, NULL, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_sem_build, NULL, &created, &impl);
     out->impl = (struct shmi_semaphore *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && ((n != 0 && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
@@ -24015,7 +23168,7 @@ int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a), shmi_sem_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a), shmi_sem_build, NULL, &impl);
     out->impl = (struct shmi_semaphore *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -24099,7 +23252,7 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
         return err;
     }
     if (err != 0 || result != SHMI_semQueued) {
-        shmi_rq_unused(&s->q, wait_node);
+        shmi_rq_hand_back(&s->q, wait_node);
         return err;
     }
     err = shmi_rq_await(&s->q, wait_node, !spun, abs, "semaphore.acquire", &outcome);
@@ -24512,7 +23665,7 @@ SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 SHMI_FN void shmi_rw_take_back(struct shmi_rwmutex *m) { shmi_rw_runlock_slow(m, shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE); }
 
 /* The changes of its process's word that a reader makes. */
-enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave, SHMI_rwLook };
+enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave };
 
 /* Notes a grant. A grant lets in all waiting readers of the word, so nobody waits in w after it, although m->waiting
  * is not 0. guarded by: registry */
@@ -25370,14 +24523,14 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     err = shmi_check_policy("rwmutex.open", name, policy, log_bytes);
     if (err != 0)
         return err;
-    shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a));
+    shmi_spec_of_kind(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a));
     if (policy == SHMSYNC_POLICY_ROLLBACK)
         spec.size = sizeof(shmi_mutex_words) + SHMI_logHead + shmi_log_size(log_bytes);
     spec.any_size = 1; /* the body says how long the log is */
     spec.init = shmi_rw_fill;
     spec.arg = opts;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_rw_build, opts, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_rw_build, opts, &created, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0) {
@@ -25403,7 +24556,7 @@ int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *ou
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a), shmi_rw_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a), shmi_rw_build, NULL, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -26503,15 +25656,15 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
         return err;
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, kind, version, name, size);
+    shmi_spec_of_kind(&spec, kind, version, name, size);
     spec.init = shmi_spin_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_spin_build, opts, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_spin_build, opts, &created, &impl);
     *out = (struct shmi_spinlock *)impl;
     *serial = shmi_serial_of(impl);
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != (*out)->release) {
-        shmi_unshare(a, (*out)->o.off, shmi_mon_free);
+        shmi_unshare(a, (*out)->o.off, shmi_free_thing);
         *out = NULL;
         err = shmi_fail(EINVAL, op, name, "it has another policy");
     }
@@ -26541,7 +25694,7 @@ int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -26550,7 +25703,7 @@ int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlo
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), shmi_spin_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -26571,7 +25724,7 @@ int shmsync_spinlock_close(shmsync_spinlock *l)
     int err;
     if (l->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_free_thing);
     if (err == 0)
         l->impl = NULL;
     return SHMI_TELL(err);
@@ -26582,7 +25735,7 @@ int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
     int err;
     if (l->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_free_thing);
     if (err == 0)
         l->impl = NULL;
     return SHMI_TELL(err);
@@ -27142,602 +26295,710 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
     return 0;
 }
 
-/* ---- MultiLock: prims/multilock*.go in C, docs/design/0007-fair-locks.md ---- */
+/* ---- MultiLock: prims/multilock*.go in C, docs/design/0059-multilock-without-a-lock.md ----
+ *
+ * A bucket has a commit word and entries. An entry is a small fair mutex for one key: see 76-fairmutex.h. The word hold
+ * is a recorded word. Its value has a kind and a name:
+ *
+ *     kind           name  meaning
+ *     biased         0     free and open
+ *     biased         n     held by n and open
+ *     held           0     free and closed
+ *     held           n     held by n and closed
+ *     reserved       n     granted to n by a record; held once the word accepted has the tag of this word
+ *     ownerDead      n     n died while it held the key
+ *     recovering     n     n recovers the key
+ *     notRecoverable n     a repair failed after the death of n
+ *
+ * The tag of the word names one hold of the key. A lock by CAS adds 1 to it, and so does a record that changes the word.
+ * An unlock by CAS, and a CAS that closes the word, keep it. A record opens the word only if it frees the key, or gives
+ * it to a new holder while nobody waits for it. */
 
-/* The kinds of a hold that differ from those of an owner word. */
-enum { SHMI_keyBiased = SHMI_kindBiased, SHMI_keyGranted = SHMI_kindNotRecoverable /* with a name */, SHMI_keyFree = SHMI_kindNotRecoverable + 1, SHMI_keyCached };
-enum { SHMI_multiInline = 5, SHMI_multiLogDefault = 6, SHMI_multiLogMost = 16, SHMI_evictEvery = 16 };
+/* The words that records change, besides those of the queue. A record lists them in this order. */
+enum { SHMI_multiKeyLow = SHMI_rqOwnKinds, SHMI_multiKeyHigh, SHMI_multiHold };
+/* Entries of a bucket itself, and of a block that was added. */
+enum { SHMI_multiInline = 3, SHMI_multiAdded = 4, SHMI_multiLogDefault = 5, SHMI_multiLogMost = 16, SHMI_multiPartShift = 48, SHMI_multiTableLeast = 15 };
 #define SHMI_MULTI_HASH UINT64_C(0x9e3779b97f4a7c15)
-#define SHMI_HOLD_FAST (UINT64_C(1) << 29)                               /* a claim clears this bit */
-#define SHMI_HOLD_UNLOCK ((uint64_t)(SHMI_keyCached - SHMI_keyBiased) << 29) /* turns biased into cached */
-#define SHMI_HOLD_LOCK ((UINT64_C(1) << 32) - SHMI_HOLD_UNLOCK)           /* turns cached into the next biased */
-#define SHMI_HOLD_FREE ((uint64_t)SHMI_keyFree << 29)                     /* turns held into free */
+
+/* An entry, and its index, by which records name it. e is NULL if there is none. */
+struct shmi_key_entry {
+    shmi_multilock_entry *e;
+    uint32_t index;
+};
 
 /* This process's side of a bucket. */
 struct shmi_key_bucket {
-    struct shmi_monitor m; /* first */
+    struct shmi_rq q; /* first: a queue is one of a bucket */
     struct shmi_multilock *of;
     shmi_multilock_bucket *w;
     uint32_t number;
-    uint32_t biased; /* this process has had a biased hold in the bucket. Atomic. */
+    shmi_multilock_entry *focus; /* the entry whose queue was chosen. Guarded by: the private lock */
+    /* The table of the blocks of the bucket that this process knows, the oldest first. The low half of learned is a value of
+     * the word objRecords: the table has the blocks that were on the list of the object then. The high half is how many
+     * these are. A thread loads learned first, so the table has so many at least. In a handle, the place behind the last
+     * one of a table has the table before it. Both are atomic. */
+    uint64_t learned;
+    shmi_multilock_block **table;
+    uint32_t learning; /* a thread changes the table. Atomic. */
 };
 
 struct shmi_multilock {
     shmsync_arena *a;
     shmi_object o;
-    int release;  /* policy PolicyRelease */
-    uint32_t log; /* logarithm of the number of buckets */
-    pthread_mutex_t making;
-    struct shmi_key_bucket **all; /* NULL until this process uses the bucket; atomic */
+    shmi_multilock_head *w;
+    int release;            /* policy PolicyRelease */
+    int settled;            /* the record that this participant has inherited is complete. Guarded by: the private lock */
+    uint32_t log;           /* logarithm of the number of buckets */
+    unsigned char *own;     /* as those of shmi_rq */
+    unsigned char **known;
+    struct shmi_key_bucket **all; /* NULL until this process uses the bucket; atomic. NULL in the view of a reaper. */
+    /* Of a view alone: all blocks, in the order of their buckets, when the list of the object began with head. */
+    uint32_t head;
+    size_t n;
+    shmi_multilock_block **table;
 };
 
-/* The place of a key that is not free: an entry of its bucket, or a node. hold is NULL if there is none. */
-struct shmi_key_entry {
-    uint64_t *key, *hold, *queue;
-    uint64_t off; /* offset of the node, or 0 */
-    shmi_node *n;
-};
+/* ---- The word hold ---- */
 
-SHMI_FN uint32_t shmi_hold_owner(uint64_t h) { return (uint32_t)h; }
-SHMI_FN uint32_t shmi_hold_kind(uint64_t h) { return shmi_owner_kind((uint32_t)h); }
-SHMI_FN uint32_t shmi_hold_name(uint64_t h) { return shmi_owner_name((uint32_t)h); }
-SHMI_FN uint32_t shmi_hold_stamp(uint64_t h) { return (uint32_t)(h >> 32); }
-SHMI_FN uint64_t shmi_make_hold(uint32_t kind, shmi_participant_id n, uint32_t stamp) { return (uint64_t)stamp << 32 | shmi_make_owner(kind, n); }
-/* Whether no participant has the key or waits for it. */
-SHMI_FN int shmi_hold_free(uint64_t h) { return h == 0 || shmi_hold_kind(h) >= SHMI_keyFree; }
-/* As shmi_hold_free, for a word that is not fast: the entry is unused. */
-SHMI_FN int shmi_hold_idle(uint64_t h) { return h == 0 || shmi_hold_kind(h) == SHMI_keyFree; }
-/* Whether the participant that the word names may change the word without the queue lock. */
-SHMI_FN int shmi_hold_fast(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyBiased || shmi_hold_kind(h) == SHMI_keyCached; }
-/* Whether the key was handed to a waiter that has not accepted it yet. */
-SHMI_FN int shmi_hold_granted(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyGranted && shmi_hold_name(h) != 0; }
-/* Whether a participant has the key, or was handed it. */
-SHMI_FN int shmi_hold_taken(uint64_t h) { return shmi_owner_held(shmi_hold_owner(h)) || shmi_hold_granted(h); }
-SHMI_FN int shmi_hold_valid(uint64_t h)
+SHMI_FN uint32_t shmi_key_state(const shmi_multilock_entry *e) { return shmi_recorded_value(&e->hold); }
+SHMI_FN int shmi_key_valid(uint32_t s)
 {
-    if (shmi_hold_kind(h) >= SHMI_keyFree || shmi_hold_granted(h))
-        return shmi_hold_name(h) != 0;
-    return shmi_owner_valid(shmi_hold_owner(h)) && (shmi_hold_owner(h) != 0 || h == 0);
-}
-/* The hold after its key was unlocked while others wait. */
-SHMI_FN uint64_t shmi_hold_passing(uint64_t h) { return shmi_make_hold(SHMI_kindReserved, shmi_hold_name(h), shmi_hold_stamp(h)); }
-/* The hold after the participant in it was found dead, and perhaps gone. */
-SHMI_FN uint64_t shmi_hold_owner_died(uint64_t h, int release, int gone)
-{
-    uint32_t next = shmi_hold_granted(h) ? 0 : shmi_owner_died(shmi_hold_owner(h), release, gone);
-    return next != 0 ? (h & ~(uint64_t)UINT32_MAX) | next : shmi_hold_passing(h);
-}
-/* The participant whose death made the key what it is. */
-SHMI_FN shmi_participant_id shmi_hold_died(uint64_t h)
-{
-    return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? shmi_hold_stamp(h) & SHMI_NAME_MASK : shmi_hold_name(h);
-}
-/* How a wait for a lock ends. */
-enum { SHMI_lockGranted, SHMI_lockOwnerDead, SHMI_lockNotRecoverable, SHMI_lockCorrupt };
-
-/* How often a waiter looks for the grant that follows the end of its wait by a few instructions. */
-enum { SHMI_acceptTries = 100, SHMI_acceptPause = 2 };
-
-/* The result of a wait for a key with this hold, if the wait ends at once. SHMI_lockGranted: it does not. */
-SHMI_FN uint32_t shmi_hold_result(uint64_t h)
-{
-    if (!shmi_hold_valid(h) || shmi_hold_fast(h) || shmi_hold_kind(h) == SHMI_keyFree)
-        return SHMI_lockCorrupt; /* in use, and claimed */
-    if (shmi_hold_kind(h) == SHMI_kindOwnerDead)
-        return SHMI_lockOwnerDead;
-    return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? SHMI_lockNotRecoverable : SHMI_lockGranted;
-}
-SHMI_FN int shmi_key_fail(struct shmi_monitor *m, const char *op, uint64_t key, uint32_t result, shmi_participant_id who)
-{
-    switch (result) {
-    case SHMI_lockGranted: return 0;
-    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->queueLock.called, who);
-    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->queueLock.called, who);
+    switch (shmi_owner_kind(s)) {
+    case SHMI_kindHeld:
+    case SHMI_kindBiased: return 1;
+    case SHMI_kindReserved:
+    case SHMI_kindOwnerDead:
+    case SHMI_kindRecovering:
+    case SHMI_kindNotRecoverable: return shmi_owner_name(s) != 0;
     }
-    return shmi_fail(EPROTO, op, m->queueLock.called, "key %llu", (unsigned long long)key);
+    return 0;
 }
+/* Whether nobody can get the key before a recovery. */
+SHMI_FN int shmi_key_refuses(uint32_t s)
+{
+    return !shmi_key_valid(s) || shmi_owner_kind(s) == SHMI_kindOwnerDead || shmi_owner_kind(s) == SHMI_kindNotRecoverable;
+}
+SHMI_FN int shmi_key_free(uint32_t s) { return s == 0 || s == SHMI_FAIR_OPEN; }
+/* Whether the grant that the word hold w tells of was accepted. */
+SHMI_FN int shmi_key_accepted(const shmi_multilock_entry *e, uint64_t w)
+{
+    return shmi_ld64(&e->accepted) == SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w);
+}
+/* Closes the word hold, so that from here on only records change it. The tag stays, since it names the hold. */
+SHMI_FN void shmi_key_shut(shmi_multilock_entry *e)
+{
+    uint64_t w;
+    do
+        w = shmi_ld64(&e->hold);
+    while (shmi_fair_is_open((uint32_t)(w >> 32)) && !shmi_cas64(&e->hold, w, SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w)));
+}
+SHMI_FN int shmi_key_has(const shmi_multilock_entry *e, uint64_t key)
+{
+    return shmi_recorded_value(&e->keyLow) == (uint32_t)key && shmi_recorded_value(&e->keyHigh) == (uint32_t)(key >> 32);
+}
+SHMI_FN uint64_t shmi_key_of(const shmi_multilock_entry *e)
+{
+    return (uint64_t)shmi_recorded_value(&e->keyHigh) << 32 | shmi_recorded_value(&e->keyLow);
+}
+/* The error of a call for a key in the state s, or 0 if the state is no reason for an error. */
+SHMI_FN int shmi_key_refusal(struct shmi_multilock *x, const char *op, uint64_t key, uint32_t s)
+{
+    if (!shmi_key_valid(s))
+        return shmi_fail(EPROTO, op, shmi_called(&x->o), "key %llu: state %#x", (unsigned long long)key, s);
+    if (shmi_owner_kind(s) == SHMI_kindOwnerDead)
+        return shmi_fail_who(x->a, EOWNERDEAD, op, shmi_called(&x->o), shmi_owner_name(s));
+    if (shmi_owner_kind(s) == SHMI_kindNotRecoverable)
+        return shmi_fail_who(x->a, ENOTRECOVERABLE, op, shmi_called(&x->o), shmi_owner_name(s));
+    return 0;
+}
+
+/* ---- Buckets and entries ---- */
 
 SHMI_FN uint32_t shmi_bucket_of(uint64_t key, uint32_t log) { return (uint32_t)((key ^ key >> 32) * SHMI_MULTI_HASH >> 1 >> (63 - log)); }
-SHMI_FN uint64_t shmi_multi_bytes(uint32_t log) { return sizeof(shmi_multilock_head) + ((uint64_t)sizeof(shmi_multilock_bucket) << log); }
-SHMI_FN uint64_t shmi_bucket_at(const shmi_object *o, uint32_t i)
+/* Counters follow in an arena whose objects count. */
+SHMI_FN uint64_t shmi_multi_bytes(shmsync_arena *a, uint32_t log)
 {
-    return o->body + sizeof(shmi_multilock_head) + (uint64_t)i * sizeof(shmi_multilock_bucket);
+    return sizeof(shmi_multilock_head) + ((uint64_t)sizeof(shmi_multilock_bucket) << log) + (a->geo.counted ? 64 : 0);
+}
+SHMI_FN shmi_multilock_bucket *shmi_bucket_words(struct shmi_multilock *x, uint32_t i)
+{
+    return (shmi_multilock_bucket *)shmi_ptr(x->a, x->o.body + sizeof(shmi_multilock_head) + (uint64_t)i * sizeof(shmi_multilock_bucket), sizeof(shmi_multilock_bucket), 8);
+}
+SHMI_FN struct shmi_key_bucket *shmi_bucket_of_queue(struct shmi_rq *q) { return (struct shmi_key_bucket *)(void *)q; }
+
+/* One of the entries that the bucket itself has. */
+SHMI_FN shmi_multilock_entry *shmi_key_inline(shmi_multilock_bucket *w, uint32_t i)
+{
+    return i == 0 ? &w->entry0 : i == 1 ? &w->entry1 : &w->entry2;
+}
+SHMI_FN shmi_multilock_block *shmi_key_block_in(struct shmi_key_bucket *k, const shmi_record_walk *v)
+{
+    return (shmi_multilock_block *)shmi_ptr(k->q.a, v->b.off, sizeof(shmi_multilock_block), 8);
 }
 
-/* ---- entries ---- */
+SHMI_FN uint32_t shmi_key_list(struct shmi_key_bucket *k) { return shmi_ld32(shmi_u32(k->q.a, k->q.o.off + SHMI_objRecords)); }
 
-SHMI_FN struct shmi_key_entry shmi_no_entry(void)
+/* A walk through the blocks of a bucket that are not in its table, the latest first. */
+typedef struct shmi_key_walk {
+    shmi_record_walk v;
+    uint32_t from, until; /* values of the word objRecords */
+    uint32_t known;       /* blocks in the table */
+    shmi_multilock_block *at;
+} shmi_key_walk;
+SHMI_FN void shmi_rewind_unknown(struct shmi_key_bucket *k, shmi_key_walk *i) { shmi_walk_records_from(&i->v, k->q.o.off, i->from, sizeof(shmi_multilock_block)); }
+/* Begins the walk, unless the table has all blocks: then it returns 0. */
+SHMI_FN int shmi_walk_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
 {
-    struct shmi_key_entry e;
-    memset(&e, 0, sizeof e);
-    return e;
+    uint64_t learned = __atomic_load_n(&k->learned, __ATOMIC_ACQUIRE);
+    i->from = shmi_key_list(k);
+    i->until = (uint32_t)learned;
+    i->known = (uint32_t)(learned >> 32);
+    if (SHMI_LIKELY(i->from == i->until))
+        return 0;
+    shmi_rewind_unknown(k, i);
+    return 1;
 }
-SHMI_FN struct shmi_key_entry shmi_inline_entry(struct shmi_key_bucket *k, uint32_t i)
+SHMI_FN int shmi_next_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
 {
-    struct shmi_key_entry e = shmi_no_entry();
-    e.key = &k->w->entries[3 * i];
-    e.hold = e.key + 1;
-    e.queue = e.key + 2;
-    return e;
-}
-SHMI_FN struct shmi_key_entry shmi_node_entry(uint64_t off, shmi_node *n)
-{
-    struct shmi_key_entry e;
-    e.key = &n->wanted;
-    e.hold = &n->stamp;
-    e.queue = &n->extra;
-    e.off = off;
-    e.n = n;
-    return e;
-}
-SHMI_FN int shmi_key_belongs(struct shmi_key_bucket *k, shmi_node *n)
-{
-    return shmi_get(&n->object) == k->m.o.off && shmi_bucket_of(shmi_get(&n->wanted), k->of->log) == k->number && shmi_get(&n->stamp) != 0;
-}
-/* Whether a node stands for a key of this bucket. While the queue lock is held, such a node remains an entry. Other
- * nodes may change during the test, so it is made twice. */
-SHMI_FN int shmi_key_is_entry(struct shmi_key_bucket *k, shmi_node *n)
-{
-    uint32_t w = shmi_node_load(n);
-    return shmi_node_state(w) == SHMI_NodeIdle && shmi_key_belongs(k, n) && shmi_node_load(n) == w;
-}
-/* Whether a node is a wait in this bucket. */
-SHMI_FN int shmi_key_is_wait(struct shmi_monitor *m, struct shmi_wait w)
-{
-    uint32_t n = shmi_node_load(w.n);
-    return shmi_node_state(n) != SHMI_NodeIdle && shmi_key_belongs((struct shmi_key_bucket *)m, w.n) && ((shmi_node_load(w.n) ^ n) & ~15u) == 0;
-}
-
-/* A walk over the entries in use, including those with biased holds. The caller may take an entry off after the
- * walk gave it. Nodes are in the order of their offsets, so the walk ends whatever the links are. Without the queue
- * lock it may miss entries that change meanwhile. */
-struct shmi_key_walk {
-    uint32_t i;
-    int peek; /* the queue lock is not held */
-    uint64_t off, before;
-};
-SHMI_FN struct shmi_key_walk shmi_walk_spilled(struct shmi_key_bucket *k, int peek)
-{
-    struct shmi_key_walk v;
-    v.i = SHMI_multiInline + 1;
-    v.peek = peek;
-    v.off = shmi_link_next(shmi_get(&k->w->spilled));
-    v.before = 0;
-    return v;
-}
-SHMI_FN struct shmi_key_walk shmi_walk_keys(struct shmi_key_bucket *k, int peek)
-{
-    struct shmi_key_walk v = shmi_walk_spilled(k, peek);
-    v.i = 0;
-    return v;
-}
-SHMI_FN int shmi_next_key(struct shmi_key_bucket *k, struct shmi_key_walk *v, struct shmi_key_entry *e)
-{
-    shmi_node *n;
-    while (v->i < SHMI_multiInline) {
-        *e = shmi_inline_entry(k, v->i++);
-        if (!shmi_hold_free(shmi_get(e->hold)))
+    while (shmi_next_added(k->q.a, &i->v, i->until)) {
+        i->at = shmi_key_block_in(k, &i->v);
+        if (shmi_ld32(&i->at->bucket) == k->number)
             return 1;
     }
-    if (v->i == SHMI_multiInline)
-        *v = shmi_walk_spilled(k, v->peek);
-    if (v->off == 0)
+    return 0;
+}
+/* Counts the blocks of the bucket; 0: the list is corrupt. */
+SHMI_FN int shmi_count_blocks(struct shmi_key_bucket *k, uint32_t *blocks)
+{
+    shmi_key_walk i;
+    int walks = shmi_walk_unknown(k, &i);
+    *blocks = i.known;
+    if (!walks)
+        return 1;
+    while (shmi_next_unknown(k, &i))
+        ++*blocks;
+    return !i.v.bad;
+}
+SHMI_FN shmi_multilock_block *shmi_known_block(struct shmi_key_bucket *k, uint32_t b) { return __atomic_load_n(&k->table, __ATOMIC_ACQUIRE)[b]; }
+/* Block b of the bucket, counted from the oldest; NULL: there is none. */
+SHMI_FN shmi_multilock_block *shmi_key_block_at(struct shmi_key_bucket *k, uint32_t b)
+{
+    shmi_key_walk i;
+    uint32_t n;
+    int walks = shmi_walk_unknown(k, &i);
+    if (SHMI_LIKELY(b < i.known))
+        return shmi_known_block(k, b);
+    if (!walks)
+        return NULL;
+    for (n = i.known; shmi_next_unknown(k, &i);)
+        n++;
+    if (i.v.bad || b >= n)
+        return NULL;
+    for (shmi_rewind_unknown(k, &i); shmi_next_unknown(k, &i);)
+        if (--n == b)
+            return i.at;
+    return NULL;
+}
+/* The entry of a bucket with that index; NULL: there is none. */
+SHMI_FN shmi_multilock_entry *shmi_key_at(struct shmi_key_bucket *k, uint32_t index)
+{
+    shmi_multilock_block *b;
+    if (index < SHMI_multiInline)
+        return shmi_key_inline(k->w, index);
+    b = shmi_key_block_at(k, (index - SHMI_multiInline) / SHMI_multiAdded);
+    return b != NULL ? &b->entries[(index - SHMI_multiInline) % SHMI_multiAdded] : NULL;
+}
+/* How many entries the bucket has; 0: the list is corrupt. */
+SHMI_FN uint32_t shmi_key_entries(struct shmi_key_bucket *k)
+{
+    uint32_t blocks;
+    return shmi_count_blocks(k, &blocks) ? (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * blocks : 0;
+}
+/* A walk through the entries of a bucket. A block that is added meanwhile need not be met. */
+typedef struct shmi_entry_walk {
+    uint32_t next, n;
+    struct shmi_key_entry at;
+} shmi_entry_walk;
+SHMI_FN void shmi_walk_entries(struct shmi_key_bucket *k, shmi_entry_walk *v)
+{
+    v->next = 0;
+    v->n = shmi_key_entries(k);
+    if (v->n == 0)
+        v->n = SHMI_multiInline; /* the list is corrupt */
+}
+SHMI_FN int shmi_next_entry(struct shmi_key_bucket *k, shmi_entry_walk *v)
+{
+    if (v->next == v->n)
         return 0;
-    n = shmi_node_at(k->m.a, v->off);
-    if (n == NULL || v->off <= v->before || !shmi_key_is_entry(k, n)) {
-        if (!v->peek)
-            shmi_set_broken(&k->m, 1);
+    v->at.index = v->next++;
+    v->at.e = shmi_key_at(k, v->at.index);
+    return v->at.e != NULL;
+}
+
+/* Finds the first entry with a key among those of a block. */
+SHMI_FN int shmi_key_in_block(shmi_multilock_block *b, uint32_t number, uint64_t key, struct shmi_key_entry *at)
+{
+    uint32_t i;
+    for (i = 0; i < SHMI_multiAdded; i++)
+        if (shmi_key_has(&b->entries[i], key)) {
+            at->e = &b->entries[i];
+            at->index = (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * number + i;
+            return 1;
+        }
+    return 0;
+}
+/* Finds the first entry with a key; 0: there is none, and at->e is NULL. In memory that was never used, several entries
+ * have the key 0. All calls take the first of them. A call that makes a change calls this after shmi_rq_begin. A record
+ * that stores a key into a block is made after the block was added. So if the change takes effect, the call has looked at
+ * every block that may have the key. *bad is set if the list of blocks is corrupt. */
+SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *at, int *bad)
+{
+    shmi_key_walk i;
+    uint32_t n, met = 0;
+    int walks = shmi_walk_unknown(k, &i);
+    *bad = 0;
+    at->e = NULL;
+    for (n = 0; n < SHMI_multiInline; n++)
+        if (shmi_key_has(shmi_key_inline(k->w, n), key)) {
+            at->e = shmi_key_inline(k->w, n);
+            at->index = n;
+            return 1;
+        }
+    for (n = 0; n < i.known; n++)
+        if (shmi_key_in_block(shmi_known_block(k, n), n, key, at))
+            return 1;
+    if (!walks)
         return 0;
+    for (; shmi_next_unknown(k, &i); met++)
+        shmi_key_in_block(i.at, met, key, at); /* the last one that the walk finds is the first of the bucket */
+    if (i.v.bad) {
+        *bad = 1;
+        at->e = NULL;
     }
-    *e = shmi_node_entry(v->off, n);
-    v->before = v->off;
-    v->off = shmi_link_next(shmi_get(&n->next));
+    if (at->e != NULL) {
+        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* from the latest block on */
+        at->index = (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * (i.known + met - 1 - place) + (at->index - SHMI_multiInline) % SHMI_multiAdded;
+    }
+    return at->e != NULL;
+}
+
+/* The blocks that a table has room for. */
+SHMI_FN size_t shmi_table_room(shmi_multilock_block **table) { return table != NULL ? shmi_head_of(table)->size / sizeof *table - 1 : 0; }
+/* Makes room for more blocks in the table of a handle. Calls that are under way may still read the table before. */
+SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
+{
+    shmi_multilock_block **was = k->table, **table;
+    size_t room = SHMI_multiTableLeast;
+    if (blocks <= shmi_table_room(was))
+        return 1;
+    while (room < blocks)
+        room = 2 * room + 1; /* few sizes, since each has its own spare ones */
+    table = (shmi_multilock_block **)shmi_new_thing((room + 1) * sizeof *table);
+    if (table == NULL)
+        return 0;
+    if (was != NULL)
+        memcpy(table, was, shmi_table_room(was) * sizeof *table);
+    table[room] = (shmi_multilock_block *)(void *)was;
+    __atomic_store_n(&k->table, table, __ATOMIC_RELEASE);
+    return 1;
+}
+/* Learns the blocks that were added to the bucket. Without it, each call would walk through the list. It may allocate
+ * memory, so the private lock is not held: the other threads need not wait for that. */
+SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
+{
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    uint64_t most = q->a->geo.chunk_count * SHMI_blockWords;
+    uint32_t n = 0, all;
+    shmi_key_walk i;
+    if (k->of->all == NULL || !shmi_walk_unknown(k, &i) || __atomic_exchange_n(&k->learning, 1, __ATOMIC_ACQUIRE) != 0)
+        return; /* another thread learns them */
+    if (__atomic_load_n(&shmi_head_of(k)->serial, __ATOMIC_ACQUIRE) != 0 && shmi_walk_unknown(k, &i)) {
+        while (shmi_next_unknown(k, &i))
+            n++;
+        all = i.known + n;
+        if (!i.v.bad && n <= most && all <= most && shmi_grow_table(k, all)) {
+            for (shmi_rewind_unknown(k, &i); n > 0 && shmi_next_unknown(k, &i);)
+                k->table[i.known + --n] = i.at;
+            if (n == 0)
+                __atomic_store_n(&k->learned, (uint64_t)all << 32 | i.from, __ATOMIC_RELEASE);
+        }
+    }
+    __atomic_store_n(&k->learning, 0, __ATOMIC_RELEASE);
+}
+
+/* Makes the queue of an entry the one that the functions of recorded queues work on. */
+SHMI_FN void shmi_key_focus(struct shmi_key_bucket *k, struct shmi_key_entry at)
+{
+    k->focus = at.e;
+    k->q.first = &at.e->first;
+    k->q.last = &at.e->last;
+    k->q.queue = at.index;
+    k->q.chosen = shmi_key_of(at.e);
+}
+SHMI_FN void shmi_multi_turn_to(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w)
+{
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    struct shmi_key_entry at;
+    int bad;
+    if (shmi_key_find(k, shmi_ld64(&w.n->wanted), &at, &bad))
+        shmi_key_focus(k, at);
+    else
+        x->torn = 1; /* while a wait is queued, its key has an entry */
+}
+
+SHMI_FN uint64_t *shmi_multi_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
+{
+    shmi_multilock_entry *e = shmi_key_at(shmi_bucket_of_queue(q), where);
+    if (e == NULL)
+        return NULL;
+    switch (kind) {
+    case SHMI_rqFirst:
+        return &e->first;
+    case SHMI_rqLast:
+        return &e->last;
+    case SHMI_multiKeyLow:
+        return &e->keyLow;
+    case SHMI_multiKeyHigh:
+        return &e->keyHigh;
+    case SHMI_multiHold:
+        return &e->hold;
+    }
+    return NULL;
+}
+SHMI_FN int shmi_multi_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "multilock.change", shmi_called(&q->o), "%s", how); }
+
+/* Takes a key that is free and open by one CAS; 0 if that cannot be. It reads the word hold before the key. The key
+ * changes only by a record that also changes the tag of the word hold. So if the CAS succeeds, the key was the same. */
+SHMI_FN int shmi_key_lock_open(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t key, shmsync_hold *out)
+{
+    uint64_t w = shmi_ld64(&e->hold), held = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)w + 1);
+    if (w >> 32 != SHMI_FAIR_OPEN || !shmi_key_has(e, key) || !shmi_cas64(&e->hold, w, held))
+        return 0;
+    SHMSYNC_CRASHPOINT("multilock.lock.taken");
+    out->in = k;
+    out->serial = shmi_serial_of(k);
+    out->at = &e->keyLow;
+    out->key = key;
+    out->hold = (uint32_t)held;
+    return 1;
+}
+SHMI_FN int shmi_key_lock_fast(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
+{
+    uint32_t n, i, known = (uint32_t)(__atomic_load_n(&k->learned, __ATOMIC_ACQUIRE) >> 32);
+    for (i = 0; i < SHMI_multiInline; i++)
+        if (shmi_key_lock_open(k, shmi_key_inline(k->w, i), key, out))
+            return 1;
+    for (n = 0; n < known; n++)
+        for (i = 0; i < SHMI_multiAdded; i++)
+            if (shmi_key_lock_open(k, &shmi_known_block(k, n)->entries[i], key, out))
+                return 1;
+    return 0;
+}
+/* Unlocks the hold h if the word hold is open; 0 if it is not, or if this process does not have that hold. */
+SHMI_FN int shmi_key_unlock_fast(struct shmi_key_bucket *k, const shmsync_hold *h)
+{
+    shmi_multilock_entry *e = (shmi_multilock_entry *)(void *)h->at;
+    uint64_t w = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)h->hold);
+    if (!shmi_cas64(&e->hold, w, SHMI_RECORDED(SHMI_FAIR_OPEN, (uint32_t)h->hold)))
+        return 0;
+    SHMSYNC_CRASHPOINT("multilock.unlock.freed");
     return 1;
 }
 
-/* Makes sure that later stamps come after the stamp of a hold. */
-SHMI_FN void shmi_key_raise(struct shmi_key_bucket *k, uint64_t h)
-{
-    uint64_t n = shmi_get(&k->w->mon.arrivals);
-    int32_t ahead = (int32_t)(shmi_hold_stamp(h) - (uint32_t)n);
-    if (ahead > 0)
-        shmi_put(&k->w->mon.arrivals, n + (uint64_t)ahead);
-}
-/* Claims the hold of an entry, so that only the holder of the queue lock changes it, and returns the hold. The
- * caller has the queue lock. The claim is one step, so that a process that locks and unlocks meanwhile cannot delay
- * it. */
-SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry e)
-{
-    uint64_t h;
-    shmi_and64(e.hold, ~SHMI_HOLD_FAST);
-    SHMSYNC_CRASHPOINT("multilock.claim.claimed");
-    h = shmi_get(e.hold);
-    shmi_key_raise(k, h);
-    return h;
-}
+/* ---- The rules, for the entry whose queue was chosen. The private lock is held. ---- */
 
-/* Finds the entry of a key among those in the bucket itself, and claims its hold. If there is none, *was is the
- * unused entry where the key was last, if there is one. The caller has the queue lock. */
-SHMI_FN struct shmi_key_entry shmi_key_seek(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *was)
+/* Adds to x that the word hold becomes s, or s and open if x leaves no wait in the queue. s is free, or names a new
+ * holder. */
+SHMI_FN void shmi_key_set(struct shmi_key_bucket *k, struct shmi_rq_change *x, uint32_t s)
+{
+    if (shmi_owner_kind(s) == SHMI_kindHeld && shmi_rq_empty(&k->q, x) && !k->q.a->geo.counted)
+        s |= SHMI_FAIR_OPEN;
+    shmi_rq_set(x, SHMI_multiHold, k->q.queue, &k->focus->hold, s);
+}
+/* The tag that a word gets by the change x, which has the word. */
+SHMI_FN uint32_t shmi_key_new_tag(const struct shmi_rq_change *x, const uint64_t *w)
 {
     uint32_t i;
-    *was = shmi_no_entry();
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, i);
-        uint64_t h;
-        if (shmi_get(e.key) != key)
-            continue;
-        h = shmi_get(e.hold);
-        if (shmi_hold_fast(h))
-            h = shmi_key_claim(k, e);
-        if (!shmi_hold_free(h)) {
-            *was = shmi_no_entry();
-            return e;
+    for (i = 0; i < x->n; i++)
+        if (x->word[i] == w)
+            return (uint32_t)x->was[i] + 1;
+    return 0;
+}
+/* Adds to x that a wait is off the queue and was not granted. While the key has a holder, the word hold stays closed: a
+ * record would change its tag, which names the hold. */
+SHMI_FN void shmi_multi_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
+{
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    shmi_key_shut(k->focus); /* nothing, unless a peer has overwritten the word */
+    shmi_rq_detach(q, x, w, outcome);
+    if (shmi_rq_get(x, &k->focus->hold) == 0)
+        shmi_key_set(k, x, 0);
+}
+/* Adds to x that the key is free, or granted to the first wait whose owner lives: see shmi_fair_pass. */
+SHMI_FN shmi_participant_id shmi_key_pass(struct shmi_key_bucket *k, struct shmi_rq_change *x)
+{
+    struct shmi_rq_change y;
+    struct shmi_wait w;
+    /* The word is in the record from here on, so its tag changes even if the same participant gets the key again. */
+    shmi_rq_set(x, SHMI_multiHold, k->q.queue, &k->focus->hold, 0);
+    for (;;) {
+        shmi_participant_id granted = 0;
+        y = *x;
+        if (!shmi_rq_head(&k->q, &y, &w)) {
+            x->torn = y.torn;
+            shmi_key_set(k, x, 0);
+            return 0;
         }
-        if (h != 0 || was->hold == NULL) /* a hold of 0 means that the entry was never used, so its key is no key */
-            *was = e;
-    }
-    return shmi_no_entry();
-}
-/* Finds the entry of a key, and claims its hold. The caller has the queue lock. */
-SHMI_FN struct shmi_key_entry shmi_key_find(struct shmi_key_bucket *k, uint64_t key)
-{
-    struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
-    struct shmi_key_walk v;
-    if (e.hold != NULL)
-        return e;
-    for (v = shmi_walk_spilled(k, 0); shmi_next_key(k, &v, &e);)
-        if (shmi_get(e.key) == key)
-            return e;
-    return shmi_no_entry();
-}
-/* Returns an unused entry. The entries are used in turn, so that the keys that they were for have time to come back. */
-SHMI_FN struct shmi_key_entry shmi_key_unused(struct shmi_key_bucket *k, uint64_t n)
-{
-    uint32_t i;
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, (uint32_t)((n % SHMI_multiInline + i) % SHMI_multiInline));
-        if (shmi_hold_idle(shmi_get(e.hold)))
-            return e;
-    }
-    return shmi_no_entry();
-}
-/* Finds an entry for a key that has none: the unused one where the key was last, another unused one, or one that is
- * cached for another key. Now and then it takes a cached one first, because no process may want that key any more.
- * The caller has the queue lock. */
-SHMI_FN struct shmi_key_entry shmi_key_room(struct shmi_key_bucket *k, struct shmi_key_entry was)
-{
-    uint64_t n = shmi_get(&k->w->mon.arrivals);
-    uint32_t i;
-    if (was.hold != NULL)
-        return was;
-    if (n % SHMI_evictEvery != 0) {
-        was = shmi_key_unused(k, n);
-        if (was.hold != NULL)
-            return was;
-    }
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, (uint32_t)((n / SHMI_evictEvery + i) % SHMI_multiInline));
-        if (shmi_hold_kind(shmi_get(e.hold)) == SHMI_keyCached && shmi_hold_free(shmi_key_claim(k, e)))
-            return e;
-    }
-    return shmi_key_unused(k, n);
-}
-/* Finds an entry for a key that has none, or none if that is not possible at once. The caller has the queue lock. */
-SHMI_FN struct shmi_key_entry shmi_key_vacant(struct shmi_key_bucket *k, uint64_t key)
-{
-    struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
-    if (e.hold != NULL || shmi_get(&k->w->spilled) != 0)
-        return shmi_no_entry();
-    return shmi_key_room(k, was);
-}
-
-/* The link that leads, or would lead, to the node at off. The head counts as a link. */
-SHMI_FN uint64_t *shmi_key_before(struct shmi_key_bucket *k, uint64_t off)
-{
-    uint64_t *before = &k->w->spilled;
-    struct shmi_key_walk v;
-    struct shmi_key_entry e;
-    for (v = shmi_walk_spilled(k, 0); shmi_next_key(k, &v, &e) && e.off < off;)
-        before = &e.n->next;
-    return before;
-}
-SHMI_FN void shmi_key_link(struct shmi_key_bucket *k, uint64_t off, shmi_node *n)
-{
-    uint64_t *before = shmi_key_before(k, off);
-    shmi_put(&n->next, shmi_links(shmi_link_next(shmi_get(before)), 0));
-    shmi_put(before, shmi_links(off, 0));
-}
-/* Makes an entry of a node that this process has claimed, for a key. */
-SHMI_FN struct shmi_key_entry shmi_key_spill(struct shmi_key_bucket *k, uint64_t off, shmi_node *n, uint64_t key, uint64_t h)
-{
-    struct shmi_key_entry e = shmi_node_entry(off, n);
-    shmi_st64(&n->object, k->m.o.off);
-    shmi_st64(e.key, key);
-    shmi_st64(e.queue, 0);
-    /* From here on the node is given back with the key, not when this process dies. */
-    shmi_put(e.hold, h);
-    SHMSYNC_CRASHPOINT("multilock.lock.spilled");
-    shmi_key_link(k, off, n);
-    return e;
-}
-/* Makes an entry unused. No participant has its key or waits for it. */
-SHMI_FN void shmi_key_free(struct shmi_key_bucket *k, struct shmi_key_entry e)
-{
-    uint64_t h = shmi_get(e.hold), *before;
-    if (e.n == NULL) {
-        shmi_put(e.hold, shmi_make_hold(SHMI_keyFree, shmi_hold_name(h), shmi_hold_stamp(h)));
-        return;
-    }
-    if (shmi_hold_kind(h) != SHMI_kindReserved)
-        shmi_put(e.hold, shmi_hold_passing(h));
-    before = shmi_key_before(k, e.off);
-    if (shmi_link_next(shmi_get(before)) == e.off)
-        shmi_put(before, shmi_links(shmi_link_next(shmi_get(&e.n->next)), 0));
-    SHMSYNC_CRASHPOINT("multilock.unlock.unlinked");
-    /* The participant that claimed the node may be dead. The node keeps its stamp until it is free, so that no other
-     * participant gives it back. */
-    shmi_reap_node(k->m.a, e.off, shmi_node_owner(e.n));
-}
-
-/* ---- the queues of keys ---- */
-
-SHMI_FN shmi_list_words shmi_key_queue(struct shmi_key_entry e)
-{
-    shmi_list_words q;
-    uint64_t l = shmi_get(e.queue);
-    q.first = shmi_link_next(l);
-    q.last = shmi_link_prev(l);
-    return q;
-}
-SHMI_FN void shmi_key_set_queue(struct shmi_key_entry e, shmi_list_words q) { shmi_put(e.queue, shmi_links(q.first, q.last)); }
-SHMI_FN struct shmi_wait shmi_key_head(struct shmi_key_bucket *k, struct shmi_key_entry e)
-{
-    return shmi_mon_node(&k->m, shmi_link_next(shmi_get(e.queue)));
-}
-SHMI_FN void shmi_multi_detach(struct shmi_monitor *m, struct shmi_wait w)
-{
-    struct shmi_key_entry e = shmi_key_find((struct shmi_key_bucket *)m, shmi_get(&w.n->wanted));
-    if (e.hold != NULL) {
-        shmi_list_words q = shmi_key_queue(e);
-        shmi_fifo_detach(m, &q, w);
-        shmi_key_set_queue(e, q);
-    }
-}
-
-/* The next hold of this process in the bucket. */
-SHMI_FN uint64_t shmi_key_new_hold(struct shmi_key_bucket *k, uint32_t kind)
-{
-    uint64_t stamp = shmi_get(&k->w->mon.arrivals) + 1;
-    shmi_put(&k->w->mon.arrivals, stamp);
-    return shmi_make_hold(kind, k->m.a->self, (uint32_t)stamp);
-}
-/* Puts a free key into an unused entry. If this process also had the key last, it locks and unlocks the key by CAS
- * from here on. That costs other processes more, so a process must take the key twice first. */
-SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, uint64_t key, shmsync_hold *out)
-{
-    uint32_t kind = SHMI_kindHeld;
-    if (shmi_get(e.key) != key) {
-        shmi_put(e.key, key);
-    } else if (shmi_hold_owner(shmi_get(e.hold)) == shmi_make_owner(SHMI_keyFree, k->m.a->self)) {
-        kind = SHMI_keyBiased;
-        __atomic_store_n(&k->biased, 1, __ATOMIC_RELAXED);
-    }
-    out->in = k;
-    out->serial = shmi_serial_of(k);
-    out->at = e.hold;
-    out->key = key;
-    out->hold = shmi_key_new_hold(k, kind);
-    shmi_put(e.queue, 0);
-    shmi_put(e.hold, out->hold);
-    SHMSYNC_CRASHPOINT("multilock.lock.taken");
-}
-
-/* Grants a key to the process of a wait that was resolved so. The key was on its way to a waiter when the wait was
- * resolved. If the word is another one now, the grant was made already, and the waiter may even have accepted the
- * key since. */
-SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
-{
-    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
-        struct shmi_key_entry e = shmi_key_find((struct shmi_key_bucket *)m, shmi_get(&w.n->wanted));
-        if (e.hold != NULL && shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved) {
-            shmi_put(e.hold, shmi_make_hold(SHMI_keyGranted, shmi_owner_of(w) & SHMI_NAME_MASK, (uint32_t)shmi_stamp_of(w)));
-            SHMSYNC_CRASHPOINT("multilock.grant.granted");
-        }
-    }
-    shmi_mon_release_node(m, w);
-}
-
-/* Passes on a key that was unlocked, or makes its entry unused. If the key cannot be locked, it ends the waits for
- * it. */
-SHMI_FN void shmi_key_resolve(struct shmi_key_bucket *k, struct shmi_wakes *b, struct shmi_key_entry e)
-{
-    while (shmi_get(e.queue) != 0) {
-        uint64_t h = shmi_get(e.hold);
-        uint32_t result = shmi_hold_result(h);
-        struct shmi_wait w;
-        if (result == SHMI_lockGranted && shmi_hold_kind(h) != SHMI_kindReserved)
-            return;
-        w = shmi_key_head(k, e);
-        if (w.n == NULL)
-            break;
-        if (!shmi_mon_waiting(&k->m, w)) { /* this has checked whether the owner lives */
-            shmi_mon_discard(&k->m, w);
-            continue;
-        }
-        if (shmi_mon_end(&k->m, b, w, result, result == SHMI_lockOwnerDead || result == SHMI_lockNotRecoverable ? shmi_hold_died(h) : 0))
-            shmi_multi_account(&k->m, w);
-    }
-    if (shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved)
-        shmi_key_free(k, e);
-}
-SHMI_FN void shmi_multi_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
-{
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    struct shmi_key_walk v = shmi_walk_keys(k, 0);
-    struct shmi_key_entry e;
-    while (shmi_next_key(k, &v, &e))
-        shmi_key_resolve(k, b, e);
-}
-
-SHMI_FN void shmi_multi_relink(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
-{
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)arg;
-    (void)a;
-    if (shmi_key_is_entry(k, n)) {
-        shmi_put(&n->extra, 0);
-        shmi_key_link(k, off, n);
-    }
-}
-/* Builds the list of spilled entries anew, and empties the queues. Processes go on locking and unlocking biased and
- * cached keys by CAS meanwhile, since no wait is queued for those keys. */
-SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
-{
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    uint32_t i;
-    shmi_st64(&k->w->spilled, 0);
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, i);
-        uint64_t h = shmi_get(e.hold);
-        shmi_put(e.queue, 0);
-        /* The participant that claimed the hold may have died before it raised arrivals. */
-        if (shmi_hold_owner(h) != SHMI_OWNER_NOT_RECOVERABLE)
-            shmi_key_raise(k, h);
-    }
-    shmi_each_queued(m->a, m->o.off, shmi_multi_relink, k);
-}
-/* Puts a wait at the end of the queue of its key. There is an entry for each key with a wait, unless a peer
- * overwrote it: then the key counts as on its way to a waiter. */
-SHMI_FN void shmi_multi_requeue(struct shmi_monitor *m, struct shmi_wait w)
-{
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    uint64_t key = shmi_get(&w.n->wanted), off;
-    struct shmi_key_entry e = shmi_key_find(k, key);
-    shmi_list_words q;
-    if (e.hold == NULL) {
-        struct shmi_key_entry was;
-        uint64_t h;
-        shmi_node *n;
-        shmi_key_seek(k, key, &was);
-        e = shmi_key_room(k, was);
-        h = shmi_key_new_hold(k, SHMI_kindReserved);
-        if (e.hold != NULL) {
-            shmi_put(e.key, key);
-            shmi_put(e.queue, 0);
-            shmi_put(e.hold, h);
-        } else if (shmi_claim_node(m->a, &off, &n) == 0) {
-            e = shmi_key_spill(k, off, n, key, h);
+        if (shmi_rq_waiting(&k->q, w)) {
+            granted = shmi_node_owner(w.n) & SHMI_NAME_MASK;
+            shmi_rq_detach(&k->q, &y, w, SHMI_RECORDED_GRANTED);
+            shmi_rq_set(&y, SHMI_multiHold, k->q.queue, &k->focus->hold, shmi_make_owner(SHMI_kindReserved, granted));
         } else {
-            return;
+            shmi_rq_detach(&k->q, &y, w, SHMI_RECORDED_REMOVED);
         }
-    }
-    q = shmi_key_queue(e);
-    shmi_fifo_requeue(m, &q, w);
-    shmi_key_set_queue(e, q);
-}
-/* Takes off the queues the waits whose owners are dead or have given up. If a list is a cycle, it is rebuilt. */
-SHMI_FN void shmi_multi_discard_dead(struct shmi_monitor *m)
-{
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    struct shmi_key_walk v = shmi_walk_keys(k, 0);
-    struct shmi_key_entry e;
-    while (shmi_next_key(k, &v, &e)) {
-        uint64_t before = 0;
-        struct shmi_wait w = shmi_key_head(k, e);
-        while (w.n != NULL) {
-            struct shmi_wait next;
-            uint64_t s = shmi_stamp_of(w);
-            if (s <= before) {
-                shmi_set_broken(m, 1);
-                return;
-            }
-            before = s;
-            next = shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
-            if (!shmi_mon_waiting(m, w))
-                shmi_mon_discard(m, w);
-            w = next;
-        }
+        x->torn = y.torn;
+        if (y.torn || y.too_many)
+            return 0;
+        *x = y;
+        if (granted != 0)
+            return granted;
     }
 }
-SHMI_FN void shmi_multi_reap(struct shmi_monitor *m)
+/* Adds to x that the first wait ends because nobody can get a key in the state s. The word extra of its node says why. */
+SHMI_FN void shmi_key_refuse(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
 {
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    struct shmi_key_walk v = shmi_walk_keys(k, 0);
-    struct shmi_key_entry e;
-    while (shmi_next_key(k, &v, &e)) {
-        uint64_t h = shmi_get(e.hold);
-        if (!shmi_hold_valid(h) || !shmi_hold_taken(h) || !shmi_mon_died(m, shmi_hold_name(h)))
+    shmi_multi_remove(&k->q, x, w, SHMI_RECORDED_REFUSED);
+    shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, shmi_key_valid(s) ? s : UINT32_MAX);
+}
+/* Grants the key to the first wait if it is free, ends all waits if nobody can get it, and takes waits of the dead off
+ * that are first. */
+SHMI_FN int shmi_key_serve(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_rq *q = &k->q;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
+        shmi_participant_id granted = 0;
+        struct shmi_wait w;
+        uint32_t s;
+        int ok, stays = 0, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        if (shmi_rq_head(q, x, &w)) {
+            shmi_key_shut(k->focus); /* nothing, unless a peer has overwritten the word */
+            s = shmi_rq_get(x, &k->focus->hold);
+            if (s == 0)
+                granted = shmi_key_pass(k, x);
+            else if (shmi_rq_absent(q, shmi_node_owner(w.n)))
+                shmi_multi_remove(q, x, w, SHMI_RECORDED_REMOVED);
+            else if (shmi_key_refuses(s))
+                shmi_key_refuse(k, x, w, s);
+            else
+                stays = 1;
+        } else if (!x->torn) {
+            return 0;
+        }
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok && stays)
+            return 0;
+        if (ok)
+            shmi_rq_reconsider(q, granted);
+    }
+}
+/* Does that for each key of the bucket. The error is that of the first queue that is corrupt. */
+SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    int err = shmi_rq_begin(q, x, b), first = err;
+    shmi_entry_walk v;
+    if (err != 0)
+        return err;
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
+        if (shmi_recorded_value(&v.at.e->first) != 0) {
+            shmi_key_focus(k, v.at);
+            err = shmi_key_serve(k, x, b);
+            first = first != 0 ? first : err;
+        }
+    return first;
+}
+
+/* Takes the key back from a dead participant, as the policy says: see shmi_owner_died. */
+SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_rq *q = &k->q;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id n, granted = 0;
+        uint32_t s, next = 0;
+        uint64_t w;
+        int ok, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        w = shmi_ld64(&k->focus->hold);
+        s = (uint32_t)(w >> 32);
+        n = shmi_owner_name(s);
+        if (!shmi_fair_taken(s) || !shmi_rq_absent(q, n))
+            return 0;
+        if (shmi_fair_is_open(s)) {
+            shmi_key_shut(k->focus);
             continue;
-        if (shmi_hold_fast(h))
-            h = shmi_key_claim(k, e);
-        if (shmi_hold_taken(h))
-            shmi_put(e.hold, shmi_hold_owner_died(h, k->of->release, !shmi_hold_granted(h) && k->of->release && shmi_mon_gone(m, shmi_hold_name(h))));
+        }
+        if (!shmi_fair_granted(s) || shmi_key_accepted(k->focus, w)) {
+            if (shmi_fair_granted(s))
+                s = shmi_make_owner(SHMI_kindHeld, n);
+            next = shmi_owner_died(s, k->of->release, k->of->release && shmi_gone(q->a, n));
+            if (next == s) {
+                shmi_rq_reap_again(q);
+                return 0;
+            }
+        }
+        if (next == 0)
+            granted = shmi_key_pass(k, x);
+        else
+            shmi_key_set(k, x, next);
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok) {
+            shmi_rq_reconsider(q, granted);
+            return 0;
+        }
     }
 }
-SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
+/* Takes the waits of the dead off the queues of all keys of the bucket, so that nothing is granted to them any more, and
+ * then takes their keys back. */
+SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    struct shmi_key_walk v = shmi_walk_keys(k, 1);
-    struct shmi_key_entry e;
-    while (shmi_next_key(k, &v, &e)) {
-        uint64_t h = shmi_get(e.hold);
-        if (shmi_hold_valid(h) && shmi_hold_taken(h))
-            shmi_mon_heed(m, shmi_hold_name(h));
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    shmi_entry_walk v;
+    int err, first;
+    shmi_st32(&q->deaths, shmi_deaths(q->a));
+    shmi_st32(&q->unreaped, 0);
+    first = err = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
+    if (err != 0)
+        return err;
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
+        if (shmi_recorded_value(&v.at.e->first) != 0) {
+            shmi_key_focus(k, v.at);
+            err = shmi_rq_remove_dead(q, x, b);
+            first = first != 0 ? first : err;
+        }
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
+        uint32_t s = shmi_key_state(v.at.e);
+        if (!shmi_fair_taken(s) || !shmi_rq_absent(q, shmi_owner_name(s)))
+            continue;
+        shmi_key_focus(k, v.at);
+        err = shmi_key_reap(k, x, b);
+        first = first != 0 ? first : err;
     }
+    return first;
 }
-/* Gives the first wait of each key its date. */
-SHMI_FN void shmi_multi_look(struct shmi_monitor *m)
+/* Whether the holder of the key of an entry, or the participant that was granted it, is dead. */
+SHMI_FN int shmi_key_dead(struct shmi_key_bucket *k, const shmi_multilock_entry *e)
 {
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    struct shmi_key_walk v = shmi_walk_keys(k, 1);
-    struct shmi_key_entry e;
-    int undated = 0;
-    while (!undated && shmi_next_key(k, &v, &e))
-        undated = shmi_mon_undated(m, shmi_link_next(shmi_get(e.queue)));
-    if (!undated || !shmi_mon_enter_free(m))
+    uint32_t s = shmi_key_state(e);
+    return shmi_fair_taken(s) && shmi_dead(k->q.a, shmi_owner_name(s));
+}
+/* Whether that is so for any key of the bucket. */
+SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
+{
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    shmi_entry_walk v;
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
+        if (shmi_key_dead(k, v.at.e))
+            return 1;
+    return 0;
+}
+/* Dates the first wait for each key: see shmi_rq_date_first. */
+SHMI_FN void shmi_multi_also_check(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    shmi_entry_walk v;
+    (void)x;
+    (void)b;
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
+        if (shmi_recorded_value(&v.at.e->first) != 0) {
+            shmi_key_focus(k, v.at);
+            shmi_rq_date_first(q);
+        }
+}
+
+SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *x, uint32_t i);
+/* Carries out the record that this participant has inherited from an earlier one of its slot, if the commit word of the
+ * bucket that the record names still names it: from here on the participant writes its own records there. */
+SHMI_FN void shmi_multi_before(struct shmi_rq *q, struct shmi_wakes *b)
+{
+    struct shmi_multilock *x = shmi_bucket_of_queue(q)->of;
+    struct shmi_key_bucket other;
+    shmi_rq_record r;
+    uint64_t bucket, c;
+    if (SHMI_LIKELY(x->settled))
         return;
-    v = shmi_walk_keys(k, 0);
-    while (shmi_next_key(k, &v, &e))
-        if (shmi_get(e.queue) != 0)
-            shmi_mon_date(shmi_key_head(k, e));
-    shmi_mon_leave(m, NULL);
+    x->settled = 1;
+    if (!shmi_rq_record_of(q, q->a->my_slot, &r))
+        return;
+    bucket = shmi_ld64(r.head) >> SHMI_multiPartShift;
+    if (bucket >> x->log != 0)
+        return;
+    shmi_bucket_init(&other, x, (uint32_t)bucket);
+    c = shmi_ld64(other.q.commit);
+    if ((c & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == q->a->my_slot)
+        shmi_rq_complete(&other.q, c, b); /* an error is that of the other bucket */
 }
-
-static const struct shmi_rules shmi_multi_rules = {
-    shmi_multi_resolve, shmi_multi_account, shmi_multi_clear, shmi_multi_requeue, shmi_multi_detach,
-    shmi_multi_discard_dead, shmi_multi_reap, shmi_multi_holders, shmi_multi_look,
+static const shmi_rq_kind shmi_multi_kind = {
+    sizeof(shmi_fairmutex_record), offsetof(shmi_fairmutex_record, entries), 1, NULL, shmi_multi_word_at, shmi_multi_corrupt,
+    shmi_multi_remove, shmi_multi_serve, shmi_multi_reap, shmi_multi_dead,
 };
+static const shmi_rq_parts shmi_multi_parts = {shmi_multi_word_at, shmi_multi_turn_to, shmi_multi_catch_up, shmi_multi_before};
 
-/* ---- handles ---- */
+/* ---- Handles and views ---- */
 
+SHMI_FN void shmi_bucket_point(struct shmi_key_bucket *k, uint32_t i)
+{
+    struct shmi_key_entry first = {NULL, 0};
+    k->number = i;
+    k->w = shmi_bucket_words(k->of, i);
+    k->q.commit = &k->w->commit;
+    k->q.part = (uint64_t)i << SHMI_multiPartShift;
+    k->q.completed = 0;
+    first.e = &k->w->entry0;
+    shmi_key_focus(k, first);
+}
 SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *x, uint32_t i)
 {
-    shmi_mon_init(&k->m, x->a, &x->o, shmi_bucket_at(&x->o, i), &shmi_multi_rules);
-    k->m.one_spins = 1;
-    k->m.mine = shmi_key_is_wait;
+    memset(k, 0, sizeof *k);
     k->of = x;
-    k->w = (shmi_multilock_bucket *)(void *)k->m.w;
-    k->number = i;
-    k->biased = 0;
+    k->q.a = x->a;
+    k->q.o = x->o;
+    k->q.kind = &shmi_multi_kind;
+    k->q.parts = &shmi_multi_parts;
+    k->q.also_check = shmi_multi_also_check;
+    k->q.own = x->own;
+    k->q.known = x->known;
+    k->q.spin = &x->w->spin;
+    k->q.pays = &x->w->pays;
+    k->q.last_cpu = &x->w->lastCPU;
+    shmi_rq_use_lock(&k->q);
+    shmi_bucket_point(k, i);
 }
 /* Makes the handle of a bucket that this process uses for the first time. */
 SHMI_COLD int shmi_multi_make_bucket(struct shmi_multilock *x, uint32_t i, struct shmi_key_bucket **out)
 {
-    struct shmi_key_bucket *k;
+    struct shmi_key_bucket *k, *other = NULL;
     int err = shmi_enter(x->a, "multilock.lock");
     if (err != 0)
         return err;
-    pthread_mutex_lock(&x->making);
-    k = __atomic_load_n(&x->all[i], __ATOMIC_RELAXED);
+    k = (struct shmi_key_bucket *)shmi_new_thing(sizeof *k);
     if (k == NULL) {
-        k = (struct shmi_key_bucket *)shmi_new_thing(sizeof *k);
-        if (k != NULL)
-            shmi_bucket_init(k, x, i);
-        else
-            err = shmi_fail(ENOMEM, "multilock.lock", shmi_called(&x->o), "%s", "");
-        __atomic_store_n(&x->all[i], k, __ATOMIC_RELEASE);
+        err = shmi_fail(ENOMEM, "multilock.lock", shmi_called(&x->o), "%s", "");
+    } else {
+        shmi_bucket_init(k, x, i);
+        if (!__atomic_compare_exchange_n(&x->all[i], &other, k, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            shmi_free_thing(k);
+            k = other;
+        }
     }
-    pthread_mutex_unlock(&x->making);
     shmi_exit(x->a);
     *out = k;
     return err;
@@ -27752,44 +27013,60 @@ SHMI_FN int shmi_multi_bucket(struct shmi_multilock *x, uint64_t key, struct shm
 /* Reads the sizes from the head of the body. Returns 0 if they are impossible. */
 SHMI_FN int shmi_multi_shape(struct shmi_multilock *x, shmsync_arena *a, const shmi_object *o)
 {
-    const shmi_multilock_head *head;
     uint32_t n;
-    if (o->size < shmi_multi_bytes(0))
+    if (o->size < shmi_multi_bytes(a, 0))
         return 0;
-    head = (const shmi_multilock_head *)shmi_ptr(a, o->body, sizeof *head, 8);
     memset(x, 0, sizeof *x);
     x->a = a;
     x->o = *o;
-    x->release = (shmi_ld32(&head->policy) & 0xff) == 1;
-    n = shmi_ld32(&head->buckets) & 0xff;
+    x->w = (shmi_multilock_head *)shmi_ptr(a, o->body, sizeof *x->w, 8);
+    x->release = (shmi_ld32(&x->w->policy) & 0xff) == SHMI_POLICY_RELEASE;
+    n = shmi_ld32(&x->w->buckets) & 0xff;
     x->log = n != 0 ? n - 1 : (uint32_t)SHMI_multiLogDefault;
-    return x->log <= SHMI_multiLogMost && o->size >= shmi_multi_bytes(x->log);
+    return x->log <= SHMI_multiLogMost && o->size >= shmi_multi_bytes(a, x->log);
 }
-SHMI_FN void *shmi_multi_new(shmsync_arena *a, const shmi_object *o, const void *arg)
-{
-    struct shmi_multilock *x = (struct shmi_multilock *)shmi_new_thing(sizeof *x);
-    (void)arg;
-    if (x == NULL)
-        return NULL;
-    shmi_multi_shape(x, a, o); /* shmi_multi_handle has checked that it is possible */
-    x->all = (struct shmi_key_bucket **)shmi_new_thing(sizeof *x->all << x->log);
-    if (x->all == NULL) {
-        shmi_free_thing(x);
-        return NULL;
-    }
-    pthread_mutex_init(&x->making, NULL);
-    return x;
-}
+/* Calls that are under way may still read the memory of a handle: it is used again only later. */
 SHMI_FN void shmi_multi_end(void *handle)
 {
     struct shmi_multilock *x = (struct shmi_multilock *)handle;
     uint32_t i;
-    for (i = 0; i < UINT32_C(1) << x->log; i++)
-        if (x->all[i] != NULL)
-            shmi_free_thing(x->all[i]);
-    shmi_free_thing(x->all);
-    pthread_mutex_destroy(&x->making);
+    for (i = 0; x->all != NULL && i < UINT32_C(1) << x->log; i++) {
+        struct shmi_key_bucket *k = __atomic_load_n(&x->all[i], __ATOMIC_ACQUIRE);
+        shmi_multilock_block **t, **before;
+        if (k == NULL)
+            continue;
+        for (t = __atomic_load_n(&k->table, __ATOMIC_ACQUIRE); t != NULL; t = before) {
+            before = (shmi_multilock_block **)(void *)t[shmi_table_room(t)];
+            shmi_free_thing(t);
+        }
+        shmi_free_thing(k);
+    }
+    if (x->all != NULL)
+        shmi_free_thing(x->all);
+    if (x->known != NULL)
+        shmi_free_thing(x->known);
     shmi_free_thing(x);
+}
+SHMI_FN void *shmi_multi_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_multilock *x;
+    shmi_off record;
+    (void)arg;
+    if (shmi_slot_record(a, o, sizeof(shmi_fairmutex_record), &record) != 0)
+        return NULL;
+    x = (struct shmi_multilock *)shmi_new_thing(sizeof *x);
+    if (x == NULL)
+        return NULL;
+    shmi_multi_shape(x, a, o); /* shmi_multi_handle has checked that it is possible */
+    x->own = (unsigned char *)shmi_ptr(a, record, sizeof(shmi_fairmutex_record), 8);
+    x->known = shmi_rq_new_known(a);
+    x->all = (struct shmi_key_bucket **)shmi_new_thing(sizeof *x->all << x->log);
+    if (x->known == NULL || x->all == NULL) {
+        shmi_multi_end(x);
+        return NULL;
+    }
+    shmi_built_ends_with(a, o->off, shmi_multi_end);
+    return x;
 }
 /* Returns this process's handle on an object that has been opened. policy and log are the options that were asked
  * for; log -1 accepts any. */
@@ -27805,10 +27082,7 @@ SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy
         shmi_close_object(a, o->off);
         return err;
     }
-    err = SHMI_HAND_OUT(out, struct shmi_multilock *, shmi_share(a, o, shmi_multi_new, NULL));
-    if (err == 0)
-        shmi_ends_with(a, o->off, shmi_multi_end);
-    return err;
+    return SHMI_HAND_OUT(out, struct shmi_multilock *, shmi_share(a, o, shmi_multi_build, NULL));
 }
 
 typedef struct shmi_multi_spec {
@@ -27818,12 +27092,9 @@ SHMI_FN void shmi_multi_fill(unsigned char *body, const void *arg)
 {
     const shmi_multi_spec *s = (const shmi_multi_spec *)arg;
     shmi_multilock_head *head = (shmi_multilock_head *)(void *)body;
-    shmi_multilock_bucket *all = (shmi_multilock_bucket *)(void *)(body + sizeof *head);
-    uint32_t i;
     head->policy = s->policy;
     head->buckets = s->log + 1;
-    for (i = 0; i < UINT32_C(1) << s->log; i++)
-        all[i].mon.spin = s->spin;
+    head->spin = s->spin;
 }
 SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
 {
@@ -27844,7 +27115,7 @@ SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name
         for (init.log = 0; UINT32_C(1) << init.log < buckets; init.log++) {
         }
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, name, shmi_multi_bytes(init.log));
+    shmi_spec_of_kind(&spec, SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, name, shmi_multi_bytes(a, init.log));
     spec.any_size = 1;
     spec.init = shmi_multi_fill;
     spec.arg = &init;
@@ -27872,7 +27143,7 @@ int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock
 {
     SHMI_BEGIN();
     shmi_object o;
-    int err = shmi_object_at(a, off, "multilock.open", SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multi_bytes(0), &o);
+    int err = shmi_object_at(a, off, "multilock.open", SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multi_bytes(a, 0), &o);
     out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out)));
 }
@@ -27893,219 +27164,220 @@ int shmsync_multilock_close(shmsync_multilock *m)
     return SHMI_TELL(err);
 }
 
-/* ---- locking ---- */
+/* ---- Locking ---- */
 
-/* Takes a key by one CAS, if it is cached for this process. The key of an entry changes only after its hold was
- * claimed, and no value of a hold is used twice. */
-SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
+/* How an attempt to take a key ended. */
+enum { SHMI_keyTaken, SHMI_keyQueued, SHMI_keyNotNow, SHMI_keyRefused, SHMI_keyNoRoom };
+typedef struct shmi_key_result {
+    int how;
+    uint32_t why;                /* the state, of SHMI_keyRefused */
+    shmi_multilock_entry *e;     /* of the key, of SHMI_keyTaken and SHMI_keyQueued */
+    uint32_t tag;                /* of the hold, of SHMI_keyTaken */
+} shmi_key_result;
+
+/* Finds an entry that may get another key: its own key is free, and nobody waits for it. It closes the word hold of the
+ * entry. The search begins at an entry that differs from change to change, so that an entry keeps its key for some time. */
+SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change *x, struct shmi_key_entry *at)
 {
-    shmi_participant_id self = shmi_self(k->m.a);
-    uint32_t i, kept = shmi_make_owner(SHMI_keyCached, self);
-    if (self == 0)
-        return 0; /* a child of fork: the arena may not even be there */
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, i);
-        uint64_t h = shmi_get(e.hold);
-        if (shmi_hold_owner(h) != kept || shmi_get(e.key) != key)
+    uint32_t n = shmi_key_entries(k), i, begin;
+    if (n == 0)
+        return 0;
+    begin = (uint32_t)((x->c >> SHMI_RQ_SLOT_BITS) % n);
+    for (i = 0; i < n; i++) {
+        at->index = (uint32_t)(((uint64_t)begin + i) % n);
+        at->e = shmi_key_at(k, at->index);
+        if (at->e == NULL || !shmi_key_free(shmi_key_state(at->e)) || shmi_recorded_value(&at->e->first) != 0)
             continue;
-        if (shmi_cas64(e.hold, h, h + SHMI_HOLD_LOCK)) {
-            SHMSYNC_CRASHPOINT("multilock.lock.biased");
-            out->in = k;
-            out->serial = shmi_serial_of(k);
-            out->at = e.hold;
-            out->key = key;
-            out->hold = h + SHMI_HOLD_LOCK;
+        shmi_key_shut(at->e);
+        if (shmi_key_state(at->e) == 0 && shmi_recorded_value(&at->e->first) == 0)
             return 1;
+    }
+    return 0;
+}
+/* Adds to x that this process takes the key of the chosen entry, or makes it the entry of that key first. */
+SHMI_FN void shmi_key_take_free(struct shmi_key_bucket *k, struct shmi_rq_change *x, uint64_t key, shmi_key_result *r)
+{
+    shmi_rq_set(x, SHMI_multiKeyLow, k->q.queue, &k->focus->keyLow, (uint32_t)key);
+    shmi_rq_set(x, SHMI_multiKeyHigh, k->q.queue, &k->focus->keyHigh, (uint32_t)(key >> 32));
+    shmi_key_set(k, x, k->q.a->self);
+    r->e = k->focus;
+    r->tag = shmi_key_new_tag(x, &k->focus->hold);
+}
+SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_wait_node *wait_node, struct shmi_wakes *b, shmi_key_result *r)
+{
+    struct shmi_rq *q = &k->q;
+    struct shmi_rq_change x;
+    int tidied = 0;
+    r->how = SHMI_keyNotNow;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or makes one that is made once. */
+        struct shmi_key_entry at;
+        int takes, ok, bad, found, dead, err = shmi_rq_begin(q, &x, b);
+        uint32_t s;
+        if (err != 0)
+            return err;
+        found = shmi_key_find(k, key, &at, &bad);
+        dead = found && shmi_key_dead(k, at.e);
+        if (!tidied && (dead || shmi_rq_reap_due(q) || (found && shmi_recorded_value(&at.e->first) != 0))) {
+            tidied = 1; /* the dead may have the key, or it may be the turn of the first wait */
+            if (dead || shmi_rq_reap_due(q))
+                err = shmi_multi_reap(q, &x, b);
+            if (err == 0 && found) {
+                shmi_key_focus(k, at);
+                err = shmi_key_serve(k, &x, b);
+            }
+            if (err != 0)
+                return err;
+            continue;
         }
-    }
-    return 0;
-}
-/* Whether a living participant has the key in a biased hold. It reads without the queue lock, because a try leaves
- * such a hold as it is. */
-SHMI_FN int shmi_key_is_biased(struct shmi_key_bucket *k, uint64_t key)
-{
-    uint32_t i;
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, i);
-        uint64_t h = shmi_get(e.hold);
-        if (shmi_hold_kind(h) == SHMI_keyBiased && shmi_get(e.key) == key && shmi_get(e.hold) == h)
-            return !shmi_dead(k->m.a, shmi_hold_name(h));
-    }
-    return 0;
-}
-/* Takes back what the dead have, with the queue lock held. */
-SHMI_FN void shmi_key_look_at(struct shmi_key_bucket *k, struct shmi_wakes *b, uint64_t key)
-{
-    struct shmi_key_entry e = shmi_key_find(k, key);
-    uint64_t h = e.hold != NULL ? shmi_get(e.hold) : 0;
-    if (shmi_hold_taken(h) && shmi_dead(k->m.a, shmi_hold_name(h))) {
-        shmi_mon_reap(&k->m, b);
-        return;
-    }
-    shmi_mon_reap_if_due(&k->m, b);
-    e = shmi_key_find(k, key);
-    if (e.hold != NULL && shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved)
-        shmi_key_resolve(k, b, e);
-}
-SHMI_FN int shmi_key_accept_in(struct shmi_key_bucket *k, struct shmi_key_entry e, uint64_t key, uint64_t granted, uint64_t held)
-{
-    if (e.hold == NULL || !shmi_cas64(e.hold, granted, held))
-        return shmi_key_fail(&k->m, "multilock.lock", key, SHMI_lockCorrupt, 0);
-    SHMSYNC_CRASHPOINT("multilock.lock.accepted");
-    return 0;
-}
-/* Makes this process the holder of a key that one of its waits was granted. A process that
- * dies before this step has not held the key. */
-SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, uint64_t held)
-{
-    const uint64_t granted = shmi_make_hold(SHMI_keyGranted, shmi_hold_name(held), shmi_hold_stamp(held));
-    uint32_t i;
-    int tries, err;
-    for (tries = 0; tries < SHMI_acceptTries; tries++) {
-        for (i = 0; i < SHMI_multiInline; i++) {
-            /* A granted word with this stamp belongs to this wait, so the key need not be compared. */
-            struct shmi_key_entry e = shmi_inline_entry(k, i);
-            if (shmi_get(e.hold) == granted)
-                return shmi_key_accept_in(k, e, key, granted, held);
+        if (!found) {
+            if (bad)
+                return q->kind->corrupt(q, "its list of slot records");
+            if (!shmi_key_room(k, &x, &at)) {
+                if (shmi_ld64(q->commit) != x.c)
+                    continue;
+                r->how = SHMI_keyNoRoom;
+                return 0;
+            }
+            shmi_key_focus(k, at);
+            takes = 1;
+        } else {
+            s = shmi_key_state(at.e);
+            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* it stays open for its holder */
+                shmsync_hold h;
+                if (s == SHMI_FAIR_OPEN && shmi_key_lock_open(k, at.e, key, &h)) {
+                    r->how = SHMI_keyTaken;
+                    r->e = at.e;
+                    r->tag = (uint32_t)h.hold;
+                    return 0;
+                }
+                if (s == SHMI_FAIR_OPEN || shmi_ld64(q->commit) != x.c)
+                    continue;
+                return 0;
+            }
+            shmi_key_shut(at.e);
+            shmi_key_focus(k, at);
+            s = shmi_rq_get(&x, &at.e->hold);
+            if (shmi_key_refuses(s)) {
+                if (shmi_ld64(q->commit) != x.c)
+                    continue;
+                r->how = SHMI_keyRefused;
+                r->why = s;
+                return 0;
+            }
+            takes = s == 0 && shmi_rq_empty(q, &x);
         }
-        if (shmi_get(&k->w->spilled) != 0)
-            break;
-        shmi_pause(SHMI_acceptPause);
-    }
-    /* The key is in a node, or the granter has resolved the wait and not finished yet: the granter is running,
-     * stopped or dead. */
-    err = shmi_mon_enter(&k->m, 0);
-    if (err != 0)
+        if (takes)
+            shmi_key_take_free(k, &x, key, r);
+        else if (wait_node != NULL)
+            shmi_rq_join(q, &x, wait_node);
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err == 0 && !ok)
+            continue;
+        if (takes && x.made) {
+            SHMSYNC_CRASHPOINT("multilock.lock.taken");
+            r->how = SHMI_keyTaken;
+        } else if (wait_node != NULL && x.made) {
+            r->how = SHMI_keyQueued;
+            r->e = at.e;
+        }
         return err;
-    err = shmi_key_accept_in(k, shmi_key_find(k, key), key, granted, held);
-    shmi_mon_leave(&k->m, NULL);
-    return err;
+    }
 }
-/* Waits for a key with the wait node. The caller has the queue lock, and the call releases it. */
-SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmi_wait_node *wait_node, struct shmi_wakes *b, shmsync_hold *out)
+/* Takes the key. If that is not possible now, it queues the wait of a prepared node, which may be NULL. If all entries of
+ * the bucket are in use, it adds a block to the bucket. SHMI_keyQueued with an error says that the wait may be queued. */
+SHMI_FN int shmi_key_take(struct shmi_key_bucket *k, uint64_t key, shmi_wait_node *wait_node, shmi_key_result *r)
 {
-    struct shmi_monitor *m = &k->m;
-    uint64_t outcome = 0;
-    int err;
-    shmi_mon_join(m, wait_node, 0, key);
+    for (;;) {
+        /* The loop repeats only after it has added entries to the bucket. */
+        struct shmi_wakes b;
+        int err;
+        shmi_multi_catch_up(&k->q);
+        shmi_wakes_init(&b);
+        shmi_rq_lock(&k->q);
+        err = shmi_key_take_locked(k, key, wait_node, &b, r);
+        shmi_rq_unlock(&k->q);
+        shmi_rq_wake(&k->q, &b);
+        if (err != 0 || r->how != SHMI_keyNoRoom)
+            return err;
+        err = shmi_add_block(k->q.a, &k->q.o, sizeof(shmi_multilock_block), k->number);
+        if (err != 0)
+            return err;
+        SHMSYNC_CRASHPOINT("multilock.block.pushed");
+    }
+}
+SHMI_FN void shmi_key_hold_of(struct shmi_key_bucket *k, uint64_t key, shmi_multilock_entry *e, uint32_t tag, shmsync_hold *out)
+{
     out->in = k;
     out->serial = shmi_serial_of(k);
-    out->at = NULL;
+    out->at = &e->keyLow;
     out->key = key;
-    out->hold = shmi_make_hold(SHMI_kindHeld, m->a->self, (uint32_t)shmi_get(&wait_node->node->stamp));
-    shmi_mon_leave(m, b);
-    err = shmi_mon_await(m, wait_node, abs, &outcome);
-    if (err == 0)
-        err = shmi_key_fail(m, "multilock.lock", key, shmi_outcome_result(outcome), shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
-    return err != 0 ? err : shmi_key_accept(k, key, out->hold);
+    out->hold = tag;
 }
-/* The slow part of lock. The caller has the queue lock, and the call releases it. The call counts. */
-SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmsync_hold *out)
+/* Makes this process the holder of the key that one of its waits was granted. A process that dies before this step has
+ * not held the key. */
+SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, shmi_multilock_entry *e, shmsync_hold *out)
 {
-    struct shmi_monitor *m = &k->m;
-    shmi_wait_node *wait_node = NULL;
-    struct shmi_wakes b;
-    uint64_t spare = 0;
-    shmi_node *n = NULL;
-    int err = 0, again;
-    shmi_wakes_init(&b);
-    for (;;) {
-        struct shmi_key_entry e, was;
-        shmi_key_look_at(k, &b, key);
-        e = shmi_key_find(k, key);
-        if (e.hold != NULL) {
-            uint64_t h = shmi_get(e.hold);
-            err = shmi_key_fail(m, "multilock.lock", key, shmi_hold_result(h), shmi_hold_died(h));
-            if (err != 0)
-                break;
-            err = shmi_mon_wait_node(m, abs, &wait_node, &again);
-            if (err != 0) {
-                shmi_mon_wake(m, &b);
-                if (spare != 0)
-                    shmi_free_node(m->a, spare);
-                return err;
-            }
-            if (again)
-                continue;
-            err = shmi_key_queue_up(k, abs, key, wait_node, &b, out);
-            if (spare != 0)
-                shmi_free_node(m->a, spare);
-            return err;
-        }
-        shmi_key_seek(k, key, &was);
-        e = shmi_key_room(k, was);
-        if (e.hold != NULL) {
-            shmi_key_take(k, e, key, out);
-            break;
-        }
-        if (spare != 0) {
-            out->in = k;
-            out->serial = shmi_serial_of(k);
-            out->at = NULL;
-            out->key = key;
-            out->hold = shmi_key_new_hold(k, SHMI_kindHeld);
-            shmi_key_spill(k, spare, n, key, out->hold);
-            spare = 0;
-            break;
-        }
-        shmi_mon_leave(m, &b);
-        err = shmi_claim_node(m->a, &spare, &n);
-        if (err != 0)
-            spare = 0;
-        else
-            err = shmi_mon_enter(m, abs);
-        if (err != 0) {
-            shmi_mon_return_node(m, wait_node);
-            if (spare != 0)
-                shmi_free_node(m->a, spare);
-            return err;
-        }
-    }
-    shmi_mon_leave(m, &b);
-    shmi_mon_return_node(m, wait_node);
-    if (spare != 0)
-        shmi_free_node(m->a, spare);
-    return err;
+    uint64_t accepted = shmi_ld64(&e->accepted), w = shmi_ld64(&e->hold);
+    if (w >> 32 != shmi_make_owner(SHMI_kindReserved, k->q.a->self) || !shmi_cas64(&e->accepted, accepted, SHMI_RECORDED(k->q.a->self, (uint32_t)w)))
+        return shmi_fail(EPROTO, "multilock.lock", shmi_called(&k->q.o), "key %llu: state %#x", (unsigned long long)key, (uint32_t)(w >> 32));
+    SHMSYNC_CRASHPOINT("multilock.lock.accepted");
+    shmi_key_hold_of(k, key, e, (uint32_t)w, out);
+    return 0;
 }
-/* Whether an entry of a key seems to be in use, or keys are in nodes. It works without the queue lock. */
-SHMI_FN int shmi_key_seems_taken(struct shmi_key_bucket *k, uint64_t key)
+/* Takes the key or waits in its queue, in a call that counts. */
+SHMI_FN int shmi_key_arrive(struct shmi_key_bucket *k, const char *op, uint64_t key, int64_t abs, int try_, shmsync_hold *out)
 {
-    uint32_t i;
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, i);
-        if (shmi_get(e.key) == key && !shmi_hold_free(shmi_get(e.hold)))
-            return 1;
+    shmi_wait_node *wait_node;
+    shmi_rq_outcome outcome;
+    shmi_key_result r;
+    int err = shmi_key_take(k, key, NULL, &r);
+    if (err == 0 && r.how == SHMI_keyTaken)
+        shmi_key_hold_of(k, key, r.e, r.tag, out);
+    if (err != 0 || r.how == SHMI_keyTaken)
+        return err;
+    if (r.how == SHMI_keyRefused)
+        return shmi_key_refusal(k->of, op, key, r.why);
+    if (try_)
+        return EBUSY;
+    shmi_rq_learn(&k->q);
+    if (SHMI_UNLIKELY(shmi_ld32(&k->q.bad) != 0))
+        return shmi_fail(EPROTO, op, shmi_called(&k->q.o), "its list of slot records");
+    err = shmi_wait_node_take(k->q.a, &wait_node);
+    if (err != 0)
+        return err;
+    shmi_rq_prepare(&k->q, wait_node, key);
+    err = shmi_key_take(k, key, wait_node, &r);
+    if (err != 0 && r.how == SHMI_keyQueued) {
+        shmi_wait_node_forget(wait_node);
+        return err;
     }
-    return shmi_get(&k->w->spilled) != 0;
+    if (err != 0 || r.how != SHMI_keyQueued) {
+        shmi_rq_hand_back(&k->q, wait_node);
+        if (err == 0 && r.how == SHMI_keyTaken)
+            shmi_key_hold_of(k, key, r.e, r.tag, out);
+        return err == 0 && r.how == SHMI_keyRefused ? shmi_key_refusal(k->of, op, key, r.why) : err;
+    }
+    err = shmi_rq_await(&k->q, wait_node, abs == 0 || shmi_now() < abs, abs, op, &outcome);
+    if (err != 0)
+        return err;
+    if (outcome.how != SHMI_RECORDED_REFUSED)
+        return shmi_key_accept(k, key, r.e, out);
+    err = shmi_key_refusal(k->of, op, key, outcome.why);
+    return err != 0 ? err : shmi_multi_corrupt(&k->q, "a wait that was refused without a reason");
 }
 SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, shmsync_hold *out)
 {
-    struct shmi_key_bucket *k;
-    struct shmi_key_entry e;
-    int err = shmi_multi_bucket(x, key, &k);
-    if (err == 0 && __atomic_load_n(&k->biased, __ATOMIC_RELAXED) != 0 && shmi_key_biased(k, key, out))
-        return 0;
-    /* A call that has to wait is counted before it takes the queue lock: if it were refused afterwards, it could not give
-     * the queue lock back. */
-    if (err == 0 && !shmi_key_seems_taken(k, key)) {
-        err = shmi_mon_enter(&k->m, abs);
-        if (err == 0) {
-            e = shmi_key_vacant(k, key);
-            if (e.hold != NULL)
-                shmi_key_take(k, e, key, out);
-            shmi_mon_leave(&k->m, NULL);
-            if (e.hold != NULL)
-                return 0;
-        }
-    }
+    struct shmi_key_bucket *k = NULL;
+    int err = shmi_use(x->a, "multilock.lock");
     if (err == 0)
-        err = shmi_mon_begin(&k->m);
-    if (err == 0) {
-        err = shmi_mon_enter(&k->m, abs);
-        if (err == 0)
-            err = shmi_key_lock_slow(k, abs, key, out);
-        shmi_mon_finish(&k->m);
-    }
+        err = shmi_multi_bucket(x, key, &k);
+    if (err == 0 && SHMI_LIKELY(shmi_key_lock_fast(k, key, out)))
+        return 0;
+    if (err == 0)
+        err = shmi_enter(x->a, "multilock.lock");
+    if (err == 0)
+        err = shmi_exit_with(x->a, shmi_key_arrive(k, "multilock.lock", key, abs, 0, out));
     if (err != 0)
         memset(out, 0, sizeof *out);
     return err;
@@ -28123,112 +27395,109 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
     memset(out, 0, sizeof *out);
     return SHMI_TELL(err != 0 ? err : shmi_key_lock(m->impl, key, ns, out));
 }
-/* The slow part of trylock. The caller has the queue lock, and the call releases it. */
-SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
-{
-    struct shmi_monitor *m = &k->m;
-    struct shmi_key_entry e = shmi_key_find(k, key), was;
-    struct shmi_wakes b;
-    uint64_t off;
-    shmi_node *n;
-    int err = 0;
-    shmi_wakes_init(&b);
-    if (e.hold != NULL) {
-        shmi_key_look_at(k, &b, key);
-        e = shmi_key_find(k, key);
-    }
-    if (e.hold != NULL) {
-        uint64_t h = shmi_get(e.hold);
-        err = shmi_key_fail(m, "multilock.trylock", key, shmi_hold_result(h), shmi_hold_died(h));
-        if (err == 0)
-            err = EBUSY;
-    } else {
-        shmi_key_seek(k, key, &was);
-        e = shmi_key_room(k, was);
-        if (e.hold != NULL) {
-            shmi_key_take(k, e, key, out);
-        } else {
-            err = shmi_claim_node(m->a, &off, &n);
-            if (err == 0) {
-                out->in = k;
-                out->serial = shmi_serial_of(k);
-                out->key = key;
-                out->hold = shmi_key_new_hold(k, SHMI_kindHeld);
-                shmi_key_spill(k, off, n, key, out->hold);
-            }
-        }
-    }
-    shmi_mon_leave(m, &b);
-    return err;
-}
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
     SHMI_OPENED(m);
+    struct shmi_multilock *x = m->impl;
     struct shmi_key_bucket *k = NULL;
-    struct shmi_key_entry e;
     int err;
     memset(out, 0, sizeof *out);
-    err = shmi_use(m->impl->a, "multilock.trylock");
+    err = shmi_use(x->a, "multilock.trylock");
     if (err == 0)
-        err = shmi_multi_bucket(m->impl, key, &k);
+        err = shmi_multi_bucket(x, key, &k);
     if (err != 0)
         return SHMI_TELL(err);
-    if (shmi_key_biased(k, key, out))
+    if (SHMI_LIKELY(shmi_key_lock_fast(k, key, out)))
         return 0;
-    if (shmi_key_is_biased(k, key) || !shmi_mon_try_enter(&k->m))
-        return SHMI_TELL(EBUSY);
-    e = shmi_key_vacant(k, key);
-    if (e.hold == NULL)
-        return SHMI_TELL(shmi_key_trylock_slow(k, key, out));
-    shmi_key_take(k, e, key, out);
-    shmi_mon_leave(&k->m, NULL);
-    return 0;
+    err = shmi_enter(x->a, "multilock.trylock");
+    if (err != 0)
+        return SHMI_TELL(err);
+    return SHMI_TELL(shmi_exit_with(x->a, shmi_key_arrive(k, "multilock.trylock", key, 0, 1, out)));
 }
 
-int shmsync_multilock_unlock(const shmsync_hold *hold)
+/* Unlocks the hold h by a record, and grants the key to the first wait. *held is 0 if this process does not have that
+ * hold; then *s is the state of the key. */
+SHMI_FN int shmi_key_give_locked(struct shmi_key_bucket *k, const shmsync_hold *h, struct shmi_wakes *b, int *held, uint32_t *s)
+{
+    struct shmi_rq *q = &k->q;
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id granted;
+        struct shmi_key_entry at;
+        uint64_t w = 0;
+        int ok, bad, err = shmi_rq_begin(q, &x, b);
+        if (err != 0)
+            return err;
+        *s = 0;
+        *held = 0;
+        if (shmi_key_find(k, h->key, &at, &bad)) {
+            w = shmi_ld64(&at.e->hold);
+            *s = (uint32_t)(w >> 32);
+        }
+        if (at.e != NULL && h->at == &at.e->keyLow && (uint32_t)w == (uint32_t)h->hold) {
+            if (*s == (SHMI_FAIR_OPEN | q->a->self)) {
+                *held = 1;
+                if (shmi_key_unlock_fast(k, h))
+                    return 0;
+                continue;
+            }
+            *held = *s == q->a->self || (*s == shmi_make_owner(SHMI_kindReserved, q->a->self) && shmi_key_accepted(at.e, w));
+        }
+        if (!*held) {
+            if (shmi_ld64(q->commit) != x.c)
+                continue;
+            return bad ? q->kind->corrupt(q, "its list of slot records") : 0;
+        }
+        shmi_key_focus(k, at);
+        granted = shmi_key_pass(k, &x);
+        x.torn = 0; /* an error in the queue is that of the waits */
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err != 0)
+            return err;
+        if (!ok)
+            continue;
+        shmi_rq_reconsider(q, granted);
+        SHMSYNC_CRASHPOINT("multilock.unlock.committed");
+        if (shmi_recorded_value(q->first) != 0)
+            shmi_key_serve(k, &x, b);
+        return 0;
+    }
+}
+SHMI_FN int shmi_key_unlock(struct shmi_key_bucket *k, const shmsync_hold *h)
+{
+    struct shmi_wakes b;
+    uint32_t s = 0;
+    int held = 1, err = shmi_use(k->q.a, "multilock.unlock");
+    if (err != 0)
+        return err;
+    if (SHMI_LIKELY(shmi_key_unlock_fast(k, h)))
+        return 0;
+    err = shmi_enter(k->q.a, "multilock.unlock");
+    if (err != 0)
+        return err;
+    shmi_multi_catch_up(&k->q);
+    shmi_wakes_init(&b);
+    shmi_rq_lock(&k->q);
+    err = shmi_key_give_locked(k, h, &b, &held, &s);
+    shmi_rq_unlock(&k->q);
+    shmi_rq_wake(&k->q, &b);
+    if (err == 0 && !held)
+        err = shmi_fail(shmi_key_valid(s) ? EPERM : EPROTO, "multilock.unlock", shmi_called(&k->q.o), "key %llu: state %#x", (unsigned long long)h->key, s);
+    return shmi_exit_with(k->q.a, err);
+}
+int shmsync_multilock_unlock(const shmsync_hold *h)
 {
     SHMI_BEGIN();
-    struct shmi_key_bucket *k = hold->in;
-    uint64_t h = hold->hold;
-    struct shmi_key_entry e;
-    struct shmi_wakes b;
-    int err;
+    struct shmi_key_bucket *k = h->in;
     if (k == NULL)
         return shmi_fail(EPERM, "multilock.unlock", NULL, "the hold holds nothing");
-    if (!shmi_is_open(k, hold->serial))
+    if (!shmi_is_open(k, h->serial))
         return SHMI_TELL(shmi_closed(__func__));
-    if (shmi_hold_kind(h) == SHMI_keyBiased) {
-        if (shmi_self(k->m.a) == shmi_hold_name(h) && shmi_cas64(hold->at, h, h + SHMI_HOLD_UNLOCK)) {
-            SHMSYNC_CRASHPOINT("multilock.unlock.biased");
-            return 0;
-        }
-        h &= ~SHMI_HOLD_FAST; /* the hold was claimed */
-    }
-    err = shmi_mon_enter(&k->m, 0);
-    if (err != 0)
-        return SHMI_TELL(err);
-    /* The hold belongs to this key, because no other hold has its stamp. */
-    if (hold->at != NULL && shmi_get(hold->at) == h && shmi_get(hold->at + 1) == 0) {
-        shmi_put(hold->at, h + SHMI_HOLD_FREE);
-        shmi_mon_leave(&k->m, NULL);
-        return 0;
-    }
-    e = shmi_key_find(k, hold->key);
-    if (e.hold == NULL || shmi_get(e.hold) != h) {
-        h = e.hold != NULL ? shmi_get(e.hold) : 0;
-        shmi_mon_leave(&k->m, NULL);
-        return shmi_fail(shmi_hold_valid(h) ? EPERM : EPROTO, "multilock.unlock", k->m.queueLock.called, "key %llu: hold %#llx", (unsigned long long)hold->key,
-                         (unsigned long long)h);
-    }
-    shmi_put(e.hold, shmi_hold_passing(h));
-    SHMSYNC_CRASHPOINT("multilock.unlock.passing");
-    shmi_wakes_init(&b);
-    shmi_key_resolve(k, &b, e);
-    shmi_mon_leave(&k->m, &b);
-    return 0;
+    return SHMI_TELL(shmi_key_unlock(k, h));
 }
 
-/* ---- many keys ---- */
+/* ---- Many keys ---- */
 
 SHMI_FN int shmi_by_key(const void *x, const void *y)
 {
@@ -28294,65 +27563,156 @@ int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
     return SHMI_TELL(first);
 }
 
-/* ---- after a death ---- */
+/* ---- After a death ---- */
 
-/* Sets the hold of a key that this process recovers to next. */
-SHMI_FN int shmi_key_end_recover(struct shmi_key_bucket *k, uint64_t key, uint64_t h, uint64_t next)
+/* A recovery of a key by this process. */
+typedef struct shmi_key_recovery {
+    struct shmi_key_bucket *k;
+    uint64_t key;
+    int took;                  /* this process recovers the key */
+    uint32_t tag;              /* of the word hold since then */
+    shmi_participant_id died;  /* whose death is the reason */
+    shmi_participant_id waits; /* the participant that has to be gone before, or 0 */
+    uint64_t *word, was;       /* the word that names it, and its value */
+} shmi_key_recovery;
+
+/* Makes this process the recoverer, if the key is owner-dead or not recoverable. The private lock is held. */
+SHMI_FN int shmi_key_begin_locked(shmi_key_recovery *r, struct shmi_wakes *b)
 {
-    struct shmi_key_entry e;
+    struct shmi_key_bucket *k = r->k;
+    struct shmi_rq *q = &k->q;
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        struct shmi_key_entry at;
+        uint64_t w;
+        uint32_t s;
+        int ok, bad, err = shmi_rq_begin(q, &x, b);
+        if (err != 0)
+            return err;
+        if (!shmi_key_find(k, r->key, &at, &bad))
+            return bad ? q->kind->corrupt(q, "its list of slot records") : 0;
+        w = shmi_ld64(&at.e->hold);
+        s = (uint32_t)(w >> 32);
+        if (!shmi_key_valid(s) || !shmi_key_refuses(s))
+            return 0;
+        if (shmi_owner_kind(s) == SHMI_kindOwnerDead && !shmi_gone(q->a, shmi_owner_name(s))) {
+            r->waits = shmi_owner_name(s);
+            r->word = &at.e->hold;
+            r->was = w;
+            return 0;
+        }
+        r->died = shmi_owner_name(s);
+        shmi_key_focus(k, at);
+        shmi_key_set(k, &x, shmi_make_owner(SHMI_kindRecovering, q->a->self));
+        r->tag = shmi_key_new_tag(&x, &at.e->hold);
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok) {
+            SHMSYNC_CRASHPOINT("multilock.recover.taken");
+            r->took = 1;
+            return 0;
+        }
+    }
+}
+SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
+{
+    struct shmi_rq *q = &r->k->q;
+    int err;
+    do { /* it is taken from a participant that is gone */
+        struct shmi_wakes b;
+        r->waits = 0;
+        err = shmi_enter(q->a, "multilock.recover");
+        if (err != 0)
+            return err;
+        shmi_multi_catch_up(q);
+        shmi_wakes_init(&b);
+        shmi_rq_lock(q);
+        err = shmi_key_begin_locked(r, &b);
+        shmi_rq_unlock(q);
+        shmi_rq_wake(q, &b);
+        shmi_exit(q->a);
+        if (err != 0 || r->waits == 0)
+            return err;
+        err = shmi_await_gone64(q->a, r->waits, r->word, r->was, "multilock.recover", shmi_called(&q->o), 0);
+    } while (err == 0);
+    return err;
+}
+/* Ends the recovery by this process. The key becomes not recoverable if the repair failed, and otherwise free. */
+SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wakes *b)
+{
+    struct shmi_key_bucket *k = r->k;
+    struct shmi_rq *q = &k->q;
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id granted = 0;
+        struct shmi_key_entry at;
+        int ok, bad, err = shmi_rq_begin(q, &x, b);
+        if (err != 0)
+            return err;
+        if (!shmi_key_find(k, r->key, &at, &bad) || shmi_ld64(&at.e->hold) != SHMI_RECORDED(shmi_make_owner(SHMI_kindRecovering, q->a->self), r->tag)) {
+            if (shmi_ld64(q->commit) != x.c)
+                continue;
+            return shmi_fail(EPROTO, "multilock.recover", shmi_called(&q->o), "key %llu was overwritten", (unsigned long long)r->key);
+        }
+        shmi_key_focus(k, at);
+        if (failed)
+            shmi_key_set(k, &x, shmi_make_owner(SHMI_kindNotRecoverable, r->died));
+        else
+            granted = shmi_key_pass(k, &x);
+        x.torn = 0; /* an error in the queue is that of the waits */
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err != 0)
+            return err;
+        if (!ok)
+            continue;
+        shmi_rq_reconsider(q, granted);
+        shmi_key_serve(k, &x, b);
+        return 0;
+    }
+}
+SHMI_FN int shmi_key_run_repair(shmi_key_recovery *r, int (*repair)(void *), void *arg)
+{
+    struct shmi_rq *q = &r->k->q;
     struct shmi_wakes b;
-    int err = shmi_mon_enter(&k->m, 0);
+    int failed = shmi_call_repair(repair, arg), err;
+    if (failed == 0)
+        SHMSYNC_CRASHPOINT("multilock.recover.repaired");
+    err = shmi_enter(q->a, "multilock.recover");
     if (err != 0)
         return err;
-    e = shmi_key_find(k, key);
-    if (e.hold == NULL || shmi_get(e.hold) != h) {
-        shmi_mon_leave(&k->m, NULL);
-        return shmi_fail(EPROTO, "multilock.recover", k->m.queueLock.called, "key %llu was overwritten", (unsigned long long)key);
-    }
-    shmi_put(e.hold, next);
+    shmi_multi_catch_up(q);
     shmi_wakes_init(&b);
-    shmi_key_resolve(k, &b, e);
-    shmi_mon_leave(&k->m, &b);
-    return 0;
+    shmi_rq_lock(q);
+    err = shmi_key_end_locked(r, failed, &b);
+    shmi_rq_unlock(q);
+    shmi_rq_wake(q, &b);
+    if (err == 0 && failed)
+        err = shmi_fail_who(q->a, ENOTRECOVERABLE, "multilock.recover", shmi_called(&q->o), r->died);
+    return shmi_exit_with(q->a, err);
 }
 int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(m);
-    struct shmi_key_bucket *k = NULL;
+    shmi_key_recovery r;
     shmsync_hold hold;
-    int err = shmi_multi_bucket(m->impl, key, &k);
-    if (repair == NULL && err == 0)
-        err = shmi_fail(EINVAL, "multilock.recover", k->m.queueLock.called, "without a repair");
+    int err;
+    memset(&r, 0, sizeof r);
+    r.key = key;
+    err = shmi_use(m->impl->a, "multilock.recover");
+    if (err == 0)
+        err = shmi_multi_bucket(m->impl, key, &r.k);
+    if (err == 0 && repair == NULL)
+        err = shmi_fail(EINVAL, "multilock.recover", shmi_called(&m->impl->o), "without a repair");
     while (err == 0) {
-        struct shmi_key_entry e;
-        uint64_t h;
-        err = shmi_mon_enter(&k->m, 0);
+        err = shmi_key_begin_recover(&r);
         if (err != 0)
             break;
-        e = shmi_key_find(k, key);
-        h = e.hold != NULL ? shmi_get(e.hold) : 0;
-        if ((shmi_hold_kind(h) == SHMI_kindOwnerDead && shmi_hold_name(h) != 0) || shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE) {
-            shmi_participant_id died = shmi_hold_died(h);
-            uint64_t next = shmi_make_hold(SHMI_kindNotRecoverable, 0, died);
-            int failed;
-            if (shmi_hold_kind(h) == SHMI_kindOwnerDead && !shmi_gone(k->m.a, died)) {
-                shmi_mon_leave(&k->m, NULL);
-                err = shmi_await_gone64(k->m.a, died, e.hold, h, "multilock.recover", k->m.queueLock.called, 0);
-                continue;
-            }
-            h = shmi_key_new_hold(k, SHMI_kindRecovering);
-            shmi_put(e.hold, h);
-            SHMSYNC_CRASHPOINT("multilock.recover.taken");
-            shmi_mon_leave(&k->m, NULL);
-            failed = shmi_call_repair(repair, arg);
-            if (failed == 0) {
-                SHMSYNC_CRASHPOINT("multilock.recover.repaired");
-                next = shmi_hold_passing(h);
-            }
-            err = shmi_key_end_recover(k, key, h, next);
-            return SHMI_TELL(err != 0 || failed == 0 ? err : shmi_fail_who(k->m.a, ENOTRECOVERABLE, "multilock.recover", k->m.queueLock.called, died));
-        }
-        err = shmi_key_lock_slow(k, 0, key, &hold);
+        if (r.took)
+            return SHMI_TELL(shmi_key_run_repair(&r, repair, arg));
+        err = shmi_key_lock(r.k->of, key, 0, &hold);
         if (err == 0)
             return SHMI_TELL(shmsync_multilock_unlock(&hold));
         if (err == EOWNERDEAD || err == ENOTRECOVERABLE)
@@ -28360,65 +27720,219 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
     }
     return SHMI_TELL(err);
 }
+/* A death that no call has met, and a change that is committed and not carried out, count. */
+SHMI_FN int shmi_multi_state(struct shmi_multilock *x, uint64_t key)
+{
+    struct shmi_key_bucket *k;
+    struct shmi_key_entry at;
+    uint32_t s = 0;
+    int bad, err = shmi_multi_bucket(x, key, &k);
+    if (err != 0)
+        return err;
+    shmi_multi_catch_up(&k->q);
+    shmi_rq_complete_last(&k->q);
+    if (shmi_key_find(k, key, &at, &bad) && shmi_key_dead(k, at.e)) {
+        shmi_rq_check_now(&k->q);
+        shmi_key_find(k, key, &at, &bad);
+    }
+    if (bad)
+        return shmi_multi_corrupt(&k->q, "its list of slot records");
+    if (at.e != NULL) {
+        s = shmi_key_state(at.e);
+        if (!shmi_key_has(at.e, key))
+            s = 0; /* the entry has got another key meanwhile, so this key was free */
+    }
+    return shmi_key_refusal(x, "multilock.state", key, s);
+}
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
 {
     SHMI_OPENED(m);
-    struct shmi_key_bucket *k = NULL;
-    struct shmi_key_walk v;
-    struct shmi_key_entry e;
-    uint64_t h = 0, now;
-    int err = shmi_use(m->impl->a, "multilock.state");
-    if (err == 0)
-        err = shmi_multi_bucket(m->impl, key, &k);
-    if (err != 0)
-        return SHMI_TELL(err);
-    for (v = shmi_walk_keys(k, 1); shmi_next_key(k, &v, &e);) {
-        now = shmi_get(e.hold);
-        if (!shmi_hold_free(now) && shmi_get(e.key) == key)
-            h = now;
-    }
-    if (h == 0 || shmi_hold_kind(h) == SHMI_keyBiased)
-        return 0;
-    return SHMI_TELL(shmi_key_fail(&k->m, "multilock.state", key, shmi_hold_result(h), shmi_hold_died(h)));
+    struct shmi_multilock *x = m->impl;
+    int err = shmi_enter(x->a, "multilock.state");
+    return SHMI_TELL(err != 0 ? err : shmi_exit_with(x->a, shmi_multi_state(x, key)));
 }
 
-/* Whether a bucket contains nothing that a death could have left. */
-SHMI_FN int shmi_bucket_quiet(shmi_multilock_bucket *w)
+/* ---- Reaping ---- */
+
+typedef struct shmi_key_block {
+    uint32_t bucket, number;
+    shmi_multilock_block *at;
+} shmi_key_block;
+SHMI_FN int shmi_by_bucket(const void *x, const void *y)
 {
-    uint32_t i;
-    if (shmi_ld32(&w->mon.queueLock.owner) != 0 || shmi_ld32(&w->mon.queueLock.starving) != 0 || shmi_get(&w->spilled) != 0)
+    const shmi_key_block *p = (const shmi_key_block *)x, *q = (const shmi_key_block *)y;
+    if (p->bucket != q->bucket)
+        return p->bucket < q->bucket ? -1 : 1;
+    return p->number < q->number ? -1 : p->number > q->number;
+}
+SHMI_FN shmi_multilock_block *shmi_view_block(struct shmi_multilock *x, const shmi_record_walk *v)
+{
+    return (shmi_multilock_block *)shmi_ptr(x->a, v->b.off, sizeof(shmi_multilock_block), 8);
+}
+/* Sorts the blocks of a view, so that the blocks of each bucket are one piece of its table. Without memory for that, each
+ * search walks through the list. */
+SHMI_FN void shmi_view_blocks(struct shmi_multilock *x)
+{
+    uint32_t head = shmi_ld32(shmi_u32(x->a, x->o.off + SHMI_objRecords));
+    shmi_key_block *sorted;
+    shmi_record_walk v;
+    size_t n = 0, i = 0;
+    shmi_walk_records_from(&v, x->o.off, head, sizeof(shmi_multilock_block));
+    while (shmi_next_added(x->a, &v, 0))
+        n++;
+    if (v.bad)
+        return;
+    sorted = (shmi_key_block *)calloc(n + 1, sizeof *sorted);
+    x->table = (shmi_multilock_block **)calloc(n + 1, sizeof *x->table);
+    if (sorted != NULL && x->table != NULL) {
+        shmi_walk_records_from(&v, x->o.off, head, sizeof(shmi_multilock_block));
+        for (; i < n && shmi_next_added(x->a, &v, 0); i++) {
+            sorted[i].at = shmi_view_block(x, &v);
+            sorted[i].bucket = shmi_ld32(&sorted[i].at->bucket);
+            sorted[i].number = v.number;
+        }
+        qsort(sorted, i, sizeof *sorted, shmi_by_bucket);
+        x->n = i;
+        x->head = head;
+        for (i = 0; i < x->n; i++)
+            x->table[i] = sorted[i].at;
+    }
+    free(sorted);
+}
+/* Makes the view of a reaper or of a recovery; 0: that is not possible. shmi_view_end frees it. */
+SHMI_FN int shmi_multi_view(struct shmi_multilock *x, shmsync_arena *a, const shmi_object *o)
+{
+    if (!shmi_multi_shape(x, a, o))
         return 0;
-    for (i = 0; i < SHMI_multiInline; i++)
-        if (!shmi_hold_free(shmi_get(&w->entries[3 * i + 1])))
-            return 0;
+    x->known = (unsigned char **)calloc(a->geo.slots, sizeof *x->known); /* without it, each search walks through the list */
+    shmi_view_blocks(x);
     return 1;
 }
-SHMI_FN shmi_multilock_bucket *shmi_bucket_words(struct shmi_multilock *x, uint32_t i)
+SHMI_FN void shmi_view_end(struct shmi_multilock *x)
 {
-    return (shmi_multilock_bucket *)shmi_ptr(x->a, shmi_bucket_at(&x->o, i), sizeof(shmi_multilock_bucket), 8);
+    free(x->known);
+    free(x->table);
 }
-/* Takes back what dead has. Each wait is for a key that has an entry, so a quiet bucket has nothing of dead. */
+/* Makes k the view of bucket i. The caller goes through the buckets in order. */
+SHMI_FN void shmi_view_bucket(struct shmi_key_bucket *k, uint32_t i, size_t *at)
+{
+    struct shmi_multilock *x = k->of;
+    size_t n;
+    shmi_bucket_point(k, i);
+    k->learned = 0;
+    k->table = NULL;
+    if (x->table == NULL || x->n == 0)
+        return;
+    while (*at < x->n && shmi_ld32(&x->table[*at]->bucket) < i)
+        ++*at;
+    for (n = *at; n < x->n && shmi_ld32(&x->table[n]->bucket) == i; n++) {
+    }
+    k->table = &x->table[*at];
+    k->learned = (uint64_t)(uint32_t)(n - *at) << 32 | x->head;
+    *at = n;
+}
+/* Whether a participant that is dead, or has left, may have something in the bucket. */
+SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
+{
+    shmi_entry_walk v;
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
+        uint32_t s = shmi_key_state(v.at.e);
+        if (shmi_recorded_value(&v.at.e->first) != 0 || (shmi_fair_taken(s) && shmi_rq_absent(&k->q, shmi_owner_name(s))))
+            return 1;
+    }
+    return 0;
+}
+/* Takes back the keys of dead participants whose word hold is open, by one CAS each: no wait is queued. Returns whether
+ * dead participants have other keys. */
+SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
+{
+    shmi_entry_walk v;
+    int others = 0;
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
+        uint64_t w = shmi_ld64(&v.at.e->hold);
+        uint32_t s = (uint32_t)(w >> 32);
+        shmi_participant_id n = shmi_owner_name(s);
+        if (!shmi_fair_taken(s) || !shmi_rq_absent(&k->q, n))
+            continue;
+        if (shmi_fair_is_open(s))
+            shmi_take_from64(k->q.a, n, &v.at.e->hold, w, shmi_recorded_with(w, k->of->release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n)), k->of->release);
+        else
+            others = 1;
+    }
+    return others;
+}
+/* Takes back the keys of dead, and takes its waits off the queues. A process without a slot record cannot make a change,
+ * but an open word needs none. If another word names a dead participant, the process gets a slot record. */
 SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
     struct shmi_key_bucket k;
+    size_t at = 0;
     uint32_t i;
-    if (!shmi_multi_shape(&x, a, o))
+    if (!shmi_multi_view(&x, a, o))
         return;
-    for (i = 0; i < UINT32_C(1) << x.log; i++)
-        if (!shmi_bucket_quiet(shmi_bucket_words(&x, i))) {
-            shmi_bucket_init(&k, &x, i);
-            shmi_mon_repair(&k.m, dead);
-        }
+    shmi_bucket_init(&k, &x, 0);
+    for (i = 0; i < UINT32_C(1) << x.log; i++) {
+        if (shmi_ld64(&shmi_bucket_words(&x, i)->commit) == 0)
+            continue; /* no key was ever in the bucket */
+        shmi_view_bucket(&k, i, &at);
+        if (dead == a->self)
+            k.q.without = dead;
+        shmi_rq_complete_last(&k.q);
+        if (shmi_bucket_owes(&k) && !shmi_rq_repair(&k.q, dead) && shmi_reap_open_keys(&k) && shmi_rq_make_record(&k.q))
+            shmi_rq_repair(&k.q, dead);
+    }
+    shmi_view_end(&x);
 }
-SHMI_FN void shmi_wake_multilock(shmsync_arena *a, const shmi_object *o, int owed)
+/* Wakes the owners of the first waits if this process has no slot record, so that they reap. */
+SHMI_FN void shmi_wake_first_of_multilock(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_multilock x;
+    struct shmi_key_bucket k;
+    size_t at = 0;
     uint32_t i;
-    if (!shmi_multi_shape(&x, a, o))
+    (void)owed;
+    if (!shmi_multi_view(&x, a, o))
         return;
-    for (i = 0; i < UINT32_C(1) << x.log; i++)
-        shmi_mutex_wake_words(a, &shmi_bucket_words(&x, i)->mon.queueLock, owed);
+    shmi_bucket_init(&k, &x, 0);
+    for (i = 0; i < UINT32_C(1) << x.log && shmi_rq_slot(&k.q, a->my_slot) == NULL; i++) {
+        shmi_entry_walk v;
+        if (shmi_ld64(&shmi_bucket_words(&x, i)->commit) == 0)
+            continue;
+        shmi_view_bucket(&k, i, &at);
+        for (shmi_walk_entries(&k, &v); shmi_next_entry(&k, &v);)
+            if (shmi_recorded_value(&v.at.e->first) != 0) {
+                shmi_key_focus(&k, v.at);
+                shmi_rq_wake_first(&k.q);
+            }
+    }
+    shmi_view_end(&x);
+}
+/* Completes the last change of each participant: the head of its slot record names the bucket. 0: that was not possible. */
+SHMI_FN int shmi_complete_multilock(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_multilock x;
+    struct shmi_key_bucket k;
+    shmi_record_walk v;
+    int done = 1;
+    if (!shmi_multi_shape(&x, a, o))
+        return 0;
+    x.known = (unsigned char **)calloc(a->geo.slots, sizeof *x.known);
+    shmi_bucket_init(&k, &x, 0);
+    shmi_walk_records(a, &v, o->off, sizeof(shmi_fairmutex_record));
+    while (shmi_next_record(a, &v)) {
+        const shmi_fairmutex_record *r = (const shmi_fairmutex_record *)shmi_ptr(a, v.b.off, sizeof *r, 8);
+        uint64_t bucket = shmi_ld64(&r->head) >> SHMI_multiPartShift;
+        if (bucket >> x.log != 0) {
+            done = 0;
+            continue;
+        }
+        shmi_bucket_point(&k, (uint32_t)bucket);
+        if (((uint32_t)shmi_ld64(k.q.commit) & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == v.slot && !shmi_rq_complete_last(&k.q))
+            done = 0;
+    }
+    free(x.known);
+    return done && !v.bad;
 }
 
 /* SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0009-signalwaker.md. The gates hold the
@@ -28863,7 +28377,7 @@ SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *na
     init.config = (signals != 0 ? signals : SHMI_SIGNAL_BITS) | (count ? (uint32_t)SHMI_SIGNAL_COUNT_MASK : 0);
     init.rows = a->geo.slots;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, name, shmi_signal_bytes(signals != 0 ? signals : SHMI_SIGNAL_BITS, a->geo.slots));
+    shmi_spec_of_kind(&spec, SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, name, shmi_signal_bytes(signals != 0 ? signals : SHMI_SIGNAL_BITS, a->geo.slots));
     spec.any_size = 1;
     spec.init = shmi_signal_fill;
     spec.arg = &init;
@@ -28906,7 +28420,7 @@ int shmsync_signalwaker_close(shmsync_signalwaker *w)
     int err;
     if (w->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(w->impl->a, w->impl->o.off, shmi_mon_free);
+    err = shmi_unshare(w->impl->a, w->impl->o.off, shmi_free_thing);
     if (err == 0)
         w->impl = NULL;
     return SHMI_TELL(err);
@@ -30043,20 +29557,18 @@ SHMI_RECOVER_LOCK(rwspinlock, shmi_owner_name(shmi_spin_state(x.impl)))
  * *keys. ENOMEM: there are more keys. */
 SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
 {
-    size_t cap = 0;
+    struct shmi_key_bucket k;
+    shmi_entry_walk v;
+    size_t cap = 0, at = 0;
     uint32_t i;
-    *keys = NULL;
-    *n = 0;
+    shmi_bucket_init(&k, x, 0);
     for (i = 0; i < UINT32_C(1) << x->log; i++) {
-        struct shmi_key_bucket k;
-        struct shmi_key_walk v;
-        struct shmi_key_entry e;
-        if (shmi_bucket_quiet(shmi_bucket_words(x, i)))
-            continue;
-        shmi_bucket_init(&k, x, i);
-        for (v = shmi_walk_keys(&k, 1); shmi_next_key(&k, &v, &e);) {
-            uint64_t h = shmi_get(e.hold);
-            if (shmi_hold_free(h) || (shmi_hold_valid(h) && (shmi_hold_kind(h) == SHMI_kindReserved || (shmi_hold_taken(h) && !shmi_dead(x->a, shmi_hold_name(h))))))
+        if (shmi_ld64(&shmi_bucket_words(x, i)->commit) == 0)
+            continue; /* no key was ever in the bucket */
+        shmi_view_bucket(&k, i, &at);
+        shmi_rq_complete_last(&k.q);
+        for (shmi_walk_entries(&k, &v); shmi_next_entry(&k, &v);) {
+            if (!shmi_key_refuses(shmi_key_state(v.at.e)) && !shmi_key_dead(&k, v.at.e))
                 continue;
             if (*n == cap) {
                 uint64_t *more = (uint64_t *)realloc(*keys, (cap = 2 * cap + 16) * sizeof **keys);
@@ -30064,10 +29576,26 @@ SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
                     return ENOMEM;
                 *keys = more;
             }
-            (*keys)[(*n)++] = shmi_get(e.key);
+            (*keys)[(*n)++] = shmi_key_of(v.at.e);
         }
     }
     return 0;
+}
+SHMI_FN int shmi_list_keys_left(shmsync_multilock *m, uint64_t **keys, size_t *n)
+{
+    struct shmi_multilock *x = m->impl, view;
+    int err = shmi_enter(x->a, "recover_all");
+    *keys = NULL;
+    *n = 0;
+    if (err != 0)
+        return err;
+    if (shmi_multi_view(&view, x->a, &x->o)) {
+        err = shmi_keys_left(&view, keys, n);
+        shmi_view_end(&view);
+    } else {
+        err = EPROTO; /* a peer has overwritten it since it was opened */
+    }
+    return shmi_exit_with(x->a, err);
 }
 SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
 {
@@ -30077,7 +29605,7 @@ SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
     if (!shmi_recovery_opened(r, shmsync_multilock_at(r->a, r->lost.offset, &x)))
         return;
     r->lost.has_key = 1;
-    shmi_recovery_ended(r, shmi_keys_left(x.impl, &keys, &n));
+    shmi_recovery_ended(r, shmi_list_keys_left(&x, &keys, &n));
     for (i = 0; i < n; i++) {
         shmsync_hold h;
         int err = shmsync_multilock_trylock(&x, keys[i], &h);
@@ -30204,7 +29732,7 @@ static const shmi_kind_ops shmi_kinds[] = {
 #if SHMSYNC_LAYOUT_VERSION >= 3
     {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_wake_first_of_semaphore, NULL, shmi_complete_semaphore},
 #endif
-    {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_repair_multilock, shmi_wake_multilock, NULL, NULL},
+    {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_repair_multilock, shmi_wake_first_of_multilock, NULL, shmi_complete_multilock},
     {SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex, shmi_rw_kind_unfinished, NULL},
     {SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL},
     {SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL},

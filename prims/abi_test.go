@@ -62,6 +62,9 @@ var abiStructs = map[string]reflect.Type{
 	"Slot record of a Cond":      reflect.TypeFor[plainRecord](),
 
 	"MultiLock":       reflect.TypeFor[multiLockHead](),
+	"Bucket of keys":  reflect.TypeFor[multiLockBucket](),
+	"Entry of a key":  reflect.TypeFor[multiLockEntry](),
+	"Block of keys":   reflect.TypeFor[multiLockBlock](),
 	"Cond":            reflect.TypeFor[condWords](),
 	"Future":          reflect.TypeFor[futureWords](),
 	"Queue":           reflect.TypeFor[queueWords](),
@@ -73,7 +76,7 @@ var abiStructs = map[string]reflect.Type{
 
 // abiParts are the sections of abiStructs that describe a part of an object, not a whole object.
 var abiParts = []string{
-	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Slot record of a FairMutex", "Slot record of a Cond", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Share of an auto-reset Event",
+	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Slot record of a FairMutex", "Slot record of a Cond", "Bucket of keys", "Entry of a key", "Block of keys", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Share of an auto-reset Event",
 }
 
 // abiKinds maps each section to the kind and the version of the object that it describes.

@@ -120,7 +120,7 @@ func TestCloseDuringTheCall(t *testing.T) {
 				}
 			}()
 			waiting(t, a, "x", 3)
-			crashpoint.ArmFunc("multilock.unlock.passing", 2, func() { // in the Unlock of key 2
+			crashpoint.ArmFunc("multilock.unlock.committed", 2, func() { // in the Unlock of key 2
 				eventually(t, "the handle is being closed", x.String, x.Closing)
 				require.True(t, x.Kept(), "Close would not wait until key 1 is unlocked")
 			})

@@ -72,7 +72,7 @@ func (x *autoEvent) shareOf(slot int) *eventRecord {
 // participant no longer count.
 func (x *autoEvent) inherit() {
 	// All handles of this process on x use the same share, so only one of them may do this at a time.
-	private := &recordPrivate[x.object.Offset/64%64]
+	private := privateOf(x.object)
 	private.Lock()
 	defer private.Unlock()
 	if x.own.name.Load() == uint64(x.a.Self()) {

@@ -55,8 +55,8 @@ func ExampleMultiLock_LockAll() {
 	both.Unlock()
 	fmt.Println(accounts)
 	// Output:
-	// multilock accounts: 2 keys are not free, of 64 buckets
-	// multilock accounts: 0 keys are not free, of 64 buckets
+	// multilock accounts: 2 keys are not free, of 32 buckets
+	// multilock accounts: 0 keys are not free, of 32 buckets
 }
 
 // Two accounts change together, even if this process is killed in between. A block holds the note

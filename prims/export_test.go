@@ -390,8 +390,6 @@ func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
 	defer handles.Unlock()
 	for _, h := range handles.of[(*arenakernel.Arena)(a).Segment()][off].open {
 		switch h := h.(type) {
-		case *MultiLock:
-			return QueueLock{h.bucket(1).mon}, true
 		case monitored: // a Waitable
 			return QueueLock{h.monitorOf()}, true
 		}

@@ -110,26 +110,6 @@ func (f *FairMutex) LockStamped(ctx context.Context) (stamp uint64, err error) {
 // Body returns the offset and the length of the words of f.
 func (f *FairMutex) Body() (off, size uint64) { return uint64(f.object.Body), f.object.Size }
 
-// Queued returns how many waits are in the queue for a key, of all processes.
-func (x *MultiLock) Queued(key uint64) (n int) {
-	k := x.bucket(key)
-	k.mon.enter(nil)
-	k.each(func(w wait) bool {
-		if w.Wanted().Load() == key && k.mon.waiting(w) {
-			n++
-		}
-		return true
-	})
-	k.mon.leave(nil)
-	return n
-}
-
-// Body returns the offset and the length of the words of x.
-func (x *MultiLock) Body() (off, size uint64) { return uint64(x.object.Body), x.object.Size }
-
-// SameBucket reports whether two keys share a queue lock.
-func (x *MultiLock) SameBucket(a, b uint64) bool { return x.index(a) == x.index(b) }
-
 // EachNode calls f with four words of each node that is on a queue of the object at body: next,
 // wanted, stamp and extra.
 func EachNode(a *arena.Arena, body uint64, f func(words [4]*atomic.Uint64)) {
@@ -140,18 +120,6 @@ func EachNode(a *arena.Arena, body uint64, f func(words [4]*atomic.Uint64)) {
 			})
 		}
 	}
-}
-
-// BiteTail makes the list of spilled keys a cycle: it links the last key to the first. x must have
-// one bucket. It returns the number of spilled keys.
-func (x *MultiLock) BiteTail() (n int) {
-	k := x.openBucket(0)
-	k.mon.enter(nil)
-	var last keyEntry
-	k.eachSpilled(func(e keyEntry) bool { last = e; n++; return true })
-	storeWord(last.node.Next(), k.words.spilled.Load())
-	k.mon.leave(nil)
-	return n
 }
 
 // ParkedNodes returns how many goroutines, of all processes, are parked while they wait for the

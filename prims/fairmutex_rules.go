@@ -10,14 +10,15 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// fairResult says how an attempt to lock a FairMutex with a record ended. A record is a list of new values in
-// shared memory that any process can carry out; see recordQueue.
+// fairResult says how an attempt to lock a FairMutex, or a key of a MultiLock, with a record ended. A record is a
+// list of new values in shared memory that any process can carry out; see recordQueue.
 type fairResult uint8
 
 const (
 	fairTaken  fairResult = iota // the lock is held
 	fairQueued                   // the wait is queued
 	fairNotNow                   // another call holds the lock, or waits for it
+	fairNoRoom                   // a MultiLock has no entry for the key
 )
 
 // The numbers by which a record names the words of a FairMutex that it changes.
@@ -345,11 +346,11 @@ func (f *FairMutex) withdraw(s *park.WaitNode) bool {
 		case f.load() != x.c:
 			continue // the record that ends the wait may be only partly carried out
 		default: // a peer has overwritten the node
-			f.drop(s)
+			dropWait(s)
 			return true
 		}
 		if err != nil { // a peer has overwritten the queue, which may still name the node
-			f.drop(s)
+			dropWait(s)
 			return true
 		}
 		if s.OnLine() {
@@ -361,9 +362,9 @@ func (f *FairMutex) withdraw(s *park.WaitNode) bool {
 	}
 }
 
-// drop gives up a wait node without giving it back: a peer has overwritten words, so the queue may
+// dropWait gives up a wait node without giving it back: a peer has overwritten words, so the queue may
 // still name the node.
-func (f *FairMutex) drop(s *park.WaitNode) {
+func dropWait(s *park.WaitNode) {
 	if s.OnLine() {
 		s.LeaveLine(false)
 	}

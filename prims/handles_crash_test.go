@@ -84,40 +84,71 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 			point = "event.wait.announced"
 		case strings.HasPrefix(kind, "sequencer"):
 			point = "sequencer.wait.announced"
-		case strings.HasSuffix(kind, "semaphore"), kind == "fair mutex", kind == "cond":
+		case strings.HasSuffix(kind, "semaphore"), kind == "fair mutex", kind == "multilock", kind == "cond":
 			point = "record.wait.prepared"
 		case waitlessKinds[kind]:
 			continue
 		}
 		t.Run(kind, func(t *testing.T) {
-			a := newArena(t, nil)
-			holder, err := open(a)
-			require.NoError(t, err)
-			mine, err := open(a)
-			require.NoError(t, err)
-			holder.Block()
-			closed := make(chan error, 1)
-			early := false
-			before := crashpoint.HitCount(point)
-			crashpoint.ArmFunc(point, 1, func() {
-				go func() { closed <- mine.Close() }()
-				// The other goroutine runs Close as far as it can get. If Close does not wait for
-				// the call, it returns.
-				for tries := 0; tries < 2000 && len(closed) == 0; tries++ {
-					runtime.Gosched()
-				}
-				early = len(closed) != 0
-			})
-			defer crashpoint.Disarm()
-			ctx, cancel := context.WithTimeout(t.Context(), timeout()) // for a call that does not reach the crash point
-			defer cancel()
-			require.ErrorIs(t, mine.Wait(ctx), shmsync.ErrClosed, words(a))
-			require.NoError(t, <-closed)
-			require.False(t, early, "Close has returned while the call used the words")
-			require.Equal(t, before+1, crashpoint.HitCount(point))
-			holder.Free()
-			sound(t, a)
+			closesWhileQueuing(t, open, point)
 		})
+	}
+}
+
+// closesWhileQueuing closes a handle while a call through it, which queues a wait, is at a crash point.
+func closesWhileQueuing(t *testing.T, open func(*arena.Arena) (*opened, error), point string) {
+	t.Helper()
+	a := newArena(t, nil)
+	holder, err := open(a)
+	require.NoError(t, err)
+	mine, err := open(a)
+	require.NoError(t, err)
+	holder.Block()
+	closed := make(chan error, 1)
+	early := false
+	before := crashpoint.HitCount(point)
+	crashpoint.ArmFunc(point, 1, func() {
+		go func() { closed <- mine.Close() }()
+		// The other goroutine runs Close as far as it can get. If Close does not wait for
+		// the call, it returns.
+		for tries := 0; tries < 2000 && len(closed) == 0; tries++ {
+			runtime.Gosched()
+		}
+		early = len(closed) != 0
+	})
+	defer crashpoint.Disarm()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout()) // for a call that does not reach the crash point
+	defer cancel()
+	require.ErrorIs(t, mine.Wait(ctx), shmsync.ErrClosed, words(a))
+	require.NoError(t, <-closed)
+	require.False(t, early, "Close has returned while the call used the words")
+	require.Equal(t, before+1, crashpoint.HitCount(point))
+	holder.Free()
+	sound(t, a)
+}
+
+// TestCloseOfAMultiLockWaitsForALockOfOneKey: a handle on a MultiLock is closed during a Lock of one key. The tests of
+// all kinds lock several keys, and such a call keeps the handle open by itself.
+func TestCloseOfAMultiLockWaitsForALockOfOneKey(t *testing.T) {
+	open := func(a *arena.Arena) (*opened, error) {
+		m, err := prims.OpenMultiLock(a, "x", nil)
+		if err != nil {
+			return nil, err
+		}
+		var h prims.Hold
+		return &opened{Close: m.Close, Block: func() { h = m.Lock(7) }, Free: func() { h.Unlock() }, Wait: func(ctx context.Context) error {
+			h, err := m.LockContext(ctx, 7)
+			if err == nil {
+				h.Unlock()
+			}
+			return err
+		}}, nil
+	}
+	closesWhileQueuing(t, open, "record.wait.prepared")
+	for _, point := range []string{"record.tell.resolved", "record.wake.before", "multilock.unlock.committed"} {
+		for tries := 0; !closesDuringCall(t, open, point); tries++ {
+			require.Less(t, tries, 1000, "the call never comes to the point")
+		}
 	}
 }
 
@@ -140,7 +171,7 @@ func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 			points = []string{"sequencer.count.before_wake"}
 		case "barrier":
 			points = []string{"barrier.arrive.counted", "barrier.tell.before_wake"}
-		case "semaphore", "transferable semaphore", "fair mutex", "cond":
+		case "semaphore", "transferable semaphore", "fair mutex", "multilock", "cond":
 			points = []string{"record.tell.resolved", "record.wake.before"}
 		}
 		for _, point := range points {
@@ -168,7 +199,7 @@ func TestCloseWaitsForTheWakeAfterTheQueueLock(t *testing.T) {
 				require.NoError(t, err)
 				q, ok := prims.QueueLockOf(a, o.Offset)
 				if !ok {
-					require.True(t, waitlessKinds[kind] || kind == "cond" || kind == "fair mutex" || strings.HasSuffix(kind, "semaphore") || kind == "future" || kind == "event" || kind == "auto-reset event" || kind == "barrier" || strings.HasPrefix(kind, "sequencer"), "it has no queue lock")
+					require.True(t, waitlessKinds[kind] || kind == "cond" || kind == "fair mutex" || kind == "multilock" || strings.HasSuffix(kind, "semaphore") || kind == "future" || kind == "event" || kind == "auto-reset event" || kind == "barrier" || strings.HasPrefix(kind, "sequencer"), "it has no queue lock")
 					return
 				}
 				closed := make(chan error, 1)

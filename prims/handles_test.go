@@ -5,7 +5,6 @@ package prims_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -521,44 +520,6 @@ func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
 		require.NoError(t, <-granted)
 		sound(t, a)
 	})
-}
-
-// TestCloseWaitsForACallThatHasTheQueueLock: a call of a MultiLock does not count itself as long as
-// it need not wait. If the handle is closed while such a call has the queue lock, Close waits until
-// the call has released it, and the call gets ErrClosed.
-func TestCloseWaitsForACallThatHasTheQueueLock(t *testing.T) {
-	a := newArena(t, nil)
-	openKeys := func() *prims.MultiLock {
-		x, err := prims.OpenMultiLock(a, "keys", nil)
-		require.NoError(t, err)
-		return x
-	}
-	keys := openKeys()
-	hold := keys.Lock(1)
-	myKeys := openKeys()
-	for what, c := range map[string]struct {
-		lock  func(beside func()) error
-		close func() error
-	}{
-		"multilock": {func(beside func()) error { return myKeys.LockBeside(1, beside) }, myKeys.Close},
-	} {
-		closed, early := make(chan error, 1), false
-		require.ErrorIs(t, c.lock(func() {
-			go func() { closed <- c.close() }()
-			// The other goroutine runs Close as far as it can get. If Close does not wait for the
-			// call, it returns.
-			for tries := 0; tries < 2000 && len(closed) == 0; tries++ {
-				runtime.Gosched()
-			}
-			early = len(closed) != 0
-		}), shmsync.ErrClosed, what)
-		require.NoError(t, <-closed, what)
-		require.False(t, early, "%s: Close has returned while the call had the queue lock", what)
-	}
-	hold.Unlock()
-	_, ok := keys.TryLock(1)
-	require.True(t, ok, "nobody has the queue lock")
-	sound(t, a)
 }
 
 // TestCloseWhileTheFunctionOfAOnceRuns: a handle of a Once is closed while its function runs. The

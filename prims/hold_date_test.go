@@ -113,33 +113,6 @@ func TestInspectorDatesNoHoldByAWaitThatIsOver(t *testing.T) {
 	})
 }
 
-// TestWaitThatEndsDatesNothing: once a wait is about to end, the word that had its date has the
-// participant that died. That value must not be read as a date.
-func TestWaitThatEndsDatesNothing(t *testing.T) {
-	w := arenatest.New(t, nil)
-	tool := w.Join("tool")
-	alice, err := prims.OpenMultiLock(w.Join("alice"), "x", nil)
-	require.NoError(t, err)
-	bob, err := prims.OpenMultiLock(w.Join("bob"), "x", nil)
-	require.NoError(t, err)
-	hold := alice.Lock(1)
-	done := make(chan struct{})
-	go func() {
-		bob.Lock(1).Unlock()
-		close(done)
-	}()
-	awaitDate(t, tool, alice.Offset())
-	(*arenakernel.Arena)(tool).EachNode(alice.Offset(), func(_ arenakernel.Offset, n *arenakernel.Node) {
-		if n.Stamp().Load() != 0 {
-			const ownerDead = 1
-			n.Extra().Store(uint64(0x1234)<<32 | ownerDead)
-		}
-	})
-	require.Zero(t, exclusiveOf(t, tool, alice.Offset()).Since)
-	hold.Unlock()
-	<-done
-}
-
 // TestFirstSince: a date is converted to its time, to a later time, or to 0, but never to an
 // earlier time.
 func TestFirstSince(t *testing.T) {

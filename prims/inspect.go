@@ -186,16 +186,3 @@ func (i *inspection) enough(what string) {
 		}
 	}
 }
-
-// sum adds c to the counters of the object. The argument c has the counters of one component of the object.
-func (i *inspection) sum(c *arenakernel.Counts) {
-	if i.Counts == nil {
-		i.Counts = &arenakernel.Counts{}
-	}
-	i.Counts.Acquired += c.Acquired
-	i.Counts.Contended += c.Contended
-	i.Counts.SpinsPaid += c.SpinsPaid
-	i.Counts.Slept += c.Slept
-	i.Counts.Woken += c.Woken
-	i.Counts.Recovered += c.Recovered
-}

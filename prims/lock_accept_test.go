@@ -37,8 +37,8 @@ func handedFair(t *testing.T, a *arena.Arena, pending bool) handed {
 	return h
 }
 
-// handedMulti holds several keys of one bucket, so that the last key may have no room in the
-// bucket. Others queue for the last key.
+// handedMulti holds several keys of one bucket, so that the entry of the last key may be in a block.
+// Others queue for the last key.
 func handedMulti(t *testing.T, a *arena.Arena, keys int) handed {
 	m := openMulti(t, a, nil)
 	var key uint64
@@ -70,11 +70,11 @@ func handedMutex(t *testing.T, a *arena.Arena) handed {
 // holder: the next waiter gets the lock without an error.
 func TestGrantThatNobodyAcceptedPassesOn(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, a *arena.Arena) handed{
-		"fair mutex":         func(t *testing.T, a *arena.Arena) handed { return handedFair(t, a, false) },
-		"pending":            func(t *testing.T, a *arena.Arena) handed { return handedFair(t, a, true) },
-		"multilock":          func(t *testing.T, a *arena.Arena) handed { return handedMulti(t, a, 1) },
-		"multilock, spilled": func(t *testing.T, a *arena.Arena) handed { return handedMulti(t, a, 7) },
-		"mutex":              handedMutex,
+		"fair mutex":            func(t *testing.T, a *arena.Arena) handed { return handedFair(t, a, false) },
+		"pending":               func(t *testing.T, a *arena.Arena) handed { return handedFair(t, a, true) },
+		"multilock":             func(t *testing.T, a *arena.Arena) handed { return handedMulti(t, a, 1) },
+		"multilock, in a block": func(t *testing.T, a *arena.Arena) handed { return handedMulti(t, a, 7) },
+		"mutex":                 handedMutex,
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newArena(t, nil)

@@ -22,6 +22,8 @@ type scribbler struct {
 	a          *arena.Arena
 	body, size uint64
 	r          *rand.Rand
+	// more returns the offsets of further words of the object, or is nil.
+	more func() []arena.Offset
 }
 
 func (s *scribbler) word(off uint64) *atomic.Uint64 {
@@ -57,6 +59,12 @@ func (s *scribbler) scribble() {
 	default:
 		for range 1 + s.r.IntN(8) {
 			s.put(s.r.Uint64N(n) * 8)
+		}
+	}
+	if s.more != nil {
+		all := s.more()
+		for range s.r.IntN(8) {
+			arena.At[atomic.Uint64](s.a, all[s.r.IntN(len(all))]).Store(s.value())
 		}
 	}
 	prims.EachNode(s.a, s.body, func(words [4]*atomic.Uint64) {
@@ -135,6 +143,8 @@ func TestHostileMultiLock(t *testing.T) {
 			}
 			holds = append(holds, x.Lock(key))
 		}
+		further := append(x.BlockWords(), x.RecordWords()...)
+		s.more = func() []arena.Offset { return further }
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
 		for key := range uint64(9) {
@@ -149,6 +159,13 @@ func TestHostileMultiLock(t *testing.T) {
 		try("Recover fails", func(ctx context.Context) { x.RecoverContext(ctx, key, func() error { return errRepair }) })
 		try("State", func(context.Context) { _, _, _, _ = x.State(key), x.String(), words(a), a.Check() })
 		try("Unlock of another", func(context.Context) { holds[(key+1)%9].Unlock() })
+		try("open", func(ctx context.Context) {
+			if y, err := prims.MultiLockAt(a, x.Offset()); err == nil {
+				y.LockContext(ctx, key)
+				y.TryLock(key + 30)
+				y.Close()
+			}
+		})
 		cancel()
 		require.NoError(t, guarded("the end of waits", x.String, wg.Wait))
 		at, err := prims.MultiLockAt(a, x.Offset()) // the head of the body may have another number of buckets

@@ -48,9 +48,7 @@ type monitor struct {
 	rules     rules
 	key       race.Key
 	counts    *countWords // the counters of the object; nil if the arena does not count
-	// mine reports whether a wait belongs to this monitor. It is set only if the object has several monitors.
-	mine    func(wait) bool
-	opening *opening
+	opening   *opening
 	// without is the ID of this participant while it leaves the arena, and 0 before. The method current treats that
 	// participant as dead.
 	without arenakernel.ParticipantID
@@ -153,16 +151,6 @@ func (m *monitor) begin() error {
 
 func (m *monitor) finish() { m.queueLock.queue.Exit() }
 
-// leaveStay undoes the effect of opening.stayIfOpen, which has kept the memory of the object in use. The Close of
-// the handle does not wait for a caller between these two calls.
-func (m *monitor) leaveStay() {
-	q := m.queueLock.queue
-	if q.EnterLasting() {
-		defer q.ExitLasting()
-		m.opening.leave()
-	}
-}
-
 // waitNode returns a wait node for a wait of this process. The caller holds the queue lock. If the parameter has is
 // not nil, waitNode returns the node in it. If the result again is true, waitNode has released the queue lock for a
 // moment. The caller then checks the state once more, and passes the wait node as the parameter has in its next
@@ -204,23 +192,12 @@ func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	m.counts.add(countContended)
 }
 
-// await waits until the wait in s is resolved. The caller has put s in the queue by the method join. An error means
-// that the wait has not been resolved and never will be.
-func (m *monitor) await(ctx context.Context, s *park.WaitNode) (outcome, error) {
-	if err := m.sleep(ctx, s); err != nil {
-		return 0, err
-	}
-	return m.collect(s), nil
-}
-
-// sleep is like await, except that the caller has to call collect for the wait node. After an error the caller must
-// not use the wait node any more.
+// sleep waits until the wait in s is resolved. The caller has put s in the queue by the method join, and has to call
+// collect for the wait node. After an error, which means that the wait is not resolved and never will be, the caller
+// must not use the wait node any more.
 func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	w := waitOf(s)
 	q := m.queueLock.queue
-	if s.OnLine() {
-		return m.sleepOnLine(ctx, s, w)
-	}
 	// If other goroutines of this process sleep already, a spinning goroutine would only keep them
 	// from running.
 	if q.Seated() == 0 && m.tuning().Spin(s.Resolved) {
@@ -232,25 +209,6 @@ func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	r := s.Sleep(q, &c)
 	c.Stop()
 	return m.slept(r, w, &c)
-}
-
-// sleepOnLine does what the method sleep does, for a wait in a park.Turns, that is, a line in which waits of this
-// process stand behind each other. The goroutine of the first wait polls its node and then sleeps. If this wait is
-// granted, the next wait becomes the first when the hold ends.
-func (m *monitor) sleepOnLine(ctx context.Context, s *park.WaitNode, w abandoned) error {
-	granted := false
-	defer func() { s.LeaveLine(granted) }()
-	c := park.CancelBy(ctx)
-	r, awake := s.SleepInTurn(m.queueLock.queue, m.tuning(), &c)
-	c.Stop()
-	if awake {
-		m.counts.add(countSpin)
-	} else {
-		m.counts.add(countSleep)
-	}
-	err := m.slept(r, w, &c)
-	granted = err == nil && outcome(s.Node.Extra().Load()).result() == lockGranted
-	return err
 }
 
 // slept returns the error for a sleep that ended with the result r. If the wait was given up, slept takes it off
@@ -368,15 +326,6 @@ func (m *monitor) ended(n arenakernel.ParticipantID) bool {
 		return false
 	}
 	return true
-}
-
-// awaitGone waits until no system call of the dead participant n can store any more, or until the function names
-// returns false. That function reports whether the lock still names n. The caller must not hold the queue lock.
-func (m *monitor) awaitGone(ctx context.Context, n arenakernel.ParticipantID, names func() bool) error {
-	if err := awaitGone(ctx, m.a, m.queueLock.queue, n, names); err != errClosing {
-		return err
-	}
-	return m.closed()
 }
 
 // current reports whether a participant is alive. While this participant leaves the arena, current treats it as

@@ -103,9 +103,7 @@ func (m *monitor) rebuild() {
 	m.broken.Store(false)
 	var all []wait
 	m.a.EachNode(m.object.Offset, func(off arenakernel.Offset, n *arenakernel.Node) {
-		if w := (wait{off, n}); m.mine == nil || m.mine(w) {
-			all = append(all, w)
-		}
+		all = append(all, wait{off, n})
 	})
 	slices.SortFunc(all, func(x, y wait) int {
 		sx, sy := x.Stamp().Load(), y.Stamp().Load()

@@ -124,7 +124,7 @@ func (m *monitor) cleanUpLater() {
 
 // check is called ten times a second while a goroutine of this process waits. It completes what another process has
 // left undone, because that process died, or was stopped while it recovered an object, or was stopped after it gave
-// up its wait. check also stores the date of the first wait in each queue; see dateFirsts.
+// up its wait.
 func (m *monitor) check() {
 	dead := false // a holder is marked dead, although the death may not have been counted yet
 	m.rules.holders(func(n arenakernel.ParticipantID) {
@@ -140,7 +140,6 @@ func (m *monitor) check() {
 	case m.checks.Add(1)%resolveEvery == 0 && m.queueLock.TryLock():
 		m.leaveAfter(m.rules.resolve)
 	}
-	m.dateFirsts()
 }
 
 // resolveEvery is a number of periodic checks: every tenth check resolves the waits that can end. That is necessary
@@ -148,42 +147,14 @@ func (m *monitor) check() {
 // before it resolved the waits.
 const resolveEvery = 10
 
-// repairMonitor takes back what the dead participant has in an object. It gives up if another process holds the
-// queue lock for long, because that process may be stopped. Then the periodic check of a waiter, or the next call,
-// repairs the object.
-func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
-	repairMutexWords(m.a, m.object, m.words.queueLock, dead, true)
-	if dead == m.a.Self() { // this participant is leaving, but a.Current still returns true for it
-		m.without = dead
-	}
-	if m.tryEnter() {
-		b := takeWakes()
-		m.sweep(b)
-		m.leave(b)
-	}
-}
-
-// wakeMonitor wakes waiters for the queue lock that a dead process did not wake. The argument owed says which wakes
-// may be missing. The arena itself wakes the owners of resolved nodes.
-func wakeMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, owed arenakernel.Owed) {
-	if w, err := arenakernel.TryAt[mutexWords](a, off); err == nil {
-		wakeMutexWords(a, w, owed)
-	}
-}
-
-// reapIfDue calls rules.reap, which takes back what dead participants hold, if reapDue says so. The caller holds
-// the queue lock.
-func (m *monitor) reapIfDue(b *wakes) {
-	if m.reapDue() {
-		m.sweep(b)
-	}
-}
-
 // reapDue reports whether rules.reap has to be called. That is so if a participant has died since its last call, or
 // if that call had to leave something of a dead participant.
 func (m *monitor) reapDue() bool { return m.deaths.Load() != m.a.Deaths() || m.unreaped.Load() }
 
-// wakeQueue makes the wakes that a dead process did not make, for an object whose body begins with a monitor.
+// wakeQueue wakes waiters for the queue lock that a dead process did not wake. The monitor is at the beginning of the
+// body of o. The argument owed says which wakes may be missing. The arena itself wakes the owners of resolved nodes.
 func wakeQueue(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
-	wakeMonitor(a, o, o.Body, owed)
+	if w, err := arenakernel.TryAt[mutexWords](a, o.Body); err == nil {
+		wakeMutexWords(a, w, owed)
+	}
 }

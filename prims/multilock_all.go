@@ -37,17 +37,19 @@ func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, 
 	if len(sorted) > 0 {
 		// An error may force this call to unlock the keys that it has locked. Close waits until the call has done
 		// so.
-		k := x.bucket(sorted[0])
-		if k == nil || k.mon.begin() != nil {
+		if !x.queue.EnterNode() {
 			return nil, x.closed("multilock.lock")
 		}
-		defer k.mon.finish()
+		defer x.queue.Exit()
 	}
 	for _, key := range sorted {
 		h, err := x.lock(ctx, key)
 		if err != nil {
 			for _, h := range slices.Backward(holds) {
-				h.unlock()
+				if !h.in.unlockFast(h) {
+					h.in.give(h) // an error here means that a peer has overwritten the lock
+					x.turns.KeyHoldEnded(h.key)
+				}
 			}
 			return nil, err
 		}
@@ -64,9 +66,9 @@ func (h Holds) Unlock() {
 	// other keys are unlocked.
 	var of *MultiLock
 	for i := len(h) - 2; i >= 0; i-- {
-		if k := h[i].in; k != nil && k.of != of && k.mon.begin() == nil {
+		if k := h[i].in; k != nil && k.of != of && k.queue.EnterNode() {
 			of = k.of
-			defer k.mon.finish()
+			defer k.queue.Exit()
 		}
 	}
 	for i := len(h) - 1; i >= 0; i-- {

@@ -1,326 +1,283 @@
 package prims
 
 import (
+	"slices"
 	"sync/atomic"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
 )
 
-var (
-	_ = crashpoint.Register("multilock.unlock.unlinked")
-	_ = crashpoint.Register("multilock.claim.claimed")
+// The numbers by which a record names the words of an entry that it changes, besides those of its queue.
+const (
+	multiKeyLow = recordOwnKinds + iota
+	multiKeyHigh
+	multiHold
 )
 
-// keyEntry is the record of a key that is not free. The record is either in a multiLockEntry of the key's bucket,
-// or in a wait node. The zero value means that there is no record.
-type keyEntry struct {
-	key   *atomic.Uint64
-	word  *atomic.Uint64 // the hold, a keyHold
-	queue *atomic.Uint64
-	off   arenakernel.Offset // offset of the node that has the record, or 0
-	node  *arenakernel.Node
+// multiBucket is a bucket of keys as this process uses it. Its recordQueue changes the words of all entries of the
+// bucket. The ends of the queue, in the recordQueue, are those of the entry that the method focus has chosen.
+type multiBucket struct {
+	recordQueue
+	of     *MultiLock
+	number int
+	words  *multiLockBucket
+	entry  *multiLockEntry                   // guarded by: private; the entry that the present change concerns
+	blocks atomic.Pointer[[]*multiLockBlock] // the additional blocks of the bucket, the oldest first; written under MultiLock.mu
+	waits  atomic.Int32                      // waits of this process in the bucket
 }
 
-func (e keyEntry) hold() keyHold     { return keyHold(e.word.Load()) }
-func (e keyEntry) set(h keyHold)     { storeWord(e.word, uint64(h)) }
-func (e keyEntry) waitedFor() bool   { return e.queue.Load() != 0 }
-func (e keyEntry) there() bool       { return e.word != nil }
-func (e keyEntry) is(h keyHold) bool { return e.there() && e.hold() == h }
-
-func inlineEntry(s *multiLockEntry) keyEntry {
-	return keyEntry{key: &s.key, word: &s.hold, queue: &s.queue}
+func newMultiBucket(x *MultiLock, i int) *multiBucket {
+	k := &multiBucket{of: x, number: i, words: arenakernel.At[multiLockBucket](x.a, multiBucketAt(x.object, i))}
+	w := x.words
+	e := &k.words.entry0
+	k.init(x.a, x.object, recordQueueWords{&k.words.commit, &e.first, &e.last, &w.spin, &w.pays, &w.lastCPU, x.counts}, k)
+	k.entry, k.several, k.part, k.queue = e, true, uint64(i)<<multiHeadBucket, x.queue
+	return k
 }
 
-func nodeEntry(off arenakernel.Offset, n *arenakernel.Node) keyEntry {
-	return keyEntry{key: n.Wanted(), word: n.Stamp(), queue: n.Extra(), off: off, node: n}
-}
+// recordAt returns the record of the participant in a slot. The recordQueue calls it.
+func (k *multiBucket) recordAt(slot int) (recordPlaces, bool) { return k.of.recordAt(slot) }
 
-// seek searches the entries of the bucket for a key. If the key is not free and has an entry, seek returns the
-// entry as s. If a process could change the hold of that entry without the queue lock, seek first ends this
-// possibility by claim. If seek finds no such entry, the result was is an unused entry that had the key last, or
-// nil. The caller holds the queue lock.
-func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
-	for i := range k.words.entries {
-		e := &k.words.entries[i]
-		if e.key.Load() != key {
-			continue
+// wordAt returns the word of an entry that has this kind. where is the index of the entry. The recordQueue calls
+// wordAt.
+func (k *multiBucket) wordAt(kind uint8, where uint32) *atomic.Uint64 {
+	e := k.at(where)
+	if e == nil {
+		if k.of.findBlocks() != nil {
+			return nil
 		}
-		h := keyHold(e.hold.Load())
-		if h.fast() {
-			h = k.claim(inlineEntry(e))
-		}
-		if !h.free() {
-			return e, nil
-		}
-		if h != 0 || was == nil { // an entry that was never used also has the key 0
-			was = e
+		if e = k.at(where); e == nil {
+			return nil
 		}
 	}
-	return nil, was
-}
-
-// vacant returns an unused entry for a key that has no record. It returns nil if the key has an entry, if some keys
-// have their record in a node and this key may be one of them, or if there is no room. The caller holds the queue
-// lock.
-func (k *multiBucket) vacant(key uint64) *multiLockEntry {
-	w := k.words
-	for i := range w.entries {
-		if w.entries[i].key.Load() == key {
-			return k.vacantAgain(key)
-		}
-	}
-	if w.spilled.Load() != 0 {
-		return nil
-	}
-	n := w.mon.arrivals.Load()
-	if s := &w.entries[n%multiInline]; n%evictEvery != 0 && keyHold(s.hold.Load()).idle() {
-		return s // the method room would return the same entry
-	}
-	return k.room(nil)
-}
-
-// vacantAgain does what the method vacant does, for a key that is, or was, the key of some entry. vacant calls it.
-func (k *multiBucket) vacantAgain(key uint64) *multiLockEntry {
-	s, was := k.seek(key)
-	if s != nil || k.words.spilled.Load() != 0 {
-		return nil
-	}
-	return k.room(was)
-}
-
-// room returns an entry for a key that has none, or nil. The caller holds the queue lock. room prefers the entry
-// that had the key last, then an unused entry, then an entry that keeps another key cached for a process. But one
-// time in evictEvery it prefers an entry with a cached key to an unused one, because perhaps no process wants that
-// cached key any more.
-func (k *multiBucket) room(was *multiLockEntry) *multiLockEntry {
-	if was != nil {
-		return was
-	}
-	n := k.words.mon.arrivals.Load()
-	if n%evictEvery != 0 {
-		if s := k.unused(n); s != nil {
-			return s
-		}
-	}
-	for i := range uint64(multiInline) {
-		s := &k.words.entries[(n/evictEvery+i)%multiInline]
-		if keyHold(s.hold.Load()).kind() == keyCached && k.claim(inlineEntry(s)).free() {
-			return s
-		}
-	}
-	return k.unused(n)
-}
-
-// unused returns an unused entry, or nil. The caller holds the queue lock. The argument n chooses the first
-// candidate. Since n grows with each arrival, an entry keeps its last key for some time, and is found again if that
-// key is locked again.
-func (k *multiBucket) unused(n uint64) *multiLockEntry {
-	i := n % multiInline
-	for range multiInline {
-		if s := &k.words.entries[i]; keyHold(s.hold.Load()).idle() {
-			return s
-		}
-		if i++; i == multiInline {
-			i = 0
-		}
+	switch kind {
+	case recordFirst:
+		return &e.first
+	case recordLast:
+		return &e.last
+	case multiKeyLow:
+		return &e.keyLow
+	case multiKeyHigh:
+		return &e.keyHigh
+	case multiHold:
+		return &e.hold
 	}
 	return nil
 }
 
-// evictEvery bounds how long a key stays cached. Of the keys that arrive, one in evictEvery takes the entry of a
-// cached key, even if another entry is unused.
-const evictEvery = 16
+func (k *multiBucket) corrupt(detail string) error { return k.of.corrupt(detail) }
 
-// claim ends the right of a process to lock or unlock the key of e without the queue lock. After claim, only the
-// holder of the queue lock changes the hold of the entry. claim returns that hold. The caller holds the queue lock.
-// The claim is one atomic step, so a process that locks and unlocks the key at the same time cannot delay it.
-func (k *multiBucket) claim(e keyEntry) keyHold {
-	// No other process changes a fast word into one that is not fast. lin: the key is, or is not, held
-	// here.
-	// sync(multilock.biased): acquire
-	e.word.And(^uint64(holdFast))
-	crashpoint.Hit("multilock.claim.claimed")
-	h := e.hold()
-	k.raise(h)
-	return h
+func (x *MultiLock) corrupt(detail string) error {
+	return x.fail("multilock.change", shmsync.ErrCorrupt, nil, detail)
 }
 
-// raise makes the counter arrivals large enough for all later stamps to be greater than the stamp of h.
-func (k *multiBucket) raise(h keyHold) {
-	arrivals := &k.words.mon.arrivals
-	n := arrivals.Load()
-	if ahead := int32(h.stamp() - uint32(n)); ahead > 0 {
-		storeWord(arrivals, n+uint64(ahead))
+// added returns the additional blocks of the bucket that this handle knows.
+func (k *multiBucket) added() []*multiLockBlock {
+	if all := k.blocks.Load(); all != nil {
+		return *all
 	}
+	return nil
 }
 
-// find returns the record of a key, or the zero keyEntry. It calls claim, so only the holder of the queue lock
-// changes the hold afterwards. The caller holds the queue lock.
-func (k *multiBucket) find(key uint64) keyEntry {
-	if s, _ := k.seek(key); s != nil {
-		return inlineEntry(s)
+// at returns the entry with the index i, or nil if there is none, or if it is in a block that this handle does not
+// know yet. Since new blocks come last, the index of an entry never changes.
+func (k *multiBucket) at(i uint32) *multiLockEntry {
+	if i < multiInline {
+		return k.words.inline(i)
 	}
-	if k.words.spilled.Load() != 0 {
-		return k.findSpilled(key)
+	i -= multiInline
+	if all := k.added(); i/multiBlockEntries < uint32(len(all)) {
+		return &all[i/multiBlockEntries].entries[i%multiBlockEntries]
 	}
-	return keyEntry{}
+	return nil
 }
 
-func (k *multiBucket) findSpilled(key uint64) (found keyEntry) {
-	k.eachSpilled(func(e keyEntry) bool {
-		if e.key.Load() == key {
-			found = e
+// size returns how many entries of the bucket this handle knows.
+func (k *multiBucket) size() uint32 {
+	return multiInline + multiBlockEntries*uint32(len(k.added()))
+}
+
+// focus makes the entry with the index i the one that the present change concerns.
+func (k *multiBucket) focus(i uint32) { // guarded by: private
+	k.entry = k.at(i)
+	k.first, k.last, k.recordQueue.at, k.chosen = &k.entry.first, &k.entry.last, i, k.entry.key()
+}
+
+// has reports whether the entry e has the key now.
+func (e *multiLockEntry) has(key uint64) bool {
+	return valueIn(&e.keyLow) == uint32(key) && valueIn(&e.keyHigh) == uint32(key>>32)
+}
+
+func (e *multiLockEntry) key() uint64 {
+	return uint64(valueIn(&e.keyHigh))<<32 | uint64(valueIn(&e.keyLow))
+}
+
+func (e *multiLockEntry) state() keyState { return e.stateOf(keyHold(e.hold.Load())) }
+
+// stateOf returns the state of the key for the word hold v. If v grants the key to a participant and that
+// participant has accepted the grant, the key counts as held.
+func (e *multiLockEntry) stateOf(v keyHold) keyState {
+	s := keyStateOf(v)
+	if s.granted() && e.accepted.Load() == fairAccepted(v, s.participant()) {
+		return makeKeyState(kindHeld, s.participant())
+	}
+	return s
+}
+
+// read returns the state and the key of the entry at one moment.
+func (e *multiLockEntry) read() (s keyState, key uint64) {
+	for {
+		// The loop repeats only after another call has changed the entry.
+		v := keyHold(e.hold.Load())
+		s, key = e.stateOf(v), e.key()
+		if keyHold(e.hold.Load()) == v {
+			return s, key
 		}
-		return !found.there()
+	}
+}
+
+// search returns the index of the first entry that has the key. In memory that was never used, several entries have
+// the key 0. All calls take the first of them, so that no key is in two entries.
+func (k *multiBucket) search(key uint64) (i uint32, ok bool) {
+	for i := range uint32(multiInline) {
+		if k.words.inline(i).has(key) {
+			return i, true
+		}
+	}
+	for n, b := range k.added() {
+		for i := range b.entries {
+			if b.entries[i].has(key) {
+				return multiInline + multiBlockEntries*uint32(n) + uint32(i), true
+			}
+		}
+	}
+	return 0, false
+}
+
+// find searches for the entry of a key, for a change that has begun. If the change then takes effect, the result is
+// that of the state in which it took effect. The reason is that a record that stores a key into a block is made after
+// the block was added. So find looks for new blocks after the commit word was loaded.
+func (k *multiBucket) find(key uint64) (i uint32, ok bool, err error) {
+	if err := k.of.findBlocks(); err != nil {
+		return 0, false, err
+	}
+	i, ok = k.search(key)
+	return i, ok, nil
+}
+
+// vacant returns the index of an entry that another key may get, and closes the hold of that entry. The entry's own
+// key is free, and nobody waits for it. The search begins at an entry that differs from change to change, so that an
+// entry keeps its key for some time.
+func (k *multiBucket) vacant(c recordCommit) (i uint32, ok bool) {
+	n := k.size()
+	i = uint32(c.version()) % n
+	for range n {
+		e := k.at(i)
+		if keyStateOf(keyHold(e.hold.Load())).free() && valueIn(&e.first) == 0 && keyStateOf(closeKey(&e.hold)).free() {
+			return i, true
+		}
+		if i++; i == n {
+			i = 0
+		}
+	}
+	return 0, false
+}
+
+// mayOpen reports whether the word hold may be open, that is, whether Lock and Unlock may change it without a record;
+// see FairMutex.mayOpen.
+func (k *multiBucket) mayOpen() bool { return !race.Enabled && k.counts == nil }
+
+// raceKey returns what stands for a key in the race detector.
+func (k *multiBucket) raceKey(key uint64) race.Key { return k.key + race.Key(key*multiHash) }
+
+// lockFast locks the key if it has an entry whose word hold is open, and is free. Otherwise it returns the zero Hold.
+//
+// It reads the key after the word hold. The key changes only by a record that also changes the tag of the word hold.
+// So if the CAS succeeds, the key was still the same.
+func (k *multiBucket) lockFast(key uint64) Hold {
+	for i := range uint32(multiInline) {
+		e := k.words.inline(i)
+		// sync(multilock.hold): acquire
+		v := keyHold(e.hold.Load())
+		if e.has(key) {
+			return k.lockOpen(e, v, key, i)
+		}
+	}
+	for n, b := range k.added() {
+		for i := range b.entries {
+			e := &b.entries[i]
+			v := keyHold(e.hold.Load())
+			if e.has(key) {
+				return k.lockOpen(e, v, key, multiInline+multiBlockEntries*uint32(n)+uint32(i))
+			}
+		}
+	}
+	return Hold{}
+}
+
+func (k *multiBucket) lockOpen(e *multiLockEntry, v keyHold, key uint64, i uint32) Hold {
+	// lin: the key is taken here.
+	if v.value() != keyFree.opened() || !k.mayOpen() || !e.hold.CompareAndSwap(uint64(v), uint64(v.with(k.of.open))) {
+		return Hold{}
+	}
+	crashpoint.Hit("multilock.lock.taken")
+	return makeHold(k, e, key, i, v.tag()+1)
+}
+
+// unlockFast unlocks the key of h if the word hold is open, and h is not unlocked yet. It reports whether it did.
+func (k *multiBucket) unlockFast(h Hold) bool {
+	// sync(multilock.hold): release
+	// lin: the key is released here.
+	if !k.mayOpen() || !h.at.hold.CompareAndSwap(uint64(makeRecorded(k.of.open, h.tag())), uint64(makeRecorded(keyFree.opened(), h.tag()))) {
+		return false
+	}
+	crashpoint.Hit("multilock.unlock.freed")
+	return true
+}
+
+// findBlocks looks for blocks that were added to the MultiLock, unless this handle knows them all.
+func (x *MultiLock) findBlocks() error {
+	if x.known.Load() == x.slots.head.Load() {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	head := x.slots.head.Load()
+	found, bad := map[int][]*multiLockBlock{}, false // the new blocks of each bucket, the latest first
+	err := x.a.EachAddedBlock(x.object, multiBlockBytes, head, x.known.Load(), func(off arenakernel.Offset) {
+		b := arenakernel.SlotRecordAt[multiLockBlock](x.a, off)
+		bad = bad || b.bucket >= uint32(len(x.all))
+		found[int(b.bucket)] = append(found[int(b.bucket)], b)
 	})
-	return found
-}
-
-// eachSpilled calls f for the records that are in wait nodes, until f returns false. f may take the node off the
-// list. The nodes are in the order of their offsets. A node out of order ends the walk, so the walk ends even if a
-// peer has overwritten the links.
-func (k *multiBucket) eachSpilled(f func(e keyEntry) bool) {
-	for off, before := links(k.words.spilled.Load()).next(), arenakernel.Offset(0); off != 0; {
-		n, err := k.of.a.NodeAt(off)
-		if err != nil || off <= before || !k.isEntry(n) {
-			k.mon.broken.Store(true)
-			return
-		}
-		before = off
-		next := links(n.Next().Load()).next()
-		if !f(nodeEntry(off, n)) {
-			return
-		}
-		off = next
+	switch {
+	case err != nil:
+		return err
+	case bad:
+		return x.corrupt("a block for a bucket that there is not")
 	}
-}
-
-// eachEntry calls f for every record in use. That includes holds that their process can change without the queue
-// lock.
-func (k *multiBucket) eachEntry(f func(e keyEntry)) {
-	for i := range k.words.entries {
-		if s := &k.words.entries[i]; !keyHold(s.hold.Load()).free() {
-			f(inlineEntry(s))
+	for i, blocks := range found {
+		k := x.makeBucket(i)
+		if k == nil {
+			return x.closed("multilock.lock")
 		}
+		slices.Reverse(blocks)
+		all := slices.Concat(k.added(), blocks)
+		k.blocks.Store(&all)
 	}
-	k.eachSpilled(func(e keyEntry) bool { f(e); return true })
+	x.known.Store(head)
+	return nil
 }
 
-// peekSpilled calls f for the records that are in wait nodes. It does not need the queue lock. So it may miss nodes
-// that are added or removed at the same time.
-func (k *multiBucket) peekSpilled(f func(e keyEntry)) {
-	for off, before := links(k.words.spilled.Load()).next(), arenakernel.Offset(0); off > before; {
-		n, err := k.of.a.NodeAt(off)
-		if err != nil || !k.isEntry(n) {
-			return
-		}
-		f(nodeEntry(off, n))
-		before, off = off, links(n.Next().Load()).next()
-	}
-}
-
-// isEntry reports whether a node is the record of a key of this bucket. While the queue lock is held, such a node
-// remains a record. Any other node may change while isEntry reads it, so isEntry reads the state of the node twice.
-func (k *multiBucket) isEntry(n *arenakernel.Node) bool {
-	w := n.Load()
-	return w.State() == arenakernel.NodeIdle && k.belongs(n) && n.Load() == w
-}
-
-// isWait reports whether a node is a wait in this bucket. It reads the state of the node twice, as isEntry does.
-func (k *multiBucket) isWait(n *arenakernel.Node) bool {
-	w := n.Load()
-	return w.State() != arenakernel.NodeIdle && k.belongs(n) && n.Load().Generation() == w.Generation()
-}
-
-func (k *multiBucket) belongs(n *arenakernel.Node) bool {
-	return n.Object() == k.of.object.Offset && k.of.index(n.Wanted().Load()) == k.number && n.Stamp().Load() != 0
-}
-
-// spill makes the node n the record of a key whose bucket has no free entry. This process has taken the node from
-// the pool.
-func (k *multiBucket) spill(off arenakernel.Offset, n *arenakernel.Node, key uint64, h keyHold) keyEntry {
-	n.SetObject(k.of.object.Offset)
-	e := nodeEntry(off, n)
-	e.key.Store(key)
-	e.queue.Store(0)
-	// From here on, the process that frees the key also frees the node. If this process dies, its reaper does not
-	// free the node.
-	e.set(h)
-	crashpoint.Hit("multilock.lock.spilled")
-	k.link(off, n)
-	return e
-}
-
-// link inserts a node into the list of the wait nodes that are records.
-func (k *multiBucket) link(off arenakernel.Offset, n *arenakernel.Node) {
-	before := k.spilledBefore(off)
-	storeWord(n.Next(), uint64(makeLinks(links(before.Load()).next(), 0)))
-	storeWord(before, uint64(makeLinks(off, 0)))
-}
-
-// spilledBefore returns the link that leads to the node at off, or would lead to it if the node
-// were in the list. The link may be the head of the list.
-func (k *multiBucket) spilledBefore(off arenakernel.Offset) *atomic.Uint64 {
-	before := &k.words.spilled
-	k.eachSpilled(func(e keyEntry) bool {
-		if e.off >= off {
-			return false
-		}
-		before = e.node.Next()
-		return true
+// addBlock adds a block with entries to the bucket.
+func (k *multiBucket) addBlock() error {
+	_, err := k.a.AddBlock(k.object, multiBlockBytes, func(off arenakernel.Offset) {
+		arenakernel.SlotRecordAt[multiLockBlock](k.a, off).bucket = uint32(k.number)
 	})
-	return before
-}
-
-// free makes the record e unused. No process holds the key of e or waits for it.
-func (k *multiBucket) free(e keyEntry) {
-	h := e.hold()
-	if e.node == nil {
-		e.set(makeKeyHold(keyFree, h.owner().participant(), h.stamp()))
-		return
+	if err == nil {
+		crashpoint.Hit("multilock.block.pushed")
 	}
-	if h.kind() != kindReserved {
-		e.set(h.passing())
-	}
-	before := k.spilledBefore(e.off)
-	if links(before.Load()).next() == e.off {
-		storeWord(before, uint64(makeLinks(links(e.node.Next().Load()).next(), 0)))
-	}
-	crashpoint.Hit("multilock.unlock.unlinked")
-	// The participant that took the node from the pool may be dead. Nevertheless no other process frees the node,
-	// because a node with a stamp is in use, and the stamp remains until here.
-	k.of.a.FreeEntryNode(e.off, e.node.Owner())
-}
-
-// clear makes the list of the nodes that are records anew, and empties the queues. Meanwhile processes may lock and
-// unlock biased and cached keys by CAS. Nobody waits for such keys, so they have no queue that clear could damage.
-func (k *multiBucket) clear() {
-	k.words.spilled.Store(0)
-	for i := range k.words.entries {
-		s := &k.words.entries[i]
-		storeWord(&s.queue, 0)
-		// A participant may have died in the method claim, after it had changed the hold and before it called
-		// raise.
-		if h := keyHold(s.hold.Load()); h.owner() != ownerNotRecoverable {
-			k.raise(h)
-		}
-	}
-	k.of.a.EachNode(k.of.object.Offset, func(off arenakernel.Offset, n *arenakernel.Node) {
-		if k.isEntry(n) {
-			storeWord(n.Extra(), 0)
-			k.link(off, n)
-		}
-	})
-}
-
-// withQueue calls f with the queue of the waits for a key, and then stores the ends of the queue in the record e of
-// that key.
-func (k *multiBucket) withQueue(e keyEntry, f func(q *fifo)) {
-	var ends listWords
-	l := links(e.queue.Load())
-	ends.first.Store(uint64(l.next()))
-	ends.last.Store(uint64(l.prev()))
-	f(&fifo{k.mon, &ends})
-	storeWord(e.queue, uint64(makeLinks(arenakernel.Offset(ends.first.Load()), arenakernel.Offset(ends.last.Load()))))
+	return err
 }

@@ -2,17 +2,25 @@
 
 package prims
 
-// HoldWord describes the hold of a key, which is in its entry or, if the key has spilled, in its
-// node. HoldWord does not claim the key.
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// HoldWord describes the hold of a key, without changing it. If the word hold is open, the text says so.
 func (x *MultiLock) HoldWord(key uint64) string {
+	x.findBlocks()
 	k := x.bucket(key)
-	for i := range k.words.entries {
-		if s := &k.words.entries[i]; s.key.Load() == key && s.hold.Load() != 0 {
-			return keyHold(s.hold.Load()).String()
-		}
+	i, ok := k.search(key)
+	if !ok {
+		return "no entry"
 	}
-	h, _ := k.peek(key)
-	return h.String()
+	e := k.at(i)
+	if v := keyHold(e.hold.Load()); keyOpen(v) {
+		return keyStateOf(v).String() + ", open"
+	}
+	return e.state().String()
 }
 
 // Opens reports whether a call opens the bucket of the key if it found x open and then ran between.
@@ -24,14 +32,180 @@ func (x *MultiLock) Opens(key uint64, between func()) bool {
 	return x.bucket(key) != nil
 }
 
-// LockBeside is Lock of a key that is held. It calls beside when it has the queue lock and has not
-// counted itself yet.
-func (x *MultiLock) LockBeside(key uint64, beside func()) error {
+// Queued returns how many waits are in the queue for a key, of all processes.
+func (x *MultiLock) Queued(key uint64) (n int) {
 	k := x.bucket(key)
-	if err := k.mon.enter(nil); err != nil {
+	k.private.Lock()
+	defer k.private.Unlock()
+	c, b := &k.scratch, takeWakes()
+	defer k.wake(b)
+	for {
+		if k.begin(c, b) != nil {
+			return 0
+		}
+		i, ok, err := k.find(key)
+		if err != nil || !ok {
+			return 0
+		}
+		n = 0
+		for v := valueIn(&k.at(i).first); v >= arenakernel.RecordedFirst; {
+			node, err := k.a.NodeAt(arenakernel.Offset(v) * linkUnit)
+			if err != nil {
+				break
+			}
+			if k.waiting(wait{arenakernel.Offset(v) * linkUnit, node}) {
+				n++
+			}
+			v = valueIn(node.Next())
+		}
+		if k.load() == c.c {
+			return n
+		}
+	}
+}
+
+// Body returns the offset and the length of the words of x.
+func (x *MultiLock) Body() (off, size uint64) { return uint64(x.object.Body), x.object.Size }
+
+// SameBucket reports whether two keys have the same bucket.
+func (x *MultiLock) SameBucket(a, b uint64) bool { return x.index(a) == x.index(b) }
+
+// Entries returns how many entries the bucket of a key has.
+func (x *MultiLock) Entries(key uint64) int {
+	x.findBlocks()
+	return int(x.bucket(key).size())
+}
+
+// MultiWords are the words of the entry of a key.
+type MultiWords struct {
+	KeyLow, KeyHigh, Hold, Accepted, First, Last *atomic.Uint64
+}
+
+// Words returns the words of the entry of a key, which must have one.
+func (x *MultiLock) Words(key uint64) MultiWords {
+	x.findBlocks()
+	k := x.bucket(key)
+	i, ok := k.search(key)
+	if !ok {
+		panic("the key has no entry")
+	}
+	e := k.at(i)
+	return MultiWords{&e.keyLow, &e.keyHigh, &e.hold, &e.accepted, &e.first, &e.last}
+}
+
+// OverwriteHold stores a state into the word hold of a key, as a peer may do.
+func (x *MultiLock) OverwriteHold(key uint64, state uint32) {
+	x.Words(key).Hold.Store(uint64(makeRecorded(state, 7)))
+}
+
+// QueuedNodes returns the nodes of the waits for a key, the first one first.
+func (x *MultiLock) QueuedNodes(key uint64) (nodes []*arenakernel.Node) {
+	for v := valueIn(x.Words(key).First); v >= arenakernel.RecordedFirst; v = valueIn(nodes[len(nodes)-1].Next()) {
+		n, err := x.a.NodeAt(arenakernel.Offset(v) * linkUnit)
+		if err != nil {
+			panic(err)
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// MultiBlocks returns the offsets of the additional blocks of the MultiLock, the latest one first.
+func (x *MultiLock) MultiBlocks() (blocks []arenakernel.Offset) {
+	x.a.EachAddedBlock(x.object, 0, x.slots.head.Load(), 0, func(off arenakernel.Offset) { blocks = append(blocks, off) })
+	return blocks
+}
+
+// BlockBucket returns the number of the bucket that is stored in a block.
+func (x *MultiLock) BlockBucket(block arenakernel.Offset) *uint32 {
+	return &arenakernel.SlotRecordAt[multiLockBlock](x.a, block).bucket
+}
+
+// BlockWords returns the offsets of all words of the additional blocks, including their headers.
+func (x *MultiLock) BlockWords() (words []arenakernel.Offset) {
+	for _, block := range x.MultiBlocks() {
+		for i := range arenakernel.Offset(multiBlockBytes / 8) {
+			words = append(words, block+8*i)
+		}
+	}
+	return words
+}
+
+// RecordWords returns the offsets of all words of the slot records, except their headers.
+func (x *MultiLock) RecordWords() (words []arenakernel.Offset) {
+	x.a.EachSlotRecord(x.object, 0, func(off arenakernel.Offset, _ int) bool {
+		for i := arenakernel.Offset(arenakernel.SlotRecordHeader / 8); i < arenakernel.Offset(plainRecordBytes/8); i++ {
+			words = append(words, off+8*i)
+		}
+		return true
+	})
+	return words
+}
+
+// SetRecordBucket stores the number of a bucket in the head of the record of this participant, as a
+// peer may do.
+func (x *MultiLock) SetRecordBucket(i uint64) {
+	x.record.head.Store(x.record.head.Load()&(1<<multiHeadBucket-1) | i<<multiHeadBucket)
+}
+
+// WriteRecord writes a record that gives a key the entry with the given index and locks the key. If
+// the parameter commit is true, it also makes the commit word name the record. It does not carry the
+// record out, as if the process had died before that.
+func (x *MultiLock) WriteRecord(key uint64, index uint32, commit bool) {
+	k := x.bucket(key)
+	k.private.Lock()
+	defer k.private.Unlock()
+	c, b := &k.scratch, takeWakes()
+	defer k.wake(b)
+	if err := k.begin(c, b); err != nil {
+		panic(err)
+	}
+	k.focus(index)
+	closeKey(&k.entry.hold)
+	k.setKey(c, key)
+	k.setState(c, makeKeyState(kindHeld, x.name))
+	r, _ := x.recordAt(x.self)
+	to := c.c.next(x.self)
+	r.head.Store(k.headOf(to))
+	kinds := uint64(0)
+	for i := range c.n {
+		kinds |= uint64(c.kind[i]) << (8 * i)
+		r.entries[i].was.Store(uint64(c.was[i]))
+		r.entries[i].to.Store(uint64(c.where[i])<<32 | uint64(c.to[i]))
+	}
+	r.kinds.Store(kinds)
+	if commit && !k.commit.CompareAndSwap(uint64(c.c), uint64(to)) {
+		panic("another process has made a change")
+	}
+}
+
+// Complete carries out the record that the commit word of the bucket of a key names, as the
+// beginning of a change does.
+func (x *MultiLock) Complete(key uint64) error {
+	k := x.bucket(key)
+	b := takeWakes()
+	defer k.wake(b)
+	k.private.Lock()
+	defer k.private.Unlock()
+	return k.begin(&k.scratch, b)
+}
+
+// DefaultBucket returns the bucket of a key in a MultiLock that has the default number of buckets.
+func DefaultBucket(key uint64) int { return bucketOf(key, multiLogDefault) }
+
+// RemoveDead removes the waits of one participant for a key from its queue, as a reap does with those of
+// the dead. It returns the error of the reap.
+func (x *MultiLock) RemoveDead(key uint64, id arenakernel.ParticipantID) error {
+	k, b := x.bucket(key), takeWakes()
+	defer k.wake(b)
+	k.private.Lock()
+	defer k.private.Unlock()
+	k.without = id
+	defer func() { k.without = 0 }()
+	i, _, err := k.find(key)
+	if err != nil {
 		return err
 	}
-	beside()
-	_, err := k.lockSlow(nil, key)
-	return err
+	k.focus(i)
+	return k.removeDead(&k.scratch, b)
 }

@@ -8,18 +8,13 @@ import (
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
 )
 
 var (
 	_ = crashpoint.Register("multilock.recover.taken")
 	_ = crashpoint.Register("multilock.recover.repaired")
 )
-
-func init() {
-	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: multiLockKind, Version: multiLockVersion, Repair: repairMultiLock, Wake: wakeMultiLock, Check: checkMultiLock, Inspect: inspectMultiLock,
-	})
-}
 
 // Recover makes a key usable again after it became owner-dead or not recoverable. It takes the key, runs repair,
 // and unlocks the key. If repair returns an error or panics, the key becomes not recoverable until a later Recover
@@ -41,39 +36,22 @@ func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func(
 		return err
 	}
 	// stayIfOpen keeps the words of the object valid until the result of the repair is stored in them. Close does
-	// not wait for that.
+	// not wait for that, because a repair may take long.
 	if !x.opening.stayIfOpen() {
 		return x.closed("multilock.recover")
 	}
+	defer x.opening.leaveStay(x.queue)
 	k := x.bucket(key)
 	if k == nil {
 		return x.closed("multilock.recover") // the arena is being unmapped
 	}
-	defer k.mon.leaveStay()
 	for {
-		if err := k.mon.enter(ctx); err != nil {
+		if h, died, err := k.beginRecover(ctx, key); err != nil {
 			return err
+		} else if died != 0 {
+			return k.runRepair(h, died, repair)
 		}
-		e := k.find(key)
-		if e.there() {
-			was := e.hold()
-			if o := was.owner(); o.kind() == kindOwnerDead && o.valid() || o == ownerNotRecoverable {
-				died := was.died()
-				if o.kind() == kindOwnerDead && !x.a.Gone(died) {
-					k.mon.leave(nil)
-					if err := k.mon.awaitGone(ctx, died, func() bool { return e.is(was) }); err != nil {
-						return err
-					}
-					continue
-				}
-				h := k.newHold(kindRecovering)
-				e.set(h)
-				crashpoint.Hit("multilock.recover.taken")
-				k.mon.leave(nil)
-				return k.runRepair(Hold{k, nil, key, h}, died, repair)
-			}
-		}
-		switch h, err := k.lockSlow(ctx, key); {
+		switch h, err := x.lock(ctx, key); {
 		case err == nil:
 			h.Unlock()
 			return nil
@@ -83,164 +61,146 @@ func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func(
 	}
 }
 
-// runRepair runs repair while this process recovers the key. The argument h is the hold of this recovery, and the
-// participant died is the one whose data repair has to repair. If repair fails, the key becomes not recoverable.
+// beginRecover marks the key as being recovered by this process, if the key is owner-dead or not recoverable. Then
+// died is the participant whose data have to be repaired. beginRecover waits until the dead holder is gone, that is,
+// until no system call of the dead process can write any more.
+func (k *multiBucket) beginRecover(ctx context.Context, key uint64) (h Hold, died arenakernel.ParticipantID, err error) {
+	for {
+		// The loop repeats only after a wait for the end of the dead process, or after another call has changed
+		// the key.
+		h, died, await, err := k.takeToRecover(key)
+		if err != nil || await == 0 {
+			return h, died, err
+		}
+		dead := makeKeyState(kindOwnerDead, await)
+		if err := awaitGone(ctx, k.a, k.queue, await, func() bool { return h.at.has(key) && h.at.state() == dead }); err == errClosing {
+			return Hold{}, 0, k.of.closed("multilock.recover")
+		} else if err != nil {
+			return Hold{}, 0, err
+		}
+	}
+}
+
+// takeToRecover does what beginRecover does, but does not wait. If the dead holder is not gone, it returns that holder
+// as the result await.
+func (k *multiBucket) takeToRecover(key uint64) (h Hold, died, await arenakernel.ParticipantID, err error) {
+	if !k.queue.EnterStay() {
+		return h, 0, 0, k.of.closed("multilock.recover")
+	}
+	defer k.queue.ExitLasting()
+	b := takeWakes()
+	defer k.wake(b)
+	k.private.Lock()
+	defer k.private.Unlock()
+	x := &k.scratch
+	for {
+		// The loop repeats only if another call has changed the bucket. So it is lock-free.
+		if err := k.begin(x, b); err != nil {
+			return h, 0, 0, err
+		}
+		i, found, err := k.find(key)
+		if err != nil {
+			return h, 0, 0, err
+		}
+		if found {
+			k.focus(i)
+			v := keyHold(k.entry.hold.Load())
+			h = makeHold(k, k.entry, key, i, v.tag()+1)
+			if s := keyStateOf(v); s.valid() && s.lost() {
+				if died = s.participant(); s.kind() == kindOwnerDead && !k.a.Gone(died) && k.load() == x.c {
+					return h, 0, died, nil
+				}
+				k.setState(x, makeKeyState(kindRecovering, k.of.name))
+			}
+		}
+		took := x.n > 0
+		switch ok, err := k.commitKey(x, b); {
+		case err != nil:
+			return h, 0, 0, err
+		case ok && took:
+			race.Acquire(k.raceKey(key))
+			crashpoint.Hit("multilock.recover.taken")
+			return h, died, 0, nil
+		case ok:
+			return h, 0, 0, nil
+		}
+		died = 0
+	}
+}
+
+// runRepair runs repair while this process recovers the key of the hold h. died is the participant whose data have to
+// be repaired. If repair fails, the key becomes not recoverable.
 func (k *multiBucket) runRepair(h Hold, died arenakernel.ParticipantID, repair func() error) (err error) {
-	next, kind := makeKeyHold(kindNotRecoverable, 0, uint32(died)), arenakernel.EventNotRecoverable
+	next, kind := makeKeyState(kindNotRecoverable, died), arenakernel.EventNotRecoverable
 	defer func() {
 		e := k.endRecover(h, next)
 		if e == nil {
-			k.of.a.Happened(kind, k.of.object, &h.key, died, err)
+			k.a.Happened(kind, k.object, &h.key, died, err)
 		}
 		if err == nil {
 			err = e
 		}
 	}()
 	if err := repair(); err != nil {
-		return k.of.fail("multilock.recover", shmsync.ErrNotRecoverable, k.of.a.Who(died), fmt.Sprintf("key %d: the repair failed: %v", h.key, err))
+		return k.fail("multilock.recover", h.key, shmsync.ErrNotRecoverable, died, "the repair failed: "+err.Error())
 	}
 	crashpoint.Hit("multilock.recover.repaired")
-	next, kind = h.hold.passing(), arenakernel.EventRepaired
+	next, kind = keyFree, arenakernel.EventRepaired
 	return nil
 }
 
-// endRecover ends the recovery h of a key by this process. It changes the hold of the key to next.
-func (k *multiBucket) endRecover(h Hold, next keyHold) error {
-	if err := k.mon.enter(nil); err != nil {
+// endRecover ends the recovery of the hold h by this process: the key gets the state next.
+func (k *multiBucket) endRecover(h Hold, next keyState) error {
+	if !k.queue.EnterStay() {
+		return k.of.closed("multilock.recover")
+	}
+	defer k.queue.ExitLasting()
+	if err := k.commitRecover(h, next); err != nil {
 		return err
 	}
-	e := k.find(h.key)
-	if !e.is(h.hold) {
-		k.mon.leave(nil)
-		return k.of.fail("multilock.recover", shmsync.ErrCorrupt, nil, fmt.Sprintf("key %d was overwritten", h.key))
-	}
-	e.set(next)
+	k.of.turns.KeyHoldEnded(h.key)
+	return nil
+}
+
+func (k *multiBucket) commitRecover(h Hold, next keyState) error {
+	race.ReleaseMerge(k.raceKey(h.key))
 	b := takeWakes()
-	k.resolveEntry(b, e)
-	k.mon.leave(b)
-	return nil
-}
-
-// refusal returns the error of a wait for a key with the hold h, or nil if a wait can succeed.
-func (k *multiBucket) refusal(key uint64, h keyHold) error {
-	result, who := h.result()
-	if result == lockGranted {
-		return nil
-	}
-	return k.failure(key, result, who)
-}
-
-// MultiLockState is the state of a key, as State returns it.
-type MultiLockState struct {
-	Held    bool              // a process holds or recovers the key, or its waiter was granted the key
-	Owner   *shmsync.Identity // that process, or a dead one that left the key locked; nil if there is none or unknown
-	Waiting bool              // there are waiters
-	Err     error             // why no call can lock the key: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
-	Word    string            // the hold, rendered for people
-}
-
-// State reads the state of a key without locking anything. The answer may be out of date when it
-// returns.
-func (x *MultiLock) State(key uint64) MultiLockState {
-	x.opening.use()
-	h, waiting := x.bucketOr(x.index(key)).peek(key)
-	s := MultiLockState{Held: h.taken(), Waiting: waiting, Word: h.String()}
-	if n := h.died(); n != 0 {
-		s.Owner = x.a.Who(n)
-	}
-	switch result, _ := h.claimed().result(); result {
-	case lockOwnerDead:
-		s.Err = shmsync.ErrOwnerDead
-	case lockNotRecoverable:
-		s.Err = shmsync.ErrNotRecoverable
-	case lockCorrupt:
-		s.Err = shmsync.ErrCorrupt
-	}
-	return s
-}
-
-// String renders the state on one line.
-func (x *MultiLock) String() string {
-	x.opening.use()
-	held, spilled := 0, 0
-	for i := range x.all {
-		k := x.bucketOr(i)
-		for j := range k.words.entries {
-			if !keyHold(k.words.entries[j].hold.Load()).free() {
-				held++
-			}
-		}
-		k.peekSpilled(func(keyEntry) { spilled++ })
-	}
-	return fmt.Sprintf("multilock %s: %d keys are not free, of %d buckets", objectName(x.object), held+spilled, len(x.all))
-}
-
-// bucketOr returns bucket i. If this process has not used the bucket yet, bucketOr makes a multiBucket for this
-// call only.
-func (x *MultiLock) bucketOr(i int) *multiBucket {
-	if k := x.all[i].Load(); k != nil {
-		return k
-	}
-	off := multiBucketAt(x.object, i)
-	return &multiBucket{of: x, number: i, words: arenakernel.At[multiLockBucket](x.a, off)}
-}
-
-// quiet reports whether the queue lock of a bucket is free and no key of the bucket is held or waited for. Then no
-// dead process can have left anything there.
-func (b *multiLockBucket) quiet() bool {
-	if b.mon.queueLock.owner.Load() != 0 || b.mon.queueLock.starving.Load() != 0 || b.spilled.Load() != 0 {
-		return false
-	}
-	for i := range b.entries {
-		if !keyHold(b.entries[i].hold.Load()).free() {
-			return false
-		}
-	}
-	return true
-}
-
-// repairMultiLock takes back what the dead participant has. It skips the buckets for which the method quiet is
-// true, because there a dead process has left nothing. Such a bucket has no waits either, because each key that is
-// waited for has a record, and then the bucket is not quiet.
-func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
-	x, err := buildMultiLock(a, o, true)
-	if err != nil {
-		return
-	}
-	for i := range x.all {
-		if w := arenakernel.At[multiLockBucket](a, multiBucketAt(o, i)); !w.quiet() {
-			repairMonitor(newMultiBucket(x, i).mon, dead)
-		}
-	}
-}
-
-func wakeMultiLock(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
-	x, err := buildMultiLock(a, o, true)
-	if err != nil {
-		return
-	}
-	for i := range x.all {
-		wakeMonitor(a, o, multiBucketAt(o, i), owed)
-	}
-}
-
-func checkMultiLock(a *arenakernel.Arena, o arenakernel.Object) error {
-	x, err := buildMultiLock(a, o, true)
-	if err != nil {
-		return err
-	}
-	for i := range x.all {
-		w := arenakernel.At[multiLockBucket](a, multiBucketAt(o, i))
-		if err := checkMutexWords(o, &w.mon.queueLock); err != nil {
+	defer k.wake(b)
+	k.private.Lock()
+	defer k.private.Unlock()
+	x := &k.scratch
+	for {
+		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the
+		// bucket.
+		if err := k.begin(x, b); err != nil {
 			return err
 		}
-		for j := range w.entries {
-			e := &w.entries[j]
-			h := keyHold(e.hold.Load())
-			if key := e.key.Load(); !h.valid() || h != 0 && keyHold(e.hold.Load()) == h && x.index(key) != i {
-				return x.fail("multilock.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("bucket %d: key %d is %v", i, key, h))
+		k.focus(h.index())
+		if v := keyHold(k.entry.hold.Load()); v.tag() != h.tag() || keyStateOf(v) != makeKeyState(kindRecovering, k.of.name) {
+			if k.load() != x.c {
+				continue
 			}
+			return k.fail("multilock.recover", h.key, shmsync.ErrCorrupt, 0, "it was overwritten: "+keyStateOf(v).String())
+		}
+		granted, ok := arenakernel.ParticipantID(0), true
+		if next.free() {
+			granted, ok = k.passOn(x)
+		} else {
+			k.setState(x, next)
+		}
+		if !ok {
+			if err := k.dropFirst(x, b); err != nil {
+				return err
+			}
+			continue
+		}
+		switch ok, err := k.commitKey(x, b); {
+		case err != nil:
+			return err
+		case ok:
+			k.handedOn(granted)
+			k.serve(x, b) // an error here concerns the waits, not this call
+			return nil
 		}
 	}
-	return nil
 }

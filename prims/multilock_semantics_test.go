@@ -37,7 +37,7 @@ func multiQueued(t *testing.T, x *prims.MultiLock, by *actor, key uint64, o orde
 	return id
 }
 
-// sameBucket returns n keys of the same bucket, which share its queue lock.
+// sameBucket returns n keys of the same bucket.
 func sameBucket(x *prims.MultiLock, n int) (keys []uint64) {
 	for key := uint64(0); len(keys) < n; key++ {
 		if x.SameBucket(0, key) {
@@ -158,18 +158,21 @@ func TestMultiLockMemory(t *testing.T) {
 	require.Equal(t, before.Nodes, a.Stats().Nodes)
 	require.Equal(t, before.BytesUsed, a.Stats().BytesUsed)
 
-	// Now many keys are held at a time, and then unlocked.
-	var holds prims.Holds
-	for key := range uint64(5000) {
-		holds = append(holds, x.Lock(key))
-	}
-	require.Greater(t, a.Stats().Nodes, before.Nodes+4000)
-	require.Contains(t, x.String(), "5000 keys are not free")
-	for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(len(holds)) {
-		holds[i].Unlock()
+	// Many keys are held at a time. Each key that has no room in the MultiLock itself takes 64 bytes, which stay.
+	most := before.BytesUsed + 5000*64
+	for range 3 {
+		var holds prims.Holds
+		for key := range uint64(5000) {
+			holds = append(holds, x.Lock(key))
+		}
+		require.Contains(t, x.String(), "5000 keys are not free")
+		for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(len(holds)) {
+			holds[i].Unlock()
+		}
+		require.LessOrEqual(t, a.Stats().BytesUsed, most)
+		require.Contains(t, x.String(), ": 0 keys")
 	}
 	require.Equal(t, before.Nodes, a.Stats().Nodes)
-	require.Contains(t, x.String(), ": 0 keys")
 }
 
 // TestMultiLockDeleted: if an object is deleted, the holds of dead processes are deleted with it.
@@ -177,21 +180,21 @@ func TestMultiLockDeleted(t *testing.T) {
 	a := newArena(t, nil)
 	dies := lockActor(t, a, "dies")
 	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})
-	before := a.Stats().Nodes
+	before := a.Stats()
 	var holds prims.Holds
 	for key := range uint64(20) {
 		holds = append(holds, x.Lock(key))
 	}
 	dies.must(t, order{Op: "mall", Object: "m", Token: 100, N: 20})
-	require.Equal(t, before+15+20, a.Stats().Nodes)
+	require.Equal(t, 3+10*4, x.Entries(0), "room for 40 keys")
 	dies.proc.Kill(t)
 	alone(t, a, 1)
 	require.ErrorIs(t, x.State(100).Err, shmsync.ErrOwnerDead)
-	require.Equal(t, before+15+20, a.Stats().Nodes, "a key of the dead is state")
 	holds.Unlock()
 	require.NoError(t, x.Close())
 	require.NoError(t, a.Delete("m"))
-	require.Equal(t, before, a.Stats().Nodes)
+	require.Less(t, a.Stats().BytesUsed, before.BytesUsed, "the blocks are deleted, too")
+	require.Equal(t, before.Nodes, a.Stats().Nodes)
 	sound(t, a)
 }
 
@@ -486,7 +489,7 @@ func TestMultiLockNoSpace(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 2 << 20})
 	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})
 	var holds prims.Holds
-	for key := range uint64(5) {
+	for key := range uint64(3) {
 		holds = append(holds, x.Lock(key))
 	}
 	fill(t, a)
@@ -496,37 +499,10 @@ func TestMultiLockNoSpace(t *testing.T) {
 	require.ErrorIs(t, err, shmsync.ErrNoSpace, "no room to wait")
 	_, ok := x.TryLock(5)
 	require.False(t, ok)
-	_, err = x.LockAllContext(context.Background(), 3, 5)
+	_, err = x.LockAllContext(context.Background(), 5, 7)
 	require.True(t, errors.Is(err, shmsync.ErrNoSpace))
 	holds.Unlock()
 	for key := range uint64(9) {
 		x.Lock(key).Unlock()
 	}
-}
-
-// TestMultiLockTailBiter: the list of spilled keys has become a cycle. A walk over the list detects
-// that, and the list is rebuilt.
-func TestMultiLockTailBiter(t *testing.T) {
-	a := newArena(t, nil)
-	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})
-	before := a.Stats().Nodes
-	var holds prims.Holds
-	for key := range uint64(9) {
-		holds = append(holds, x.Lock(key))
-	}
-	require.Equal(t, 4, x.BiteTail())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = x.String()
-		x.Lock(100).Unlock()
-		holds.Unlock()
-	}()
-	select {
-	case <-done:
-	case <-after(timeout()):
-		t.Fatal("they walk in a circle")
-	}
-	require.Equal(t, before, a.Stats().Nodes)
-	require.Contains(t, x.String(), ": 0 keys")
 }

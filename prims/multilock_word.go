@@ -3,161 +3,121 @@ package prims
 import (
 	"fmt"
 	"math/bits"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// keyHold is the state of a key of a MultiLock, in one word. Only this word says which participant holds the key.
+// keyHold is the word hold of a key of a MultiLock. It is a recordedWord, that is, 32 bits of value with a tag. Its
+// value is a keyState. Only this word, with the word accepted, says which participant holds the key.
 //
-//	bits 0..31   an ownerWord, or one of the additional kinds below
-//	bits 32..63  stamp of the hold; for a key that is not recoverable, the ID of the dead holder
+//	bits 0..31   tag    names one hold of one key; see below
+//	bits 32..63  value
 //
-//	kind               meaning                                           left by
-//	0  free, no name   0: the entry is in no use and never was           nobody
-//	0  held            held; a Hold with this stamp can unlock it        Lock, a granter, a claim
-//	1  biased          held by n, and n unlocks it by a CAS              Lock
-//	2  reserved        let go, and on its way to the first waiter        Unlock, a reap (policy PolicyRelease)
-//	3  ownerDead       its holder died; it is not held                   a reap
-//	4  recovering      being recovered                                   Recover
-//	5  notRecoverable  without a name: a repair failed                   Recover
-//	5  granted         with the name n: handed to a waiter of n, which   a granter
-//	                   has not accepted it
-//	6  free            the entry is in no use; its key is free, and n    Unlock with nobody waiting, a claim
-//	                   had it last
-//	7  cached          the same, and n locks it by a CAS                 Unlock of a biased hold
+//	kind  name  meaning                                              left by
+//	1     0     free and open                                        Unlock; a record
+//	1     n     held by n, and open                                  Lock; a record
+//	0     0     free (also all-zero memory)                          everybody who closes the word
+//	0     n     held by n                                            everybody who closes the word
+//	2     n     granted to n; held by n once the field accepted      a record
+//	            has n and the tag of this word
+//	3     n     owner-dead: n died while it held; it is not held     a record; a reaper, if the word was open
+//	4     n     being recovered by n                                 a record
+//	5     n     not recoverable: a repair failed after n died        a record
 //
-// Biased and cached words are called fast, because the participant n in the word can change a biased word into a
-// cached word and back by a CAS, without the queue lock. The holder of the queue lock changes a fast word only by a
-// claim. A claim clears the bit that the two fast kinds have in common, which turns biased into held and cached
-// into free. If the word of a key is fast, nobody waits for the key. The words in nodes are never fast. All other
-// words are changed by the holder of the queue lock only, with one exception: a waiter that accepts a granted key
-// makes the word held by a CAS. So no process may store over a granted word while its participant lives.
+// Every other value is corrupt. While the word is open, no wait for the key is queued, and Lock and Unlock change the
+// word by one CAS. Any process may close the word. From then on only records change the word. A call that makes a
+// record closes the word before it reads the word. So only another record can change the value that the call has
+// read, and in that case the call's CAS of the commit word fails.
 //
-// The stamp is a value of the counter arrivals in the bucket's monitor, truncated to 32 bits. Because each hold has
-// its own stamp, a Hold that has been unlocked cannot unlock a later hold. A Lock by CAS adds one to the stamp in
-// the word, and a claim raises arrivals to the stamp in the word. So the stamps in an entry only grow, even if the
-// entry is used for other keys. The stamps of a key also only grow.
+// The tag does not change while the key has the same holder. A Lock by CAS adds 1 to the tag. An Unlock by CAS, and a
+// CAS that closes the word, keep it. A record that changes the word adds 1. A record opens the word only if it frees
+// the key, or gives it to a new holder. So a Hold that was unlocked has another tag than all later holds, until 2^32
+// changes later.
 //
-//	writers: the holder of the bucket's queue lock; of a fast or granted word the participant that it names, by a CAS
-//	readers: the same, tools, periodic checks, TryLock
-//	order:   of a fast word acquire on the CAS that takes, release on the one that gives
-//	         back, both on a claim; otherwise the queue lock's
+//	writers: everybody while it is open (CAS: Lock, Unlock, close, reapers); everybody who carries a record
+//	         out (CAS)
+//	readers: the same, tools
+//	order:   seq-cst: from an Unlock to the next Lock
 //	futex:   none
-//	crash:   names the dead until a reap; the next holder of the queue lock resolves a key
-//	         on its way; a cached key of the dead is free for all; a key granted to the dead
-//	         goes to the next waiter
-type keyHold uint64
+//	crash:   names the dead participant until a reap; a word that is closed though nobody is queued stays so
+//	         until the next record that frees the key
+type keyHold = recordedWord
 
-// These kinds of a keyHold do not exist in an ownerWord, or mean something else there.
-const (
-	keyBiased  = kindBiased
-	keyGranted = kindNotRecoverable // with a participant: granted; without: not recoverable
-	keyFree    = kindNotRecoverable + 1
-	keyCached  = kindNotRecoverable + 2
+// keyState is the state of a key: an ownerWord that is never biased, and that names the participant whose death is
+// the reason if the key is not recoverable.
+type keyState ownerWord
 
-	// holdFast is the bit that the biased and the cached kind have in common. A claim clears it.
-	holdFast = 1 << ownerKindShift
-	// Adding holdLock turns a cached word into the biased word of the next hold, with the next stamp. Adding
-	// holdUnlock turns that biased word into a cached word with the same stamp.
-	holdLock   = uint64(1<<32) - holdUnlock
-	holdUnlock = uint64(keyCached-keyBiased) << ownerKindShift
-	// Adding holdFree turns a held word into the word of a free key.
-	holdFree = uint64(keyFree) << ownerKindShift
-)
+// keyFree is the state of a free key.
+const keyFree = keyState(ownerFree)
 
-func makeKeyHold(k ownerKind, n arenakernel.ParticipantID, stamp uint32) keyHold {
-	return keyHold(makeOwner(k, n)) | keyHold(stamp)<<32
+func makeKeyState(k ownerKind, n arenakernel.ParticipantID) keyState {
+	return keyState(makeOwner(k, n))
 }
 
-func (h keyHold) owner() ownerWord { return ownerWord(h) }
-func (h keyHold) stamp() uint32    { return uint32(h >> 32) }
-func (h keyHold) kind() ownerKind  { return h.owner().kind() }
+// keyOpen reports whether the word hold is open, that is, whether Lock and Unlock may change it by a CAS.
+func keyOpen(v keyHold) bool { return fairOpen(v) }
 
-// free reports whether the key is free, that is, whether no process has it or waits for it.
-func (h keyHold) free() bool { return h == 0 || h.kind() >= keyFree }
+// keyStateOf returns the state that the word hold describes. It does not depend on whether the word is open.
+func keyStateOf(v keyHold) keyState { return keyState(fairState(v)) }
 
-// idle reports whether the entry with the hold h is unused. That is so if its key is free and not cached for a
-// process.
-func (h keyHold) idle() bool { return h == 0 || h.kind() == keyFree }
+// opened returns the value of an open word with the state s. Only a key that is free or held can have an open word;
+// for any other state opened returns s.
+func (s keyState) opened() uint32 { return uint32(fairOpened(ownerWord(s))) }
 
-// fast reports whether the participant in the word may change it without the queue lock.
-func (h keyHold) fast() bool { return h.kind() == keyBiased || h.kind() == keyCached }
-
-// granted reports whether a waiter was granted the key and has not accepted it.
-func (h keyHold) granted() bool { return h.kind() == keyGranted && h.owner().participant() != 0 }
-
-// taken reports whether a participant, dead or alive, has the key exclusively, or was granted the key.
-func (h keyHold) taken() bool { return h.owner().held() || h.granted() }
-
-// accepted returns the hold that replaces the granted hold h when the waiter accepts the key.
-func (h keyHold) accepted() keyHold {
-	return makeKeyHold(kindHeld, h.owner().participant(), h.stamp())
-}
-
-// claimed returns the hold that replaces h when the holder of the queue lock calls the method claim.
-func (h keyHold) claimed() keyHold {
-	if h.fast() {
-		h &^= holdFast
-	}
-	return h
-}
-
-// valid reports whether h is the word of some state of a key. Other words are damage.
-func (h keyHold) valid() bool {
-	o := h.owner()
-	if o.kind() >= keyFree || h.granted() {
-		return o.participant() != 0
-	}
-	return o.valid() && (!o.free() || h == 0)
-}
-
-// passing returns the hold of a key that was unlocked while others wait. Such a key is on its way to the first
-// waiter.
-func (h keyHold) passing() keyHold {
-	return h&^(1<<32-1) | keyHold(makeOwner(kindReserved, h.owner().participant()))
-}
-
-// ownerDied returns the hold that replaces h after the participant in h was found dead, with the policy p.
-func (h keyHold) ownerDied(p Policy) keyHold {
-	if h.granted() {
-		return h.passing() // the dead participant never held the key
-	}
-	if next := h.owner().ownerDied(p); !next.free() {
-		return h&^(1<<32-1) | keyHold(next)
-	}
-	return h.passing()
-}
-
-// died returns the participant that the hold names. If the key is not recoverable, that is the dead holder whose
-// death made it so.
-func (h keyHold) died() arenakernel.ParticipantID {
-	if h.owner() == ownerNotRecoverable {
-		return arenakernel.ParticipantID(h.stamp() & arenakernel.ParticipantIDMask)
-	}
-	return h.owner().participant()
-}
-
-// String renders the hold by the names of its parts.
-func (h keyHold) String() string {
-	switch {
-	case h == 0:
-		return "free"
-	case !h.valid():
-		return fmt.Sprintf("corrupt (%#x)", uint64(h))
-	}
-	switch n := h.owner().participant(); h.kind() {
-	case keyBiased:
-		return "held by " + n.String() + ", biased"
-	case keyFree:
-		return "free, last held by " + n.String()
-	case keyCached:
-		return "free, kept for " + n.String()
-	case keyGranted:
-		if n != 0 {
-			return "granted to " + n.String()
+// closeKey closes the word hold, so that from then on only records change it, and returns the word. The tag stays the
+// same, since it names the hold.
+func closeKey(w *atomic.Uint64) keyHold {
+	for {
+		// The loop repeats only after a Lock or an Unlock by another call.
+		v := keyHold(w.Load())
+		// sync(multilock.hold): acquire
+		if !keyOpen(v) {
+			return v
+		}
+		if closed := makeRecorded(uint32(keyStateOf(v)), v.tag()); w.CompareAndSwap(uint64(v), uint64(closed)) {
+			return closed
 		}
 	}
-	return h.owner().String()
+}
+
+func (s keyState) kind() ownerKind                        { return ownerWord(s).kind() }
+func (s keyState) participant() arenakernel.ParticipantID { return ownerWord(s).participant() }
+func (s keyState) free() bool                             { return s == keyFree }
+
+// granted reports whether s grants the key to a participant. The participant may have accepted the grant or not.
+func (s keyState) granted() bool { return ownerWord(s).granted() }
+
+// holder returns the participant that holds or recovers the key, or that was granted it, or 0.
+func (s keyState) holder() arenakernel.ParticipantID { return ownerWord(s).holder() }
+
+// valid reports whether s is the state of some key. Other values are damage.
+func (s keyState) valid() bool {
+	if s.kind() == kindNotRecoverable {
+		return s.participant() != 0
+	}
+	return ownerWord(s).valid()
+}
+
+// lost reports whether nobody can get a key in the state s, because s is corrupt, owner-dead or not recoverable.
+func (s keyState) lost() bool {
+	return !s.valid() || s.kind() == kindOwnerDead || s.kind() == kindNotRecoverable
+}
+
+// ownerDied returns the state of a key after its holder was found dead, with the policy p.
+func (s keyState) ownerDied(p Policy) keyState { return keyState(ownerWord(s).ownerDied(p)) }
+
+// String renders the state by the names of its parts.
+func (s keyState) String() string {
+	switch {
+	case !s.valid():
+		return fmt.Sprintf("corrupt (%#08x)", uint32(s))
+	case s.kind() == kindNotRecoverable:
+		return ownerNotRecoverable.String()
+	case s.granted():
+		return "granted to " + s.participant().String()
+	}
+	return ownerWord(s).String()
 }
 
 // bucketOf returns the bucket of a key among 1<<log. It folds the halves of the key and uses
@@ -178,8 +138,9 @@ func multiLog(n int) uint {
 }
 
 const (
-	// multiLogDefault is the logarithm of the default number of buckets. With 64 buckets, which
-	// take 32 KiB, 8 busy goroutines seldom compete for the same queue lock.
-	multiLogDefault = 6
+	// multiLogDefault is the logarithm of the default number of buckets, which take 6 KiB.
+	multiLogDefault = 5
 	multiLogMost    = 16
+	// multiHeadBucket is the place of the bucket in the head of a record. The bits below it are the version.
+	multiHeadBucket = 48
 )

@@ -3,82 +3,54 @@
 package prims
 
 import (
-	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/shmsync/shmsync/arena"
 )
 
 // TestMultiLockHoldTable tests the table of multilock_word.go for every kind, with extreme
-// participants and stamps.
+// participants and tags.
 func TestMultiLockHoldTable(t *testing.T) {
 	for kind := range ownerKind(8) {
 		for _, name := range wordNames {
-			for _, stamp := range []uint32{0, 1, 1<<32 - 1} {
-				h, o := makeKeyHold(kind, name, stamp), makeOwner(kind, name)
-				require.Equal(t, o, h.owner())
-				require.Equal(t, stamp, h.stamp())
-				require.Equal(t, h == 0 || kind == keyFree || kind == keyCached, h.free())
-				valid := o.valid() && (o != ownerFree || stamp == 0) || kind >= keyGranted && name != 0
-				require.Equal(t, valid, h.valid(), "%#x", uint64(h))
+			for _, tag := range []uint32{0, 1, 1<<32 - 1} {
+				s := makeKeyState(kind, name)
+				if kind == kindBiased {
+					require.True(t, keyOpen(makeRecorded(uint32(s), tag)))
+					s = makeKeyState(kindHeld, name)
+				}
+				v := makeRecorded(s.opened(), tag)
+				require.Equal(t, s, keyStateOf(v))
+				require.Equal(t, kind == kindHeld || kind == kindBiased, keyOpen(v))
+				valid := kind <= kindBiased || kind <= kindNotRecoverable && name != 0
+				require.Equal(t, valid, s.valid(), "%#x", uint32(s))
+				require.Equal(t, !valid, strings.Contains(s.String(), "corrupt (0x"), "%v", s)
+				require.Equal(t, s.err() != nil, s.lost())
+				var w atomic.Uint64
+				w.Store(uint64(v))
+				closed := closeKey(&w)
+				require.Equal(t, makeRecorded(uint32(s), tag), closed, "the tag is that of the hold")
+				require.EqualValues(t, closed, w.Load())
+				require.False(t, keyOpen(closed))
 				if !valid {
-					require.Contains(t, h.String(), "corrupt (0x")
 					continue
 				}
-				next := h
-				switch kind {
-				case keyBiased:
-					next = makeKeyHold(kindHeld, name, stamp)
-					require.Equal(t, makeKeyHold(keyCached, name, stamp), h+keyHold(holdUnlock))
-				case keyCached:
-					next = makeKeyHold(keyFree, name, stamp)
-					require.Equal(t, makeKeyHold(keyBiased, name, stamp+1), h+keyHold(holdLock))
-				}
-				require.Equal(t, next, h.claimed())
-				require.Equal(t, next != h, h.fast())
-				if h != next {
-					require.Equal(t, next, h&^holdFast, "what a claim takes")
-				}
-				result, _ := h.result()
-				if h.fast() || kind == keyFree {
-					require.Equal(t, lockCorrupt, result)
-					h = next // a reap and a granter find the hold after a claim
-				}
-				if kind = h.kind(); kind == keyFree {
+				require.Equal(t, s.kind() == kindReserved, s.granted())
+				require.Equal(t, name != 0 && (kind <= kindReserved || kind == kindRecovering), s.holder() == name && s.holder() != 0)
+				if s.holder() == 0 || s.granted() {
 					continue
 				}
-				o = h.owner()
-				result, who := h.result()
-				require.Equal(t, kind == kindOwnerDead, result == lockOwnerDead)
-				require.Equal(t, kind == kindNotRecoverable, result == lockNotRecoverable || h.granted())
-				require.Equal(t, kind == keyGranted && name != 0, h.granted())
-				if h.granted() {
-					require.Equal(t, lockGranted, result, "its waiter may come")
-					require.Equal(t, makeKeyHold(kindHeld, name, stamp), h.accepted())
-					require.Equal(t, h.passing(), h.ownerDied(PolicyReport), "nobody has held it")
-					require.Equal(t, h.passing(), h.ownerDied(PolicyRelease))
-				}
-				if !o.held() {
-					continue
-				}
-				require.Zero(t, who)
-				require.Equal(t, makeKeyHold(kindReserved, name, stamp), h.passing())
-				require.Equal(t, makeKeyHold(kindOwnerDead, name, stamp), h.ownerDied(PolicyReport))
-				release := h.ownerDied(PolicyRelease)
+				require.Equal(t, makeKeyState(kindOwnerDead, name), s.ownerDied(PolicyReport))
 				if kind == kindRecovering {
-					require.Equal(t, kindOwnerDead, release.owner().kind())
+					require.Equal(t, makeKeyState(kindOwnerDead, name), s.ownerDied(PolicyRelease))
 				} else {
-					require.Equal(t, h.passing(), release)
+					require.Equal(t, keyFree, s.ownerDied(PolicyRelease))
 				}
-				require.True(t, release.valid() && !release.free(), "an entry that may be waited for is not free")
 			}
 		}
 	}
-	require.Equal(t, arena.ParticipantID(77), makeKeyHold(kindNotRecoverable, 0, 77).died())
-	require.Equal(t, arena.ParticipantID(78), makeKeyHold(kindOwnerDead, 78, 5).died())
 }
 
 // TestMultiLockSpread: keys of any pattern are spread over all buckets.
@@ -104,17 +76,8 @@ func TestMultiLockSpread(t *testing.T) {
 	}
 }
 
-// TestMultiLockBucketABI: a bucket has the layout that docs/abi.md describes.
+// TestMultiLockBucketABI: the bucket of a key is that of docs/abi.md.
 func TestMultiLockBucketABI(t *testing.T) {
-	tables := abiTables(t, "Bucket of keys", "offset", "size", "field", "order")
-	require.Len(t, tables, 1)
-	body := reflect.TypeFor[multiLockBucket]()
-	for _, row := range tables[0].Rows {
-		f, ok := body.FieldByName(strings.Trim(row.Cells[2], "`"))
-		require.True(t, ok, row.Cells[2])
-		require.EqualValues(t, abiNumber(t, row.Cells[0]), f.Offset)
-		require.EqualValues(t, abiNumber(t, row.Cells[1]), f.Type.Size())
-	}
 	require.Contains(t, abiText(t, "MultiLock"), "0x9e3779b97f4a7c15")
 	require.Equal(t, 0x9e3779b97f4a7c15>>58, bucketOf(1, 6), "the hash is ABI")
 	require.Zero(t, bucketOf(1<<64-1, 0))

@@ -60,10 +60,15 @@ type recordObject interface {
 	corrupt(detail string) error
 }
 
-// recordPrivate has the process-local locks of all record logs of this process. The offset of an object selects its
-// lock, so all handles on an object share a lock. A goroutine holds such a lock only for a few stores, and never
-// waits while it holds the lock.
+// recordPrivate has the process-local locks of all record logs of this process. A goroutine holds such a lock only for
+// a few stores, and never waits while it holds the lock.
 var recordPrivate [64]sync.Mutex
+
+// privateOf returns the process-local lock of an object. All handles on the object share it. The multiplication
+// spreads objects of the same size over all locks.
+func privateOf(o arenakernel.Object) *sync.Mutex {
+	return &recordPrivate[uint64(o.Offset/64)*0x9e3779b97f4a7c15>>58]
+}
 
 // recordChange is a change of several words, before it is written into a record.
 type recordChange struct {
@@ -81,7 +86,7 @@ func (ch *recordChange) set(index uint32, value uint64) {
 }
 
 func (t *recordLog) init(word, tickets *atomic.Uint64, o arenakernel.Object, of recordObject) {
-	t.word, t.tickets, t.private, t.of = word, tickets, &recordPrivate[o.Offset/64%64], of
+	t.word, t.tickets, t.private, t.of = word, tickets, privateOf(o), of
 }
 
 func (t *recordLog) load() counterWord { return counterWord(t.word.Load()) }

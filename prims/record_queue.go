@@ -99,6 +99,15 @@ type recordQueue struct {
 	commit *atomic.Uint64 // see recordCommit
 	first  *atomic.Uint64 // the ends of the queue: recordedWords, a node's offset / 64; 0: none
 	last   *atomic.Uint64
+	// several is set if the object has several queues. Then first and last are the ends of the queue that the
+	// present change concerns, and at is the number by which a record names that queue. The word wanted of each node
+	// in that queue is chosen. They are guarded by private.
+	several bool
+	at      uint32
+	chosen  uint64
+	// part is 0, or distinguishes the objects whose participants make all their records in the same memory. The head
+	// of a record includes it.
+	part uint64
 	// boundary divides the queue into two parts. It is a recordedWord of the object that names the first node of
 	// the second part, or is 0 if that part is empty. When that node leaves the queue, boundary changes to the next
 	// node. The field is nil if the object does not divide its queue. As a word of a record, boundary has the kind
@@ -127,8 +136,8 @@ type recordQueue struct {
 type recordedObject interface {
 	// recordAt returns the record of the participant in a slot. ok is false if the slot has no record.
 	recordAt(slot int) (r recordPlaces, ok bool)
-	// wordAt returns the word of the object that kind and where name in a record, or nil if there is none. It is
-	// not asked for the words of the queue.
+	// wordAt returns the word of the object that kind and where name in a record, or nil if there is none. Of the
+	// words of the queue, it is asked for the ends only, and only if the object has several queues.
 	wordAt(kind uint8, where uint32) *atomic.Uint64
 	// removed is called after the removal of a wait was added to the change x. It adds what else the object must
 	// change because that wait has left.
@@ -230,7 +239,7 @@ func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 		return false, q.of.corrupt("this participant has no record")
 	}
 	to := x.c.next(q.slot)
-	putBetween(r.head, to.version())
+	putBetween(r.head, q.headOf(to))
 	kinds := uint64(0)
 	for i := range x.n {
 		kinds |= uint64(x.kind[i]) << (8 * i)
@@ -246,9 +255,24 @@ func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 	}
 	x.made = true
 	crashpoint.Hit("record.commit.named")
-	err = q.complete(to, b)
+	q.carryOut(x, to, b)
 	crashpoint.Hit("record.commit.completed")
-	return err == nil, err
+	return true, nil
+}
+
+// carryOut does what complete does, for the change x of this process. The commit word to names its record.
+func (q *recordQueue) carryOut(x *recordedChange, to recordCommit, b *wakes) {
+	for i := range x.n {
+		if x.word[i].CompareAndSwap(uint64(x.was[i]), uint64(x.was[i].with(x.to[i]))) {
+			crashpoint.Hit("record.complete.begun")
+		}
+	}
+	for i := range x.n {
+		if x.kind[i] == recordNext {
+			q.tell(b, arenakernel.Offset(x.where[i])*linkUnit, x.was[i].with(x.to[i]))
+		}
+	}
+	storeWord(&q.completed, uint64(to))
 }
 
 // complete carries out the record that the commit word c names, unless the record is known to be complete. It
@@ -268,8 +292,8 @@ func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 	}
 	// The author of this record writes its next record only when this one is complete, and changes the head first.
 	// So if the head has another version now, this record is complete.
-	if r.head.Load() != c.version() {
-		q.completed.Store(uint64(c))
+	if r.head.Load() != q.headOf(c) {
+		storeWord(&q.completed, uint64(c))
 		return nil
 	}
 	for i := range recordMost {
@@ -290,15 +314,22 @@ func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 			q.tell(b, arenakernel.Offset(to[i]>>32)*linkUnit, recordedWord(was[i]).with(uint32(to[i])))
 		}
 	}
-	q.completed.Store(uint64(c))
+	storeWord(&q.completed, uint64(c))
 	return nil
 }
 
+// headOf returns the head of the record that the commit word c names.
+func (q *recordQueue) headOf(c recordCommit) uint64 { return c.version() ^ q.part }
+
 func (q *recordQueue) wordAt(kind uint8, where uint32) *atomic.Uint64 {
 	switch kind {
-	case recordFirst:
-		return q.first
-	case recordLast:
+	case recordFirst, recordLast:
+		if q.several {
+			break
+		}
+		if kind == recordFirst {
+			return q.first
+		}
 		return q.last
 	case recordNext, recordPrev:
 		n, err := q.a.NodeAt(arenakernel.Offset(where) * linkUnit)

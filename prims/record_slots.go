@@ -83,9 +83,17 @@ func (l *recordSlots[R]) load() *recordSlotList[R] {
 	}
 }
 
-// of returns the record of the participant in a slot.
+// of returns the record of the participant in a slot. A record never moves, so the list is read again only if the
+// record is not known yet.
 func (l *recordSlots[R]) of(slot int) (r R, ok bool) {
-	for _, r := range l.load().all {
+	if r, ok := l.in(l.known.Load(), slot); ok {
+		return r, true
+	}
+	return l.in(l.load(), slot)
+}
+
+func (l *recordSlots[R]) in(list *recordSlotList[R], slot int) (r R, ok bool) {
+	for _, r := range list.all {
 		if l.slotOf(r) == slot {
 			return r, true
 		}
@@ -105,7 +113,7 @@ func (q *recordQueue) init(a *arenakernel.Arena, o arenakernel.Object, w recordQ
 	dev, ino := a.Segment().ID()
 	q.a, q.object, q.of, q.slot = a, o, of, a.Self().Slot()
 	q.commit, q.first, q.last, q.counts = w.commit, w.first, w.last, w.counts
-	q.private, q.key = &recordPrivate[o.Offset/64%64], race.KeyOf(dev, ino, uint64(o.Offset))
+	q.private, q.key = privateOf(o), race.KeyOf(dev, ino, uint64(o.Offset))
 	q.tuning = park.Tuning{Budget: w.spin, Pays: w.pays, LastCPU: w.lastCPU, Slot: q.slot}
 	q.deaths.Store(a.Deaths() - 1) // one less than the count of deaths, so that the first check reaps
 }

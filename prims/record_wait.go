@@ -16,6 +16,7 @@ var (
 	_ = crashpoint.Register("record.wake.before")
 	_ = crashpoint.Register("record.await.resolved")
 	_ = crashpoint.Register("record.await.withdrawn")
+	_ = crashpoint.Register("record.reap.visited")
 )
 
 // queuedValue reports whether the node of a wait is on its queue. v is the value of the word next of that node.
@@ -75,13 +76,13 @@ func (q *recordQueue) join(x *recordedChange, s *park.WaitNode) {
 	n.Extra().Store(uint64(makeRecorded(last, s.Tag)))
 	if last == 0 {
 		x.torn = x.torn || x.get(q.first) != 0
-		x.set(recordFirst, 0, q.first, me)
+		x.set(recordFirst, q.at, q.first, me)
 	} else if w, ok := q.waitAt(x, last); ok {
 		x.torn = x.torn || x.get(w.Next()) != arenakernel.RecordedLast
 		x.set(recordNext, last, w.Next(), me)
 	}
 	x.set(recordNext, me, n.Next(), arenakernel.RecordedLast)
-	x.set(recordLast, 0, q.last, me)
+	x.set(recordLast, q.at, q.last, me)
 	if q.boundary != nil && x.get(q.boundary) == 0 {
 		x.set(recordOwnKinds, 0, q.boundary, me)
 	}
@@ -93,14 +94,14 @@ func (q *recordQueue) detach(x *recordedChange, w wait, outcome uint32) {
 	next, prev := x.get(w.Next()), x.get(w.Extra())
 	if next == arenakernel.RecordedLast {
 		x.torn = x.torn || x.get(q.last) != w.index()
-		x.set(recordLast, 0, q.last, prev)
+		x.set(recordLast, q.at, q.last, prev)
 	} else if n, ok := q.waitAt(x, next); ok {
 		x.torn = x.torn || x.get(n.Extra()) != w.index()
 		x.set(recordPrev, next, n.Extra(), prev)
 	}
 	if prev == 0 {
 		x.torn = x.torn || x.get(q.first) != w.index()
-		x.set(recordFirst, 0, q.first, firstAfter(next))
+		x.set(recordFirst, q.at, q.first, firstAfter(next))
 	} else if p, ok := q.waitAt(x, prev); ok {
 		x.torn = x.torn || x.get(p.Next()) != w.index()
 		x.set(recordNext, prev, p.Next(), next)
@@ -262,7 +263,7 @@ func noteTag(s *park.WaitNode) {
 
 // removeDead removes the waits of dead participants from the queue. Waits are added only at the end, but may leave
 // at any place. So a walk that continues from a wait which is still queued meets every wait behind it. If the walk
-// comes to a wait that has left the queue, the walk begins again at the first wait, but only a limited number of
+// comes to a node that is not on this queue, the walk begins again at the first wait, but only a limited number of
 // times. If the walk misses a wait of a dead participant because of that limit, the next reap removes that wait.
 func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 	if err := q.begin(x, b); err != nil { // the last change of the dead participant may be a join
@@ -273,12 +274,8 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 		if steps == lap { // a peer may have made the queue a circle; then the walk comes back to an anchor and ends
 			anchor, lap = v, 2*lap
 		}
-		n, err := q.a.NodeAt(arenakernel.Offset(v) * linkUnit)
-		if err != nil || n.Object() != q.object.Offset {
-			break
-		}
-		next := valueIn(n.Next())
-		if !queuedValue(next) {
+		n, next, ok := q.queuedAt(v)
+		if !ok {
 			again++
 			v = valueIn(q.first)
 			continue
@@ -290,9 +287,9 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 		if err := q.begin(x, b); err != nil {
 			return err
 		}
-		if w, ok := q.waitAt(x, v); ok && !q.current(w.Owner()) {
-			next = x.get(w.Next())
-			q.detach(x, w, arenakernel.RecordedRemoved)
+		// Until the commit word changes, a node that is on this queue now stays on it.
+		if n, next, ok = q.queuedAt(v); ok && !q.current(n.Owner()) {
+			q.detach(x, wait{arenakernel.Offset(v) * linkUnit, n}, arenakernel.RecordedRemoved)
 			q.of.removed(x)
 			switch ok, err := q.end(x, b); {
 			case err != nil:
@@ -308,6 +305,23 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 		q.unreaped.Store(true) // the next reap tries again
 	}
 	return nil
+}
+
+// queuedAt returns the node at v, an offset divided by 64, and the value of its word next, if the node is on this
+// queue. The commit word may change meanwhile. The owner of the node may use it for a wait in another queue or object
+// at any time. It stores the object and the word wanted before it changes the word next. So if the word next has the
+// same tag before and after the reads, what queuedAt has read belongs to one wait.
+func (q *recordQueue) queuedAt(v uint32) (n *arenakernel.Node, next uint32, ok bool) {
+	n, err := q.a.NodeAt(arenakernel.Offset(v) * linkUnit)
+	if err != nil {
+		return nil, 0, false
+	}
+	crashpoint.Hit("record.reap.visited")
+	w := n.Next().Load()
+	next = recordedWord(w).value()
+	ok = queuedValue(next) && n.Object() == q.object.Offset && (!q.several || n.Wanted().Load() == q.chosen)
+	crashpoint.Hit("record.reap.visited")
+	return n, next, ok && n.Next().Load() == w
 }
 
 // removeDeadAgain is how often removeDead begins its walk again at most.
@@ -333,7 +347,7 @@ func (q *recordQueue) wakeFirst() {
 }
 
 // dateFirst stores the present time in the node of the first wait of the queue, where tools read it. A wait that is
-// first stays first until it ends. The time is the low half of the word stamp. See monitor_first.go.
+// first stays first until it ends. The time is the low half of the word stamp. See wait_date.go.
 func (q *recordQueue) dateFirst() {
 	v := valueIn(q.first)
 	if v < arenakernel.RecordedFirst {

@@ -109,11 +109,8 @@ func lostOf(a *arena.Arena, o arena.Object) (lost []Lost, err error) {
 	if err != nil {
 		return nil, err
 	}
-	x.eachEntry(func(e keyEntry) {
-		if died, err := e.lost(); err != nil {
-			key := e.key.Load()
-			lost = append(lost, Lost{Object: o, Key: &key, Err: err, Who: k.Who(died)})
-		}
+	x.eachLost(func(key uint64, s keyState) {
+		lost = append(lost, Lost{Object: o, Key: &key, Err: s.err(), Who: k.Who(s.participant())})
 	})
 	return lost, nil
 }

@@ -45,30 +45,3 @@ func inspectSemaphore(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	i.enough("permits")
 	return i.Inspection
 }
-
-// dateByStamp adds a date to each of the given holds that has none. It is the date of the first wait in the queue
-// of the object, because the holds had begun by then; see dateBy.
-func (i *inspection) dateByStamp(holds []int) {
-	for k := range i.Waits {
-		w := &i.Waits[k]
-		if !inQueue(w) {
-			continue
-		}
-		n, err := i.a.NodeAt(w.Node)
-		if err != nil {
-			return
-		}
-		s, stamp := n.Load(), n.Stamp().Load()
-		same := n.Object() == i.o.Offset && arenakernel.RecordedNumber(stamp) == w.Stamp && n.Owner() == w.Owner && n.Wanted().Load() == *w.Want
-		if !same || !queued(s) || !queuedValue(valueIn(n.Next())) || n.Load() != s {
-			continue // the wait has ended or is about to end, so its stamp may not be a date
-		}
-		since := firstSince(uint32(stamp), i.a.Now())
-		for _, h := range holds {
-			if x := &i.Holds[h]; since != 0 && x.Since == 0 {
-				x.Since, x.AtLeast = since, true
-			}
-		}
-		return
-	}
-}

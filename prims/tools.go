@@ -63,15 +63,7 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 	case semaphoreKind:
 		return []arenakernel.Offset{semaphoreSpinOff}
 	case multiLockKind:
-		x, err := buildMultiLock(a, o, true)
-		if err != nil {
-			return nil
-		}
-		var all []arenakernel.Offset
-		for i := range x.all {
-			all = append(all, multiBucketAt(o, i)-o.Body+monitorSpinOff)
-		}
-		return all
+		return []arenakernel.Offset{multiLockSpinOff}
 	case sequencerKind:
 		return []arenakernel.Offset{sequencerSpinOff}
 	case fairMutexKind:

@@ -176,7 +176,7 @@ func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules R
 	for i := range shape.count {
 		x.holds = append(x.holds, arenakernel.At[waitableHold](a, o.Body+shape.holds+arenakernel.Offset(waitableHoldSize*i)))
 	}
-	x.mon = buildMonitor(a, o, o.Body, x, false)
+	x.mon = buildMonitor(a, o, o.Body, x)
 	x.fifo = fifo{x.mon, &x.words.queue}
 	x.asideFromRules()
 	// Only a process that has the rules can undo the claims of dead processes. So start the poller of this process,

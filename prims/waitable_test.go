@@ -171,6 +171,21 @@ func TestWaitableAutoReset(t *testing.T) {
 	require.ErrorIs(t, e.Wait(struct{}{}), shmsync.ErrCanceled)
 }
 
+// TestWaitableReusesItsNodes: a wait that is over gives its wait node back, so that later waits use it.
+func TestWaitableReusesItsNodes(t *testing.T) {
+	a := newArena(t, nil)
+	e, err := autoReset(a, "e")
+	require.NoError(t, err)
+	for range 100 {
+		done := make(chan error, 1)
+		go func() { done <- e.Wait(struct{}{}) }()
+		eventually(t, "queued", func() string { return words(a) }, func() bool { return e.Queued() == 1 })
+		e.Update(func(s *bool) { *s = true })
+		require.NoError(t, <-done)
+	}
+	require.Less(t, int(a.Stats().Nodes), 10)
+}
+
 // TestWaitableShared: a reader that arrives after a waiting writer does not overtake the writer. When the
 // writer gives up, the reader goes on.
 func TestWaitableShared(t *testing.T) {

@@ -12,7 +12,7 @@ typedef struct shmsync_multilock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;       /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
-    uint32_t buckets; /* parts with queue locks of their own, a power of two at least, at most 65536; 0: 64, or whatever an existing one has; another: EINVAL */
+    uint32_t buckets; /* parts over which the keys are spread, 192 bytes each, rounded up to a power of two, at most 65536; 0: 32, or whatever an existing one has; another: EINVAL */
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_multilock_options;
 

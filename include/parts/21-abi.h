@@ -184,6 +184,7 @@ enum { /* slot record */
     SHMI_recordNext = 0,
     SHMI_recordObject = 8,
     SHMI_recordSlot = 16,
+    SHMI_recordNumber = 20,
     SHMI_slotRecordHeader = 32
 };
 

@@ -21,7 +21,7 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
 {
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
-/* Stores to a word that only the holder of a queue lock writes. The stores must reach memory in program order, so
+/* Stores to a word that only one thread at a time writes. The stores must reach memory in program order, so
  * that a death leaves a state that the reaper knows; a release store ensures that. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
@@ -186,8 +186,8 @@ SHMI_FN void shmi_nap(int64_t ns)
     syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
-/* ---- Memory for the holder of a queue lock. It does not come from malloc: a signal handler may have interrupted a
- * thread that holds a lock of malloc, and the handler may wait for the queue lock. ---- */
+/* ---- Memory for the holder of a private lock (63-recordqueue.h). It does not come from malloc: the holder may be a
+ * signal handler that has interrupted a thread that holds a lock of malloc. ---- */
 
 /* Changes the size of a region from had bytes to size bytes; old is NULL for a new region. Returns NULL if there is
  * no memory. */

@@ -34,7 +34,7 @@
 #define SHMI_KIND_FAIR_MUTEX UINT32_C(0x52494146) /* FAIR */
 #define SHMI_VERSION_FAIR_MUTEX 3
 #define SHMI_KIND_MULTI_LOCK UINT32_C(0x544c554d) /* MULT */
-#define SHMI_VERSION_MULTI_LOCK 2
+#define SHMI_VERSION_MULTI_LOCK 3
 #define SHMI_KIND_COND UINT32_C(0x444e4f43) /* COND */
 #define SHMI_VERSION_COND 2
 #define SHMI_KIND_FUTURE UINT32_C(0x52545546) /* FUTR */
@@ -147,47 +147,6 @@
 #define SHMI_SPIN_RECOVERING 4U
 #define SHMI_SPIN_NOT_RECOVERABLE 5U
 #define SHMI_SPIN_UPGRADING 6U
-
-/* Redo entry */
-typedef struct shmi_redo_entry {
-    uint64_t at;
-    uint64_t to;
-} shmi_redo_entry;
-SHMI_ASSERT(offsetof(shmi_redo_entry, at) == 0, "redo_entry.at");
-SHMI_ASSERT(offsetof(shmi_redo_entry, to) == 8, "redo_entry.to");
-SHMI_ASSERT(sizeof(shmi_redo_entry) == 16, "redo_entry");
-
-/* List of waits */
-typedef struct shmi_list_words {
-    uint64_t first;
-    uint64_t last;
-} shmi_list_words;
-SHMI_ASSERT(offsetof(shmi_list_words, first) == 0, "list_words.first");
-SHMI_ASSERT(offsetof(shmi_list_words, last) == 8, "list_words.last");
-SHMI_ASSERT(sizeof(shmi_list_words) == 16, "list_words");
-
-/* Monitor */
-typedef struct shmi_monitor_words {
-    shmi_mutex_words queueLock;
-    uint64_t arrivals;
-    uint64_t redone;
-    shmi_redo_entry redo[6];
-    uint32_t lastCPU;
-    uint32_t spin;
-    uint32_t pays;
-    uint8_t pad0_[4];
-    uint64_t accounted;
-    uint8_t pad1_[56];
-} shmi_monitor_words;
-SHMI_ASSERT(offsetof(shmi_monitor_words, queueLock) == 0, "monitor_words.queueLock");
-SHMI_ASSERT(offsetof(shmi_monitor_words, arrivals) == 192, "monitor_words.arrivals");
-SHMI_ASSERT(offsetof(shmi_monitor_words, redone) == 200, "monitor_words.redone");
-SHMI_ASSERT(offsetof(shmi_monitor_words, redo) == 208, "monitor_words.redo");
-SHMI_ASSERT(offsetof(shmi_monitor_words, lastCPU) == 304, "monitor_words.lastCPU");
-SHMI_ASSERT(offsetof(shmi_monitor_words, spin) == 308, "monitor_words.spin");
-SHMI_ASSERT(offsetof(shmi_monitor_words, pays) == 312, "monitor_words.pays");
-SHMI_ASSERT(offsetof(shmi_monitor_words, accounted) == 320, "monitor_words.accounted");
-SHMI_ASSERT(sizeof(shmi_monitor_words) == 384, "monitor_words");
 
 /* Semaphore */
 typedef struct shmi_semaphore_words {
@@ -616,22 +575,65 @@ SHMI_ASSERT(sizeof(shmi_fairmutex_record) == 192, "fairmutex_record");
 typedef struct shmi_multilock_head {
     uint32_t policy;
     uint32_t buckets;
-    uint8_t pad0_[120];
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint32_t wake;
+    uint64_t poller;
+    uint8_t pad0_[96];
 } shmi_multilock_head;
 SHMI_ASSERT(offsetof(shmi_multilock_head, policy) == 0, "multilock_head.policy");
 SHMI_ASSERT(offsetof(shmi_multilock_head, buckets) == 4, "multilock_head.buckets");
+SHMI_ASSERT(offsetof(shmi_multilock_head, lastCPU) == 8, "multilock_head.lastCPU");
+SHMI_ASSERT(offsetof(shmi_multilock_head, spin) == 12, "multilock_head.spin");
+SHMI_ASSERT(offsetof(shmi_multilock_head, pays) == 16, "multilock_head.pays");
+SHMI_ASSERT(offsetof(shmi_multilock_head, wake) == 20, "multilock_head.wake");
+SHMI_ASSERT(offsetof(shmi_multilock_head, poller) == 24, "multilock_head.poller");
 SHMI_ASSERT(sizeof(shmi_multilock_head) == 128, "multilock_head");
+
+/* Entry of a key */
+typedef struct shmi_multilock_entry {
+    uint64_t keyLow;
+    uint64_t keyHigh;
+    uint64_t hold;
+    uint64_t accepted;
+    uint64_t first;
+    uint64_t last;
+} shmi_multilock_entry;
+SHMI_ASSERT(offsetof(shmi_multilock_entry, keyLow) == 0, "multilock_entry.keyLow");
+SHMI_ASSERT(offsetof(shmi_multilock_entry, keyHigh) == 8, "multilock_entry.keyHigh");
+SHMI_ASSERT(offsetof(shmi_multilock_entry, hold) == 16, "multilock_entry.hold");
+SHMI_ASSERT(offsetof(shmi_multilock_entry, accepted) == 24, "multilock_entry.accepted");
+SHMI_ASSERT(offsetof(shmi_multilock_entry, first) == 32, "multilock_entry.first");
+SHMI_ASSERT(offsetof(shmi_multilock_entry, last) == 40, "multilock_entry.last");
+SHMI_ASSERT(sizeof(shmi_multilock_entry) == 48, "multilock_entry");
 
 /* Bucket of keys */
 typedef struct shmi_multilock_bucket {
-    shmi_monitor_words mon;
-    uint64_t spilled;
-    uint64_t entries[15];
+    uint64_t commit;
+    uint8_t pad0_[8];
+    shmi_multilock_entry entry0;
+    uint8_t pad1_[16];
+    shmi_multilock_entry entry1;
+    uint8_t pad2_[16];
+    shmi_multilock_entry entry2;
 } shmi_multilock_bucket;
-SHMI_ASSERT(offsetof(shmi_multilock_bucket, mon) == 0, "multilock_bucket.mon");
-SHMI_ASSERT(offsetof(shmi_multilock_bucket, spilled) == 384, "multilock_bucket.spilled");
-SHMI_ASSERT(offsetof(shmi_multilock_bucket, entries) == 392, "multilock_bucket.entries");
-SHMI_ASSERT(sizeof(shmi_multilock_bucket) == 512, "multilock_bucket");
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, commit) == 0, "multilock_bucket.commit");
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, entry0) == 16, "multilock_bucket.entry0");
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, entry1) == 80, "multilock_bucket.entry1");
+SHMI_ASSERT(offsetof(shmi_multilock_bucket, entry2) == 144, "multilock_bucket.entry2");
+SHMI_ASSERT(sizeof(shmi_multilock_bucket) == 192, "multilock_bucket");
+
+/* Block of keys */
+typedef struct shmi_multilock_block {
+    uint8_t pad0_[32];
+    uint32_t bucket;
+    uint8_t pad1_[28];
+    shmi_multilock_entry entries[4];
+} shmi_multilock_block;
+SHMI_ASSERT(offsetof(shmi_multilock_block, bucket) == 32, "multilock_block.bucket");
+SHMI_ASSERT(offsetof(shmi_multilock_block, entries) == 64, "multilock_block.entries");
+SHMI_ASSERT(sizeof(shmi_multilock_block) == 256, "multilock_block");
 
 /* RWMutex */
 typedef struct shmi_rwmutex_words {

@@ -217,13 +217,6 @@ typedef struct shmi_wait_node {
     uint32_t tag;  /* for recorded queues: no word of the node had a later tag while this process had it */
 } shmi_wait_node;
 
-/* What the helper thread has to try again. */
-typedef struct shmi_chore {
-    struct shmi_chore *next;
-    int (*f)(void *);
-    void *arg;
-} shmi_chore;
-
 typedef struct shmi_notice {
     uint32_t generation;
     uint64_t window, joined; /* slotJoined, in the notice of a joiner without a byte lock */
@@ -325,10 +318,9 @@ struct shmsync_arena {
 
     pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
     pthread_mutex_t record_locks[SHMI_recordLocks]; /* by object: held, with signals blocked, by the thread that writes this process's record of a recorded queue */
+    pthread_mutex_t key_locks[SHMI_recordLocks]; /* the same for objects that no signal handler calls: MultiLocks. Signals are not blocked */
     uint64_t marked; /* when shmi_mark_dead has last looked, CLOCK_MONOTONIC ns. Atomic. */
     shmi_dead_waits dead_waits[SHMI_recordLocks]; /* guarded by: the record lock of the same number */
-    pthread_mutex_t chores_lock;
-    shmi_chore *chores; /* guarded by: chores_lock */
 
     pthread_mutex_t death_lock;
     void (*on_detached)(shmsync_arena *a, void *arg); /* atomic; written once */
@@ -603,11 +595,11 @@ SHMI_FN int shmi_is_inside(const shmsync_arena *a)
     return 0;
 }
 
-/* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread that holds the queue
- * lock of the same object, it would wait for the thread that it interrupted. So a thread blocks its signals as long
- * as it holds a queue lock. ---- */
+/* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread that holds the private
+ * lock of the same object (63-recordqueue.h), it would wait for the thread that it interrupted. So a thread blocks its
+ * signals as long as it holds the private lock of such an object. ---- */
 
-static SHMI_THREAD volatile unsigned shmi_signals_held; /* queue locks that the thread holds */
+static SHMI_THREAD volatile unsigned shmi_signals_held; /* private locks that the thread holds */
 static SHMI_THREAD uint64_t shmi_signals_before;        /* the signal mask before the outermost of them */
 
 /* All signals except those that a fault of the thread itself raises, and the two that the C library needs. If a
@@ -641,24 +633,6 @@ SHMI_FN void shmi_let_signals(void)
     if (held == 0)
         shmi_unblock_signals();
 }
-/* Lets signals in while the thread sleeps for a queue lock, which it does not hold yet. */
-SHMI_FN unsigned shmi_lend_signals(void)
-{
-    unsigned held = shmi_signals_held;
-    if (held != 0) {
-        shmi_signals_held = 0;
-        shmi_unblock_signals();
-    }
-    return held;
-}
-SHMI_FN void shmi_regain_signals(unsigned held)
-{
-    if (held != 0) {
-        shmi_block_signals();
-        shmi_signals_held = held;
-    }
-}
-
 /* ---- Calls that may sleep ---- */
 
 /* Begins a call. Returns 0, ENOTCONN in a child of fork, or EBADF when this process leaves. Until shmi_exit the
@@ -685,6 +659,8 @@ SHMI_FN void shmi_exit(shmsync_arena *a)
     shmi_add32(&a->calls, (uint32_t)-1);
     shmi_let_cancel();
 }
+/* For a call that does not sleep and touches only an open object: 0, or ENOTCONN in a child of fork. */
+SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi_self(a) != 0) ? 0 : shmi_fail(shmi_nameless(a), op, NULL, "%s", ""); }
 /* Ends a call that returns err. */
 SHMI_FN int shmi_exit_with(shmsync_arena *a, int err)
 {

@@ -6,7 +6,6 @@ SHMI_FN uint32_t shmi_node_with(uint32_t w, uint32_t state) { return (w & ~15u) 
 SHMI_FN uint32_t shmi_node_freed(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeFree); }
 /* The word of the node after a wait, if its owner keeps the node for another wait. */
 SHMI_FN uint32_t shmi_node_kept(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeIdle); }
-SHMI_FN int shmi_node_over(uint32_t w) { return shmi_node_state(w) == SHMI_NodeResolved || shmi_node_state(w) == SHMI_NodeSpent; }
 SHMI_FN int shmi_node_queued(uint32_t word)
 {
     uint32_t s = shmi_node_state(word);
@@ -157,25 +156,6 @@ SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id o
     SHMSYNC_CRASHPOINT("arena.node.reclaimed");
     return 1;
 }
-/* Gives back a node that its owner is done with, in the use that it had when its word was w. Both the owner and the
- * participant that takes the node off its queue try this. */
-SHMI_FN void shmi_reclaim_node(shmsync_arena *a, shmi_off off, uint32_t w)
-{
-    shmi_node *n = shmi_node_at(a, off);
-    shmi_participant_id owner;
-    int foreign;
-    if (n == NULL)
-        return;
-    foreign = shmi_node_owner(n) != a->self;
-    if (foreign)
-        shmi_begin_tell(a); /* the node may be freed meanwhile, but no participant gets its owner's ID */
-    owner = shmi_node_owner(n);
-    if (shmi_node_swap(n, shmi_node_with(w, SHMI_NodeSpent), shmi_node_freed(w)) && shmi_take_node(a, off, owner))
-        shmi_free_node(a, off);
-    if (foreign)
-        shmi_end_tell(a);
-}
-
 /* Goes through the nodes in use. */
 SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
 {
@@ -190,27 +170,6 @@ SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_o
                 f(a, off, shmi_node_ptr(a, off), arg);
         }
     }
-}
-
-typedef struct shmi_queue_visit {
-    shmi_off object;
-    void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg);
-    void *arg;
-} shmi_queue_visit;
-SHMI_FN void shmi_queue_visit_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
-{
-    shmi_queue_visit *v = (shmi_queue_visit *)arg;
-    if (shmi_ld64(&n->object) == v->object && shmi_ld64(&n->list) == 0 && shmi_ld64(&n->stamp) != 0)
-        v->f(a, off, n, v->arg);
-}
-/* Goes through the nodes in use that belong to an object and are on one of its queues. */
-SHMI_FN void shmi_each_queued(shmsync_arena *a, shmi_off object, void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
-{
-    shmi_queue_visit v;
-    v.object = object;
-    v.f = f;
-    v.arg = arg;
-    shmi_each_node(a, shmi_queue_visit_one, &v);
 }
 
 /* ---- Poller nodes: through these, releasers find the pollers of Go processes, whose goroutines do not sleep in the

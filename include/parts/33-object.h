@@ -135,58 +135,144 @@ SHMI_FN int shmi_guarded(shmsync_arena *a, shmi_off off)
     return 0;
 }
 
-/* ---- Slot records: what an object has for the slots of its participants; internal/arenakernel/slotrecord.go ---- */
+/* ---- Slot records and blocks: what an object has besides its body; internal/arenakernel/slotrecord.go ----
+ *
+ * A slot record belongs to a slot. A block is one that a participant has added to the object, which needed more room.
+ * Both are on one list. A slot record has the number 0. A block has a number that is greater by 1 than that of the
+ * nearest block behind it, so the numbers of the blocks fall along the list. */
 
-/* The block word of a slot record: a raw block with a name of generation 0. */
+/* The block word of a slot record, or of a block of an object: a raw block with a name of generation 0. */
 SHMI_FN uint32_t shmi_record_word(uint32_t slot) { return shmi_make_block(SHMI_blockRaw, shmi_make_participant_id(slot, 0)); }
 SHMI_FN int shmi_is_record(uint32_t w) { return shmi_block_kind(w) == SHMI_blockRaw && shmi_block_name(w) != 0; }
 
-/* A walk through the slot records of an object, the latest first. */
+/* A walk through the list of an object, the latest record or block first. */
 typedef struct shmi_record_walk {
     shmi_off object, next;
-    uint64_t size; /* least size of a record */
-    shmi_block b;  /* the record */
-    uint32_t slot; /* its slot */
-    int bad;       /* the list has something else in it */
+    uint64_t size;   /* least size of what the walk is about */
+    shmi_block b;    /* the record or block */
+    uint32_t slot;   /* its slot, or that of the participant that added the block */
+    uint32_t number; /* of the block; 0: it is a slot record */
+    uint32_t least;  /* the number of the last block of the walk; 0: the walk has met none */
+    int bad;         /* the list has something else in it */
     uint32_t seen[SHMI_MaxSlots / 32 + 1];
 } shmi_record_walk;
-SHMI_FN void shmi_walk_records(shmsync_arena *a, shmi_record_walk *v, shmi_off object, uint64_t size)
+/* Begins a walk at a value of the word objRecords. */
+SHMI_FN void shmi_walk_records_from(shmi_record_walk *v, shmi_off object, uint32_t head, uint64_t size)
 {
     memset(v, 0, sizeof *v);
     v->object = object;
     v->size = size;
-    v->next = (shmi_off)shmi_ld32(shmi_u32(a, object + SHMI_objRecords)) * SHMI_blockMin;
+    v->next = (shmi_off)head * SHMI_blockMin;
 }
-/* Goes to the next record of the walk. The maker of a record may not have published its block yet. The walk ends,
- * because no slot comes twice. */
-SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
+SHMI_FN void shmi_walk_records(shmsync_arena *a, shmi_record_walk *v, shmi_off object, uint64_t size)
+{
+    shmi_walk_records_from(v, object, shmi_ld32(shmi_u32(a, object + SHMI_objRecords)), size);
+}
+/* Goes to the next record or block of the walk. Its maker may not have published it yet. The walk ends, because no slot
+ * comes twice, and the numbers of the blocks fall. */
+SHMI_FN int shmi_next_listed(shmsync_arena *a, shmi_record_walk *v)
 {
     uint32_t w;
     if (v->next == 0)
         return 0;
     v->bad = 1;
-    if (!shmi_locate(a, v->next, &v->b) || v->b.class_ == SHMI_classNode || v->b.size < v->size)
+    if (!shmi_locate(a, v->next, &v->b) || v->b.class_ == SHMI_classNode)
         return 0;
     v->slot = shmi_ld32(shmi_u32(a, v->b.off + SHMI_recordSlot));
-    if (v->slot < 1 || v->slot > a->geo.slots || (v->seen[v->slot / 32] & 1u << v->slot % 32) != 0 ||
-        shmi_ld64(shmi_u64(a, v->b.off + SHMI_recordObject)) != v->object)
+    v->number = shmi_ld32(shmi_u32(a, v->b.off + SHMI_recordNumber));
+    if (v->slot < 1 || v->slot > a->geo.slots || shmi_ld64(shmi_u64(a, v->b.off + SHMI_recordObject)) != v->object)
+        return 0;
+    if (v->number == 0 ? (v->seen[v->slot / 32] & 1u << v->slot % 32) != 0 : v->least != 0 && v->number >= v->least)
         return 0;
     w = shmi_ld32(v->b.word);
     if (w != shmi_record_word(v->slot) && (shmi_block_kind(w) != SHMI_blockClaimed || shmi_id_slot(shmi_block_name(w)) != v->slot))
         return 0;
-    v->seen[v->slot / 32] |= 1u << v->slot % 32;
+    if (v->number == 0)
+        v->seen[v->slot / 32] |= 1u << v->slot % 32;
+    else
+        v->least = v->number;
     v->next = shmi_ld64(shmi_u64(a, v->b.off + SHMI_recordNext));
     v->bad = 0;
     return 1;
 }
+/* Whether what the walk has met has the size that the walk asks for. */
+SHMI_FN int shmi_listed_fits(shmi_record_walk *v)
+{
+    v->bad |= v->b.size < v->size;
+    return !v->bad;
+}
+/* Goes to the next slot record of the walk. */
+SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
+{
+    while (shmi_next_listed(a, v))
+        if (v->number == 0)
+            return shmi_listed_fits(v);
+    return 0;
+}
+/* Goes to the next block of the walk that was added after the list began with until, a value of the word objRecords. If
+ * the list does not lead to until, the walk is bad. */
+SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t until)
+{
+    while (v->next != (shmi_off)until * SHMI_blockMin)
+        if (!shmi_next_listed(a, v)) {
+            v->bad = 1;
+            return 0;
+        } else if (v->number != 0) {
+            return shmi_listed_fits(v);
+        }
+    return 0;
+}
 
+/* The number for a block that is pushed before first, a value of the word objRecords; 0: there is none. */
+SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t first)
+{
+    shmi_record_walk v;
+    shmi_walk_records_from(&v, object, first, 0);
+    while (shmi_next_listed(a, &v))
+        if (v.number != 0)
+            return v.number == UINT32_MAX ? 0 : v.number + 1;
+    return v.bad ? 0 : 1;
+}
+/* Claims a block for the list of o, unless it would lie where the word objRecords cannot point to. */
+SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t size, shmi_off *off)
+{
+    int err = shmi_claim(a, size, off);
+    if (err != 0)
+        return err;
+    if (*off / SHMI_blockMin > UINT32_MAX) {
+        shmi_unclaim(a, *off);
+        return shmi_no_space(a, size); /* in the first 256 GiB, perhaps */
+    }
+    shmi_st64(shmi_u64(a, *off + SHMI_recordObject), o->off);
+    shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
+    return 0;
+}
+/* Pushes the block at off on the list of o, as a slot record, or as a block with a number. */
+SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off off, int numbered)
+{
+    uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), first, number = 0;
+    shmi_block b;
+    SHMSYNC_CRASHPOINT("arena.slotrecord.claimed");
+    do {
+        first = shmi_ld32(head);
+        if (numbered && (number = shmi_next_number(a, o->off, first)) == 0) {
+            shmi_unclaim(a, off);
+            return shmi_fail(EPROTO, "arena.record", shmi_called(o), "its list of slot records");
+        }
+        shmi_st32(shmi_u32(a, off + SHMI_recordNumber), number);
+        shmi_st64(shmi_u64(a, off + SHMI_recordNext), (uint64_t)first * SHMI_blockMin);
+        SHMSYNC_CRASHPOINT("arena.slotrecord.before_push");
+    } while (!shmi_cas32(head, first, (uint32_t)(off / SHMI_blockMin)));
+    SHMSYNC_CRASHPOINT("arena.slotrecord.pushed");
+    if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, shmi_make_block(SHMI_blockClaimed, a->self), shmi_record_word(a->my_slot)))
+        return shmi_meddled(a, off);
+    return 0;
+}
 /* Finds the record of o for this process's slot, or makes one, of at least size bytes. The caller has o open, and
  * holds handles_of. */
 SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t size, shmi_off *off)
 {
-    uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), first;
     shmi_record_walk v;
-    shmi_block b;
     int err;
     shmi_walk_records(a, &v, o->off, size);
     while (shmi_next_record(a, &v))
@@ -196,32 +282,26 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
         }
     if (v.bad)
         return shmi_fail(EPROTO, "arena.record", shmi_called(o), "its list of slot records");
-    err = shmi_claim(a, size, off);
+    err = shmi_claim_listed(a, o, size, off);
+    return err != 0 ? err : shmi_push_listed(a, o, *off, 0);
+}
+/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value tag,
+ * and the others are 0. */
+SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size, uint32_t tag)
+{
+    shmi_off off;
+    int err = shmi_claim_listed(a, o, size, &off);
     if (err != 0)
         return err;
-    if (*off / SHMI_blockMin > UINT32_MAX) {
-        shmi_unclaim(a, *off);
-        return shmi_no_space(a, size); /* in the first 256 GiB, perhaps */
-    }
-    shmi_st64(shmi_u64(a, *off + SHMI_recordObject), o->off);
-    shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
-    SHMSYNC_CRASHPOINT("arena.slotrecord.claimed");
-    do {
-        first = shmi_ld32(head);
-        shmi_st64(shmi_u64(a, *off + SHMI_recordNext), (uint64_t)first * SHMI_blockMin);
-        SHMSYNC_CRASHPOINT("arena.slotrecord.before_push");
-    } while (!shmi_cas32(head, first, (uint32_t)(*off / SHMI_blockMin)));
-    SHMSYNC_CRASHPOINT("arena.slotrecord.pushed");
-    if (!shmi_locate(a, *off, &b) || !shmi_block_swap(&b, shmi_make_block(SHMI_blockClaimed, a->self), shmi_record_word(a->my_slot)))
-        return shmi_meddled(a, *off);
-    return 0;
+    shmi_st32(shmi_u32(a, off + SHMI_slotRecordHeader), tag);
+    return shmi_push_listed(a, o, off, 1);
 }
 
-/* Publishes a block that a dead participant had claimed, if the block is a slot record that the dead participant had
- * pushed. Returns 0 if it is not. The bytes of a claimed block may be anything: only the list of the object says
- * what the block is. The caller is the reaper of the dead participant, and holds handles. If a peer has damaged the
- * list, a handle may still use a record that is not on it any more. So a block that could be a record of that list
- * is kept. */
+/* Publishes a block that a dead participant had claimed, if the dead participant had pushed it on the list of an
+ * object, as a slot record or as a block with a number. Returns 0 if it had not. The bytes of a claimed block may be
+ * anything: only the list of the object says what the block is. The caller is the reaper of the dead participant, and
+ * holds handles. If a peer has damaged the list, a handle may still use a record that is not on it any more. So a block
+ * that could be one of that list is kept. */
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     shmi_off object = shmi_ld64(shmi_u64(a, b->off + SHMI_recordObject));
@@ -230,10 +310,10 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     int kept = 0;
     if (!shmi_locate(a, object, &o) || o.class_ == SHMI_classNode)
         return 0;
-    /* The process that deletes the object frees the records of its list, and must find this one there. */
+    /* The process that deletes the object frees what is on its list, and must find this block there. */
     if (shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockFreeing) {
         shmi_walk_records(a, &v, object, 0);
-        while (!kept && shmi_next_record(a, &v))
+        while (!kept && shmi_next_listed(a, &v))
             kept = v.b.off == b->off;
         if (kept)
             shmi_block_swap(b, w, shmi_record_word(v.slot));
@@ -246,12 +326,12 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     shmi_guard(a, object);
     if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size && shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockObject) {
         shmi_walk_records(a, &v, object, 0);
-        while (!kept && shmi_next_record(a, &v))
+        while (!kept && shmi_next_listed(a, &v))
             kept = v.b.off == b->off;
         if (v.bad) {
             shmi_walk_records(a, &v, object, 0);
             v.next = b->off;
-            kept = shmi_next_record(a, &v);
+            kept = shmi_next_listed(a, &v);
         }
         if (kept)
             shmi_block_swap(b, w, shmi_record_word(v.slot));
@@ -259,41 +339,57 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     shmi_unguard(a);
     return kept;
 }
-/* Publishes the records of an object that is being freed: the reapers of dead makers may not have done so yet. */
+/* Publishes what is on the list of an object that is being freed: the reapers of dead makers may not have done so yet. */
 SHMI_FN void shmi_publish_records(shmsync_arena *a, shmi_off object)
 {
     shmi_record_walk v;
     shmi_walk_records(a, &v, object, 0);
-    while (shmi_next_record(a, &v)) {
+    while (shmi_next_listed(a, &v)) {
         uint32_t w = shmi_ld32(v.b.word);
         if (shmi_block_kind(w) == SHMI_blockClaimed)
             shmi_block_swap(&v.b, w, shmi_record_word(v.slot));
     }
 }
-/* Frees the records of an object whose block is being freed, from the end of the list on. Another process may
- * repeat a call that was cut short: the list then ends at a record that was freed, because its block is no record
- * of this object. */
+typedef struct shmi_listed {
+    shmi_block b;
+    uint32_t word;
+} shmi_listed;
+/* Walks through the list of an object, and stores the last ones that fit into room places. Returns how many there are. */
+SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed *last, uint64_t room)
+{
+    shmi_record_walk v;
+    uint64_t n;
+    shmi_walk_records(a, &v, object, 0);
+    for (n = 0; shmi_next_listed(a, &v) && shmi_ld32(v.b.word) == shmi_record_word(v.slot); n++) {
+        last[n % room].b = v.b;
+        last[n % room].word = shmi_record_word(v.slot);
+    }
+    return n;
+}
+/* Frees what is on the list of an object whose block is being freed, from the end of the list on. Another process may
+ * repeat a call that was cut short: the list then ends at a block that was freed, because it is no block of this object.
+ * A list may have very many blocks, so the call asks for memory for all of them; without it, it frees some at a time. */
 SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
 {
     enum { SHMI_atOnce = 32 };
-    struct {
-        shmi_block b;
-        uint32_t word;
-    } last[SHMI_atOnce];
-    uint64_t n = SHMI_atOnce + 1, k, round;
-    for (round = 0; n > SHMI_atOnce && round <= (unsigned)SHMI_MaxSlots / (unsigned)SHMI_atOnce; round++) { /* a peer may make more records meanwhile */
-        shmi_record_walk v;
-        shmi_walk_records(a, &v, object, 0);
-        for (n = 0; shmi_next_record(a, &v) && shmi_ld32(v.b.word) == shmi_record_word(v.slot); n++) {
-            last[n % SHMI_atOnce].b = v.b;
-            last[n % SHMI_atOnce].word = shmi_record_word(v.slot);
-        }
-        for (k = 1; k <= n && k <= SHMI_atOnce; k++) {
-            uint64_t i = (n - k) % SHMI_atOnce;
-            shmi_release(a, &last[i].b, last[i].word); /* changes no block whose word a peer has changed since */
+    shmi_listed few[SHMI_atOnce], *last = few, *all = NULL;
+    uint64_t room = SHMI_atOnce, n = shmi_last_listed(a, object, last, room), rounds = n / room + 64, k;
+    if (n > room && (all = (shmi_listed *)malloc((size_t)n * sizeof *all)) != NULL) {
+        last = all;
+        room = n;
+        n = shmi_last_listed(a, object, last, room);
+    }
+    for (;;) { /* a peer may make more records meanwhile */
+        for (k = 1; k <= n && k <= room; k++) {
+            shmi_listed *l = &last[(n - k) % room];
+            shmi_release(a, &l->b, l->word); /* changes no block whose word a peer has changed since */
             SHMSYNC_CRASHPOINT("arena.slotrecord.freeing");
         }
+        if (n <= room || rounds-- == 0)
+            break;
+        n = shmi_last_listed(a, object, last, room);
     }
+    free(all);
 }
 
 /* Frees a block that was in the directory, or was an object, as shmi_release does. It waits, with the block freeing
@@ -1588,14 +1684,6 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
     if (r != NULL)
         r->end = end;
 }
-/* The same for a caller that does not hold a->handles_of. */
-SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
-{
-    pthread_mutex_lock(&a->handles_of);
-    shmi_built_ends_with(a, off, end);
-    pthread_mutex_unlock(&a->handles_of);
-}
-
 /* Gives one opening back, and calls end with the handle if it was the last opening. EBADF: the object is not open. */
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {

@@ -7,7 +7,6 @@
 /* How long a joiner without a byte lock may take to become live. After that time others treat it as dead, because
  * nothing tells whether it is alive; if it is alive, its open fails. */
 #define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
-#define SHMI_CHORES_EVERY INT64_C(10000000)
 
 /* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page of its own that is mapped
  * shared. In private memory, the kernel's out-of-memory reaper could discard it before the list is walked; in the
@@ -218,52 +217,6 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
     return n;
 }
 
-/* Makes the helper thread call f about every 10 ms until f returns 0. f must not block. It is called once more when
- * this process leaves the arena. */
-SHMI_FN int shmi_later(shmsync_arena *a, int (*f)(void *), void *arg)
-{
-    shmi_chore *c = (shmi_chore *)calloc(1, sizeof *c);
-    if (c == NULL)
-        return ENOMEM;
-    c->f = f;
-    c->arg = arg;
-    pthread_mutex_lock(&a->chores_lock);
-    c->next = a->chores;
-    a->chores = c;
-    pthread_mutex_unlock(&a->chores_lock);
-    shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
-    return 0;
-}
-/* Tries all chores once. Returns whether some have to be tried again. */
-SHMI_FN int shmi_do_chores(shmsync_arena *a)
-{
-    shmi_chore *c, *next, *kept = NULL;
-    int again;
-    pthread_mutex_lock(&a->chores_lock);
-    c = a->chores;
-    a->chores = NULL;
-    pthread_mutex_unlock(&a->chores_lock);
-    for (; c != NULL; c = next) {
-        next = c->next;
-        if (c->f(c->arg) != 0) {
-            c->next = kept;
-            kept = c;
-        } else {
-            free(c);
-        }
-    }
-    pthread_mutex_lock(&a->chores_lock);
-    while (kept != NULL) {
-        next = kept->next;
-        kept->next = a->chores;
-        a->chores = kept;
-        kept = next;
-    }
-    again = a->chores != NULL;
-    pthread_mutex_unlock(&a->chores_lock);
-    return again;
-}
-
 #define SHMI_LOOK_AT_NAME_EVERY INT64_C(1000000000)
 /* Sets the function that is called when the name of the arena leads elsewhere, unless one is set. */
 SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o)
@@ -297,7 +250,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
     int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0;
-    int was = 0, untold, unfinished, chores, err;
+    int was = 0, untold, unfinished, err;
     for (;;) {
         /* The doorbell is read before everything else that it may be rung for. */
         uint32_t rung = shmi_ld32(doorbell);
@@ -307,7 +260,6 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             return;
         shmi_check_self(a);
         untold = shmi_deliver_deaths(a);
-        chores = shmi_do_chores(a);
         look = shmi_watch_name(a, look);
         lonely = shmi_end_if_alone(lonely);
         crowd = shmi_look_after_crowd(a, crowd);
@@ -338,8 +290,6 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = lonely;
         if (crowd != 0 && (deadline == 0 || crowd < deadline))
             deadline = crowd;
-        if (chores && (deadline == 0 || deadline > shmi_now() + SHMI_CHORES_EVERY))
-            deadline = shmi_now() + SHMI_CHORES_EVERY;
         err = 0;
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, deadline);

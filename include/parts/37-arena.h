@@ -835,14 +835,9 @@ SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_wait_node *s, *after;
-    shmi_chore *l, *more;
     int i;
     shmi_destroy_refs(a);
     shmi_free_crowd(a);
-    for (l = a->chores; l != NULL; l = more) {
-        more = l->next;
-        free(l);
-    }
     for (s = a->wait_nodes; s != NULL; s = after) {
         after = s->next;
         free(s);
@@ -867,8 +862,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->death_lock);
     pthread_mutex_destroy(&a->counter_lock);
     for (i = 0; i < SHMI_recordLocks; i++)
-        pthread_mutex_destroy(&a->record_locks[i]);
-    pthread_mutex_destroy(&a->chores_lock);
+        pthread_mutex_destroy(&a->record_locks[i]), pthread_mutex_destroy(&a->key_locks[i]);
     if (a->me != NULL)
         munmap(a->me, (size_t)a->page);
     free(a);
@@ -1047,8 +1041,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->death_lock, NULL);
     pthread_mutex_init(&a->counter_lock, NULL);
     for (i = 0; i < SHMI_recordLocks; i++)
-        pthread_mutex_init(&a->record_locks[i], NULL);
-    pthread_mutex_init(&a->chores_lock, NULL);
+        pthread_mutex_init(&a->record_locks[i], NULL), pthread_mutex_init(&a->key_locks[i], NULL);
     a->next = shmi_attached;
     shmi_attached = a;
     *out = a;
@@ -1447,7 +1440,6 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
         shmi_nap(1000000);
     }
     shmi_close_handles(a);
-    shmi_do_chores(a);
     pthread_mutex_lock(&a->reaping);
     unknown = shmi_repair_all(a, a->self, 0, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");

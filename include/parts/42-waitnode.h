@@ -36,22 +36,6 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
     *out = s;
     return 0;
 }
-/* As shmi_wait_node_take, but it returns NULL if that needs a new node or a wait. A caller may hold a queue lock, so it
- * must not wait for wait_nodes_lock: a signal handler that waits for that queue lock may have interrupted the thread
- * that has wait_nodes_lock. */
-SHMI_FN shmi_wait_node *shmi_wait_node_cached(shmsync_arena *a)
-{
-    shmi_wait_node *s;
-    if (pthread_mutex_trylock(&a->wait_nodes_lock) != 0)
-        return NULL;
-    s = a->wait_nodes;
-    if (s != NULL)
-        a->wait_nodes = s->next;
-    pthread_mutex_unlock(&a->wait_nodes_lock);
-    if (s != NULL)
-        s->since = 0;
-    return s;
-}
 /* Gives back a wait node that was taken and not queued, or whose node is idle again. */
 SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
 {
@@ -65,8 +49,8 @@ SHMI_FN int shmi_wait_node_resolved(const shmi_wait_node *s) { return shmi_node_
 SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolved((const shmi_wait_node *)s); }
 
 /* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller
- * is within shmi_enter, and calls again while the wait node is not resolved. On SHMI_LATE and SHMI_CLOSED it may
- * abandon the wait node. check makes the periodic check of the object, and sets *looked. */
+ * is within shmi_enter, and calls again while the wait node is not resolved. On SHMI_LATE and SHMI_CLOSED it may take
+ * the wait off the queue. check makes the periodic check of the object, and sets *looked. */
 SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline, int64_t *looked, void (*check)(void *), void *check_arg)
 {
     uint32_t w = shmi_node_load(s->node);
@@ -90,23 +74,6 @@ SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off o
     return shmi_sleep(a, &sleep_spec);
 }
 
-/* Ends a wait that was not resolved. Returns 0 if the wait was resolved. Otherwise the wait node is freed, and the
- * participant that takes the node off its queue gives the node back. */
-SHMI_FN int shmi_wait_node_abandon(shmsync_arena *a, shmi_wait_node *s)
-{
-    (void)a;
-    for (;;) {
-        uint32_t w = shmi_node_load(s->node);
-        if (shmi_node_state(w) == SHMI_NodeResolved)
-            return 0;
-        if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)))
-            break;
-    }
-    SHMSYNC_CRASHPOINT("park.waitnode.given_up");
-    free(s);
-    return 1;
-}
-
 /* Gives up a wait node that a queue may still name, because a peer has overwritten the queue. No wait uses it again
  * before this process has left the arena. */
 SHMI_FN void shmi_wait_node_forget(shmi_wait_node *s)
@@ -117,25 +84,3 @@ SHMI_FN void shmi_wait_node_forget(shmi_wait_node *s)
     while (shmi_node_state(w) != SHMI_NodeResolved && !shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)));
     free(s);
 }
-
-/* Gives the wait node back after its wait was resolved. */
-SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
-{
-    uint32_t w;
-    int i;
-    /* Mostly the node is off its queue: its granter takes it off a few instructions after it has resolved the wait. */
-    for (i = 0; i < 200 && shmi_ld64(&s->node->stamp) != 0; i++)
-        shmi_pause(2);
-    w = shmi_node_load(s->node);
-    if (shmi_ld64(&s->node->stamp) == 0) {
-        shmi_node_swap(s->node, w, shmi_node_kept(w));
-        shmi_wait_node_return(a, s);
-        return;
-    }
-    /* The granter is stopped or dead. The participant that takes the node off the queue gives it back; if the node
-     * was taken off just now, this process does. */
-    if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeSpent)) && shmi_ld64(&s->node->stamp) == 0)
-        shmi_reclaim_node(a, s->off, w);
-    free(s);
-}
-

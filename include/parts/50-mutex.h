@@ -46,7 +46,6 @@ typedef struct shmi_mutex {
     int release;          /* policy PolicyRelease */
     int rollback;         /* policy PolicyRollback */
     shmi_log log;         /* of that */
-    int queueLock;            /* it is a part of another object, and only this header locks it */
     int internal;         /* it protects words: it passes on when its holder is dead, even if the holder is not gone */
     int (*repair)(void *);
     void *repair_arg;
@@ -54,8 +53,6 @@ typedef struct shmi_mutex {
     uint32_t need;        /* value of quiet at which the bias is turned on. Atomic. */
     uint32_t reserved;    /* owner word of the reservation that the last check found. Atomic. */
     int64_t looked;
-    void (*also_check)(void *); /* called by periodic checks; for an object that this mutex is a part of */
-    void *also_check_arg;
     struct shmi_rwmutex *rw; /* for the writers' mutex of an RWMutex: that RWMutex, for its transactions */
     shmi_object o; /* for a mutex that is an object of its own */
 } shmi_mutex;
@@ -104,8 +101,8 @@ SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
 SHMI_FAST int shmi_mutex_at_once(shmi_mutex *m) { return shmi_mutex_at_once_for(m, shmi_mutex_name(m)); }
-/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. A queue lock returns EOWNERDEAD rarely,
- * because its handle has a repair. */
+/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. A handle that has a repair returns EOWNERDEAD
+ * rarely. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
 {
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);

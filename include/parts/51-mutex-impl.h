@@ -262,7 +262,7 @@ SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o,
 }
 SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
 {
-    if (!m->queueLock && shmi_owner_held(o))
+    if (shmi_owner_held(o))
         shmi_meet_hold(&m->w->metSince, &m->w->metHold, o, v);
 }
 /* Records the time of the present hold as a waiter does. The caller does not wait for m, but for something else that
@@ -351,7 +351,6 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     int64_t now = shmi_now(), ago;
     shmi_sleep_spec sleep_spec;
     uint32_t v, o;
-    unsigned held;
     int r;
     if (w->since == 0)
         w->since = now;
@@ -397,14 +396,9 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     }
     sleep_spec.deadline = w->deadline;
     sleep_spec.since = &w->since;
-    if (!m->queueLock) { /* a signal handler may wait for a queue lock: no check there */
-        sleep_spec.check = shmi_mutex_check_arg;
-        sleep_spec.check_arg = m;
-    }
-    held = m->queueLock ? shmi_lend_signals() : 0;
+    sleep_spec.check = shmi_mutex_check_arg;
+    sleep_spec.check_arg = m;
     r = shmi_sleep(m->a, &sleep_spec);
-    if (m->queueLock)
-        shmi_regain_signals(held);
     SHMSYNC_CRASHPOINT("mutex.lock.woken");
     return r;
 }
@@ -434,8 +428,6 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
     }
     if (o != UINT32_MAX)
         shmi_st32(&m->reserved, 0);
-    if (m->also_check != NULL)
-        m->also_check(m->also_check_arg);
 }
 
 /* Runs a repair while this process is recovering m. If the repair fails, m is not recoverable. */
@@ -606,8 +598,6 @@ SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m)
 
 SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
 {
-    if (m->queueLock)
-        return 0; /* a peer has overwritten the word; the next call finds that */
     if (!shmi_owner_valid(o))
         return shmi_fail(EPROTO, "mutex.unlock", m->called, "owner word %#010x", o);
     return shmi_fail(EPERM, "mutex.unlock", m->called, "this process does not hold it (owner word %#010x)", o);

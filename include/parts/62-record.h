@@ -5,7 +5,6 @@
 #define SHMI_COUNTER_WATCHED UINT64_C(1)
 #define SHMI_COUNTER_LOGGED (UINT64_C(1) << 63)
 #define SHMI_COUNTER_VERSIONS ((UINT64_C(1) << 51) - 1)
-SHMI_FN shmi_participant_id shmi_name_of(const uint64_t *w) { return (shmi_participant_id)(shmi_ld64(w) & SHMI_NAME_MASK); }
 SHMI_FN uint64_t shmi_min(uint64_t x, uint64_t y) { return x < y ? x : y; }
 SHMI_FN int shmi_counter_is_logged(uint64_t c) { return (c & SHMI_COUNTER_LOGGED) != 0; }
 SHMI_FN uint32_t shmi_counter_slot_of(uint64_t c) { return (uint32_t)(c >> 1) & 0x7ff; }

@@ -14,7 +14,10 @@
  * The words do not change while the commit word is the same and its record is complete. So the CAS of the commit word
  * proves that the words that the author has read belong together.
  *
- * A recorded word has a tag in bits 0..31, which counts its changes, and a value in bits 32..63. */
+ * A recorded word has a tag in bits 0..31, which counts its changes, and a value in bits 32..63.
+ *
+ * An object may have several parts, each with a commit word and several queues, as a MultiLock has buckets. Its
+ * participants make their records for all parts in the same memory. So the head of a record names the part, too. */
 
 #define SHMI_RQ_SLOT_BITS 11 /* of the commit word; the others are the version */
 #define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
@@ -46,12 +49,28 @@ typedef struct shmi_rq_kind {
     int (*dead)(struct shmi_rq *q); /* whether a participant that has something of the object is dead */
 } shmi_rq_kind;
 
-/* One handle's side of an object with a recorded queue. */
+/* The functions of an object that has several parts, with several queues each. The private lock is held, except by the
+ * caller of catch_up. */
+typedef struct shmi_rq_parts {
+    uint64_t *(*end)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* an end of a queue, as shmi_rq_kind.word */
+    void (*turn_to)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w); /* chooses the queue of a wait */
+    void (*catch_up)(struct shmi_rq *q);                                /* learns what others have added to the object */
+    void (*before)(struct shmi_rq *q, struct shmi_wakes *b);            /* is called before this participant writes a record */
+} shmi_rq_parts;
+
+/* One handle's side of an object with a recorded queue, or of a part of it. */
 struct shmi_rq {
     shmsync_arena *a;
     shmi_object o;
     const shmi_rq_kind *kind;
+    /* If the object has several queues, first and last are the ends of the one that was chosen last, and records name it
+     * by the number queue. The word wanted of each node in that queue is chosen. These four are guarded by the private
+     * lock then. */
     uint64_t *commit, *first, *last;
+    uint32_t queue;
+    uint64_t chosen;
+    uint64_t part;              /* what the heads of records have besides the version; 0 in an object with one part */
+    const shmi_rq_parts *parts; /* NULL: the object has one part and one queue */
     /* A word that names the first wait behind a boundary in the queue, or has the value 0 if none is behind it. It moves
      * when that wait leaves the queue. In a record its kind is SHMI_rqOwnKinds. NULL: the queue has no boundary. In an
      * object with a boundary, the owner of a wait that was woken owes that, until it is settled. */
@@ -95,16 +114,19 @@ SHMI_FN shmi_tuning shmi_rq_tuning(struct shmi_rq *q)
 }
 
 /* Takes the private lock. A signal handler may release, so signals are blocked from before it is taken until after it
- * was given back, and nothing is done meanwhile that a handler could have interrupted with a lock held. */
+ * was given back, and nothing is done meanwhile that a handler could have interrupted with a lock held. An object with
+ * several parts has a lock of another kind, because no handler calls the object, and blocking costs two system calls. */
 SHMI_FN void shmi_rq_lock(struct shmi_rq *q)
 {
-    shmi_hold_signals();
+    if (q->parts == NULL)
+        shmi_hold_signals();
     pthread_mutex_lock(q->private_);
 }
 SHMI_FN void shmi_rq_unlock(struct shmi_rq *q)
 {
     pthread_mutex_unlock(q->private_);
-    shmi_let_signals();
+    if (q->parts == NULL)
+        shmi_let_signals();
 }
 
 /* The value that a word will have after the change. */
@@ -159,14 +181,21 @@ SHMI_FN unsigned char *shmi_rq_slot_in(struct shmi_rq *q, const shmi_record_walk
 SHMI_FN void shmi_rq_learn(struct shmi_rq *q)
 {
     uint32_t head = shmi_ld32(shmi_u32(q->a, q->o.off + SHMI_objRecords));
+    uint32_t known = shmi_ld32(&q->known_head);
     shmi_record_walk v;
-    if (SHMI_LIKELY(shmi_ld32(&q->known_head) == head))
+    if (SHMI_LIKELY(known == head))
         return;
-    shmi_walk_records(q->a, &v, q->o.off, q->kind->record_bytes);
-    v.next = (shmi_off)head * SHMI_blockMin;
-    while (shmi_next_record(q->a, &v))
+    if (shmi_ld32(&q->bad) != 0)
+        known = 0;
+    shmi_walk_records_from(&v, q->o.off, head, q->kind->record_bytes);
+    while (v.next != (shmi_off)known * SHMI_blockMin && shmi_next_listed(q->a, &v)) {
+        if (v.number != 0)
+            continue;
+        if (!shmi_listed_fits(&v))
+            break;
         if (__atomic_load_n(&q->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a record that is known stays known, whatever a peer makes of the list */
             __atomic_store_n(&q->known[v.slot - 1], shmi_rq_slot_in(q, &v), __ATOMIC_RELEASE);
+    }
     shmi_st32(&q->bad, v.bad != 0);
     shmi_st32(&q->known_head, head);
 }
@@ -227,6 +256,21 @@ SHMI_FN int shmi_rq_record_of(struct shmi_rq *q, uint32_t slot, shmi_rq_record *
     return 1;
 }
 
+/* Sets the private lock, which is that of the object, and makes the first check reap. */
+SHMI_FN void shmi_rq_use_lock(struct shmi_rq *q)
+{
+    q->lock = (uint32_t)(q->o.off / 64 % SHMI_recordLocks);
+    q->private_ = q->parts == NULL ? &q->a->record_locks[q->lock] : &q->a->key_locks[q->lock];
+    q->deaths = shmi_deaths(q->a) - 1;
+}
+/* Memory for the places of all slot records of an object. */
+SHMI_FN unsigned char **shmi_rq_new_known(shmsync_arena *a)
+{
+    size_t cap = 16;
+    while (cap < a->geo.slots)
+        cap *= 2; /* few sizes, since each has its own spare ones */
+    return (unsigned char **)shmi_new_thing(cap * sizeof(unsigned char *));
+}
 /* Makes the view of a reaper, or the common part of a handle; 0: the list of slot records is corrupt. */
 SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_arena *a, const shmi_object *o)
 {
@@ -234,9 +278,7 @@ SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_ar
     q->a = a;
     q->o = *o;
     q->kind = kind;
-    q->lock = (uint32_t)(o->off / 64 % SHMI_recordLocks);
-    q->private_ = &a->record_locks[q->lock];
-    q->deaths = shmi_deaths(a) - 1; /* the first check reaps */
+    shmi_rq_use_lock(q);
     for (shmi_walk_records(a, &v, o->off, kind->record_bytes); shmi_next_record(a, &v);) {
     }
     kind->init(q);
@@ -252,7 +294,6 @@ SHMI_FN void *shmi_rq_build(const shmi_rq_kind *kind, size_t bytes, shmsync_aren
 {
     struct shmi_rq *q;
     shmi_off record;
-    size_t cap = 16;
     if (shmi_slot_record(a, o, kind->record_bytes, &record) != 0)
         return NULL;
     q = (struct shmi_rq *)shmi_new_thing(bytes);
@@ -264,9 +305,7 @@ SHMI_FN void *shmi_rq_build(const shmi_rq_kind *kind, size_t bytes, shmsync_aren
         return NULL;
     }
     q->own = (unsigned char *)shmi_ptr(a, record, kind->record_bytes, 8);
-    while (cap < a->geo.slots)
-        cap *= 2; /* few sizes, since each has its own spare ones */
-    q->known = (unsigned char **)shmi_new_thing(cap * sizeof *q->known);
+    q->known = shmi_rq_new_known(a);
     if (q->known == NULL) {
         shmi_free_thing(q);
         shmi_fail(ENOMEM, op, shmi_called(o), "%s", "");
@@ -283,9 +322,10 @@ SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t whe
     shmi_node *n;
     switch (kind) {
     case SHMI_rqFirst:
-        return q->first;
     case SHMI_rqLast:
-        return q->last;
+        if (q->parts != NULL)
+            return q->parts->end(q, kind, where);
+        return kind == SHMI_rqFirst ? q->first : q->last;
     case SHMI_rqNext:
     case SHMI_rqPrev:
         n = shmi_node_at(q->a, (shmi_off)where * SHMI_nodeSize);
@@ -363,33 +403,38 @@ SHMI_FN void shmi_rq_wake(struct shmi_rq *q, struct shmi_wakes *b)
     shmi_wake_all_of(q->a, b);
 }
 
+/* The head of the record that the commit word c names. */
+SHMI_FN uint64_t shmi_rq_head_of(const struct shmi_rq *q, uint64_t c) { return (c >> SHMI_RQ_SLOT_BITS) ^ q->part; }
+
 /* Carries out the record that c names, unless that was done. It resolves the waits that the record has ended; the
  * caller wakes their owners. */
 SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b)
 {
     uint64_t kinds, entries[2 * SHMI_rqMost];
     shmi_rq_record r;
-    uint32_t i;
+    uint32_t i, n;
     if ((c & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == 0 || shmi_ld64(&q->completed) == c)
         return 0;
     if (!shmi_rq_record_of(q, (uint32_t)c & ((1u << SHMI_RQ_SLOT_BITS) - 1), &r))
         return q->kind->corrupt(q, "its record is that of a slot that has none");
     kinds = shmi_ld64(r.kinds);
-    for (i = 0; i < 2 * SHMI_rqMost; i++)
-        entries[i] = shmi_ld64(&r.entries[i]);
+    for (n = 0; n < SHMI_rqMost && (uint8_t)(kinds >> 8 * n) != 0; n++) {
+        entries[2 * n] = shmi_ld64(&r.entries[2 * n]);
+        entries[2 * n + 1] = shmi_ld64(&r.entries[2 * n + 1]);
+    }
     /* An author changes the head first, and only when this record is complete. */
-    if (shmi_ld64(r.head) != c >> SHMI_RQ_SLOT_BITS) {
+    if (shmi_ld64(r.head) != shmi_rq_head_of(q, c)) {
         shmi_st64(&q->completed, c);
         return 0;
     }
-    for (i = 0; i < SHMI_rqMost && (uint8_t)(kinds >> 8 * i) != 0; i++) {
+    for (i = 0; i < n; i++) {
         uint64_t was = entries[2 * i], *w = shmi_rq_word_at(q, (uint8_t)(kinds >> 8 * i), (uint32_t)(entries[2 * i + 1] >> 32));
         if (w == NULL)
             return q->kind->corrupt(q, "a record changes a word that there is not");
         if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
             SHMSYNC_CRASHPOINT("record.complete.begun");
     }
-    for (i = 0; i < SHMI_rqMost; i++)
+    for (i = 0; i < n; i++)
         if ((uint8_t)(kinds >> 8 * i) == SHMI_rqNext)
             shmi_rq_tell(q, b, (entries[2 * i + 1] >> 32) * SHMI_nodeSize, shmi_recorded_with(entries[2 * i], (uint32_t)entries[2 * i + 1]));
     shmi_st64(&q->completed, c);
@@ -425,7 +470,9 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
         return q->kind->corrupt(q, "a change of too many words");
     if (!shmi_rq_record_of(q, q->a->my_slot, &r))
         return q->kind->corrupt(q, "this participant has no record");
-    shmi_put64(r.head, to >> SHMI_RQ_SLOT_BITS);
+    if (q->parts != NULL)
+        q->parts->before(q, b);
+    shmi_put64(r.head, shmi_rq_head_of(q, to));
     for (i = 0; i < x->n; i++) {
         kinds |= (uint64_t)x->kind[i] << 8 * i;
         shmi_put64(&r.entries[2 * i], x->was[i]);
@@ -494,13 +541,13 @@ SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait
     shmi_st64(&n->extra, SHMI_RECORDED(last, s->tag));
     if (last == 0) {
         x->torn |= shmi_rq_get(x, q->first) != 0;
-        shmi_rq_set(x, SHMI_rqFirst, 0, q->first, me);
+        shmi_rq_set(x, SHMI_rqFirst, q->queue, q->first, me);
     } else if (shmi_rq_wait_at(q, x, last, &w)) {
         x->torn |= shmi_rq_get(x, &w.n->next) != SHMI_RECORDED_LAST;
         shmi_rq_set(x, SHMI_rqNext, last, &w.n->next, me);
     }
     shmi_rq_set(x, SHMI_rqNext, me, &n->next, SHMI_RECORDED_LAST);
-    shmi_rq_set(x, SHMI_rqLast, 0, q->last, me);
+    shmi_rq_set(x, SHMI_rqLast, q->queue, q->last, me);
     if (q->boundary != NULL && shmi_rq_get(x, q->boundary) == 0)
         shmi_rq_set(x, SHMI_rqOwnKinds, 0, q->boundary, me);
 }
@@ -511,14 +558,14 @@ SHMI_FN void shmi_rq_detach(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     struct shmi_wait other;
     if (next == SHMI_RECORDED_LAST) {
         x->torn |= shmi_rq_get(x, q->last) != me;
-        shmi_rq_set(x, SHMI_rqLast, 0, q->last, prev);
+        shmi_rq_set(x, SHMI_rqLast, q->queue, q->last, prev);
     } else if (shmi_rq_wait_at(q, x, next, &other)) {
         x->torn |= shmi_rq_get(x, &other.n->extra) != me;
         shmi_rq_set(x, SHMI_rqPrev, next, &other.n->extra, prev);
     }
     if (prev == 0) {
         x->torn |= shmi_rq_get(x, q->first) != me;
-        shmi_rq_set(x, SHMI_rqFirst, 0, q->first, next == SHMI_RECORDED_LAST ? 0 : next);
+        shmi_rq_set(x, SHMI_rqFirst, q->queue, q->first, next == SHMI_RECORDED_LAST ? 0 : next);
     } else if (shmi_rq_wait_at(q, x, prev, &other)) {
         x->torn |= shmi_rq_get(x, &other.n->next) != me;
         shmi_rq_set(x, SHMI_rqNext, prev, &other.n->next, next);
@@ -551,14 +598,19 @@ typedef struct shmi_rq_outcome {
     uint32_t how; /* SHMI_RECORDED_GRANTED or SHMI_RECORDED_REFUSED */
     uint32_t why; /* the value of extra of its node: a record that refuses a wait may say there why */
 } shmi_rq_outcome;
-/* Gives a wait node back that is on no queue, and whose wait was resolved. The private lock is not held. */
+/* Gives a wait node back that is on no queue: no process resolves its wait any more. The private lock is not held. */
 SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
 {
+    uint32_t w;
     shmi_rq_note_tag(s);
     shmi_st64(&s->node->stamp, 0);
-    shmi_wait_node_leave(q->a, s);
+    do /* it ends: only a peer that overwrites the node changes the word */
+        w = shmi_node_load(s->node);
+    while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
+    shmi_wait_node_return(q->a, s);
 }
-/* The same for a wait that owes nothing. 0: the wait was neither granted nor refused, so a peer has written to the node. */
+/* The same for a wait that was resolved and owes nothing. It also returns the outcome. 0: the wait was neither granted
+ * nor refused, so a peer has written to the node. */
 SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcome *out)
 {
     SHMSYNC_CRASHPOINT("record.await.resolved");
@@ -569,24 +621,29 @@ SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcom
     shmi_rq_hand_back(q, s);
     return 1;
 }
-/* Gives a wait node back that is on no queue and whose wait was not resolved: no process resolves it any more. The
- * private lock is not held. */
-SHMI_FN void shmi_rq_unused(struct shmi_rq *q, shmi_wait_node *s)
-{
-    uint32_t w;
-    shmi_rq_note_tag(s);
-    shmi_st64(&s->node->stamp, 0);
-    do /* it ends: only a peer that overwrites the node changes the word */
-        w = shmi_node_load(s->node);
-    while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
-    shmi_wait_node_return(q->a, s);
-}
-
 enum { SHMI_rqAgain = 64 }; /* how often shmi_rq_remove_dead begins again at most */
 
+/* Whether the node n is on this queue. *next gets the value of its word next. The commit word may change meanwhile, and
+ * the owner of the node may use it for a wait in another queue or object at any time. The owner stores the object and the
+ * word wanted before it changes the word next. So if next has the same tag before and after, all that was read belongs to
+ * one wait. */
+SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint32_t *next)
+{
+    uint64_t w;
+    int ok;
+    if (n == NULL)
+        return 0;
+    SHMSYNC_CRASHPOINT("record.reap.visited");
+    w = shmi_ld64(&n->next);
+    *next = (uint32_t)(w >> 32);
+    ok = shmi_recorded_queued(*next) && shmi_ld64(&n->object) == q->o.off && (q->parts == NULL || shmi_ld64(&n->wanted) == q->chosen);
+    SHMSYNC_CRASHPOINT("record.reap.visited");
+    return ok && shmi_ld64(&n->next) == w;
+}
+
 /* Takes the waits of dead participants off the queue. Waits come at the end and leave anywhere. So a walk that goes on
- * from a wait that is still queued meets each wait behind it. A walk that meets a wait which has left begins again, a
- * few times at most: a wait of a dead participant that it misses is taken off by the next reap. */
+ * from a wait that is still queued meets each wait behind it. A walk that meets a node which is not on this queue begins
+ * again, a few times at most: a wait of a dead participant that it misses is taken off by the next reap. */
 SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint32_t again = 0, steps, anchor = 0, lap = 64, v;
@@ -595,31 +652,29 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         return begun;
     v = shmi_recorded_value(q->first);
     for (steps = 0; v >= SHMI_RECORDED_FIRST && v != anchor && again < SHMI_rqAgain && steps < 1u << 24; steps++) {
-        shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
         struct shmi_wait w;
-        uint32_t next;
+        uint32_t next = 0;
         int ok = 0, err;
         if (steps == lap) { /* if a peer has closed the queue to a circle, the walk comes back to an anchor */
             anchor = v;
             lap *= 2;
         }
-        if (n == NULL || shmi_ld64(&n->object) != q->o.off)
-            break;
-        next = shmi_recorded_value(&n->next);
-        if (!shmi_recorded_queued(next)) {
+        w.off = (shmi_off)v * SHMI_nodeSize;
+        w.n = shmi_node_at(q->a, w.off);
+        if (!shmi_rq_queued_at(q, w.n, &next)) {
             again++;
             v = shmi_recorded_value(q->first);
             continue;
         }
-        if (shmi_rq_current(q, shmi_node_owner(n))) {
+        if (shmi_rq_current(q, shmi_node_owner(w.n))) {
             v = next;
             continue;
         }
         err = shmi_rq_begin(q, x, b);
         if (err != 0)
             return err;
-        if (shmi_rq_wait_at(q, x, v, &w) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
-            next = shmi_rq_get(x, &w.n->next);
+        /* Until the commit word changes, a node that is on this queue now stays on it. */
+        if (shmi_rq_queued_at(q, w.n, &next) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
             q->kind->remove(q, x, w, SHMI_RECORDED_REMOVED);
             err = shmi_rq_end(q, x, b, &ok);
             if (err != 0)

@@ -36,12 +36,20 @@ SHMI_FN int shmi_rq_tidy(struct shmi_rq *q, struct shmi_rq_change *x, struct shm
     return err != 0 ? err : q->kind->serve(q, x, b);
 }
 
+/* Learns what others have added to the object. The private lock is not held. */
+SHMI_FN void shmi_rq_catch_up(struct shmi_rq *q)
+{
+    if (q->parts != NULL)
+        q->parts->catch_up(q);
+}
 /* Makes up for the changes that a dead or a stopped process owes, and dates the wait that is first. */
 SHMI_FN void shmi_rq_check_now(struct shmi_rq *q)
 {
     struct shmi_rq_change x;
     struct shmi_wakes b;
-    int dead = q->kind->dead(q); /* the process that marked the dead participant may be stopped before it counts the death */
+    int dead;
+    shmi_rq_catch_up(q);
+    dead = q->kind->dead(q); /* the process that marked the dead participant may be stopped before it counts the death */
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (dead || shmi_rq_reap_due(q))
@@ -72,6 +80,7 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
     *before = 0;
     w.off = wait_node->off;
     w.n = wait_node->node;
+    shmi_rq_catch_up(q);
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     for (;;) {
@@ -87,6 +96,8 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
             break;
         }
         if (shmi_recorded_queued(v)) {
+            if (q->parts != NULL)
+                q->parts->turn_to(q, &x, w);
             *before = shmi_rq_before_boundary(q, &x, w);
             q->kind->remove(q, &x, w, SHMI_RECORDED_LEFT);
             err = shmi_rq_end(q, &x, &b, &ok);
@@ -102,7 +113,7 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
         q->kind->serve(q, &x, &b);
     shmi_rq_unlock(q);
     if (withdrawn && err == 0)
-        shmi_rq_unused(q, wait_node);
+        shmi_rq_hand_back(q, wait_node);
     else if (withdrawn)
         shmi_wait_node_forget(wait_node); /* a peer has overwritten the queue, which may name the node */
     shmi_rq_wake(q, &b);

@@ -323,7 +323,7 @@ int shmsync_sequencer_close(shmsync_sequencer *s)
     int err;
     if (s->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(s->impl->a, s->impl->o.off, shmi_mon_free);
+    err = shmi_unshare(s->impl->a, s->impl->o.off, shmi_free_thing);
     if (err == 0)
         s->impl = NULL;
     return SHMI_TELL(err);

@@ -845,11 +845,11 @@ SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name
     int created, err;
     init.n = 0;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_counter_bytes(a->geo.slots));
+    shmi_spec_of_kind(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_counter_bytes(a->geo.slots));
     spec.init = shmi_counter_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
     return err;
@@ -868,7 +868,7 @@ int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -942,11 +942,11 @@ SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, in
         return shmi_fail(EINVAL, "latch.open", name, "the highest count is %lld, not %lld", (long long)SHMI_COUNTER_MAX, (long long)n);
     init.n = (uint64_t)n;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_counter_bytes(a->geo.slots));
+    shmi_spec_of_kind(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_counter_bytes(a->geo.slots));
     spec.init = shmi_counter_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && n != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
@@ -969,7 +969,7 @@ int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);

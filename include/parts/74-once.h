@@ -58,11 +58,11 @@ SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, con
     shmi_spec spec;
     void *impl;
     int created, err;
-    shmi_mon_spec(&spec, SHMI_KIND_ONCE, SHMI_VERSION_ONCE, name, sizeof(shmi_once_words));
+    shmi_spec_of_kind(&spec, SHMI_KIND_ONCE, SHMI_VERSION_ONCE, name, sizeof(shmi_once_words));
     spec.init = shmi_once_fill;
     spec.arg = &spin;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_once_build, NULL, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_once_build, NULL, &created, &impl);
     out->impl = (struct shmi_once *)impl;
     out->serial = shmi_serial_of(impl);
     return err;
@@ -81,7 +81,7 @@ int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "once.open", SHMI_KIND_ONCE, SHMI_VERSION_ONCE, sizeof(shmi_once_words), shmi_once_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "once.open", SHMI_KIND_ONCE, SHMI_VERSION_ONCE, sizeof(shmi_once_words), shmi_once_build, NULL, &impl);
     out->impl = (struct shmi_once *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);

@@ -523,11 +523,11 @@ SHMI_FN int shmi_open_barrier(int existing, shmsync_arena *a, const char *name, 
         return shmi_fail(EINVAL, "barrier.open", name, "the highest number of parties is %lld, not %lld", (long long)SHMI_BARRIER_MAX, (long long)parties);
     init.parties = (uint64_t)parties;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, name, shmi_barrier_bytes(a));
+    shmi_spec_of_kind(&spec, SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, name, shmi_barrier_bytes(a));
     spec.init = shmi_barrier_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_barrier_build, opts, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_barrier_build, opts, &created, &impl);
     out->impl = (struct shmi_barrier *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && parties != 0 && out->impl->w->size != (uint64_t)parties) {
@@ -550,7 +550,7 @@ int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *ou
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a), shmi_barrier_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a), shmi_barrier_build, NULL, &impl);
     out->impl = (struct shmi_barrier *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);

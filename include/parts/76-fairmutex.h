@@ -423,11 +423,11 @@ SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     init.open_ = !a->geo.counted;
-    shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, shmi_fair_bytes(a));
+    shmi_spec_of_kind(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, shmi_fair_bytes(a));
     spec.init = shmi_fair_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_fair_build, opts, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_fair_build, opts, &created, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
@@ -450,7 +450,7 @@ int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_fair_bytes(a), shmi_fair_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_fair_bytes(a), shmi_fair_build, NULL, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -522,7 +522,7 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t a
         return err;
     }
     if (err != 0 || result != SHMI_fairQueued) {
-        shmi_rq_unused(&f->q, wait_node);
+        shmi_rq_hand_back(&f->q, wait_node);
         return err == 0 && result == SHMI_fairRefused ? shmi_fair_refusal(f, op, why) : err;
     }
     err = shmi_rq_await(&f->q, wait_node, abs == 0 || shmi_now() < abs, abs, op, &outcome);

@@ -134,11 +134,11 @@ SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, c
     shmi_spec spec;
     void *impl;
     int created, err;
-    shmi_mon_spec(&spec, SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, name, sizeof(shmi_future_words));
+    shmi_spec_of_kind(&spec, SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, name, sizeof(shmi_future_words));
     spec.init = shmi_future_fill;
     spec.arg = &spin;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_future_build, NULL, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_future_build, NULL, &created, &impl);
     out->impl = (struct shmi_future *)impl;
     out->serial = shmi_serial_of(impl);
     return err;
@@ -157,7 +157,7 @@ int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "future.open", SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, sizeof(shmi_future_words), shmi_future_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "future.open", SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, sizeof(shmi_future_words), shmi_future_build, NULL, &impl);
     out->impl = (struct shmi_future *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);

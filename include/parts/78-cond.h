@@ -450,11 +450,11 @@ SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, con
     int created, err, batch = opts != NULL ? opts->batch : 0;
     init.batch = batch < 0 ? SHMI_COND_ALL : (uint64_t)batch;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_COND, SHMI_VERSION_COND, name, shmi_cond_bytes(a));
+    shmi_spec_of_kind(&spec, SHMI_KIND_COND, SHMI_VERSION_COND, name, shmi_cond_bytes(a));
     spec.init = shmi_cond_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_cond_build, NULL, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_cond_build, NULL, &created, &impl);
     out->impl = (struct shmi_cond *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && batch != 0 && shmi_ld64(&out->impl->w->batch) != init.batch) {
@@ -477,7 +477,7 @@ int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, shmi_cond_bytes(a), shmi_cond_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, shmi_cond_bytes(a), shmi_cond_build, NULL, &impl);
     out->impl = (struct shmi_cond *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -555,7 +555,7 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
         if (made)
             shmi_wait_node_forget(wait_node);
         else
-            shmi_rq_unused(q, wait_node);
+            shmi_rq_hand_back(q, wait_node);
         return err;
     }
     SHMSYNC_CRASHPOINT("cond.wait.queued");

@@ -541,11 +541,11 @@ SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name
         init.free_ = opts->initial < 0 ? 0 : opts->initial > 0 ? (uint64_t)opts->initial : (uint64_t)n;
     init.open_ = moves && !a->geo.counted && (uint64_t)n <= SHMI_FAST_MOST;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a));
+    shmi_spec_of_kind(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a));
     spec.init = shmi_sem_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_sem_build, NULL, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_sem_build, NULL, &created, &impl);
     out->impl = (struct shmi_semaphore *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && ((n != 0 && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
@@ -568,7 +568,7 @@ int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a), shmi_sem_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a), shmi_sem_build, NULL, &impl);
     out->impl = (struct shmi_semaphore *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -652,7 +652,7 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
         return err;
     }
     if (err != 0 || result != SHMI_semQueued) {
-        shmi_rq_unused(&s->q, wait_node);
+        shmi_rq_hand_back(&s->q, wait_node);
         return err;
     }
     err = shmi_rq_await(&s->q, wait_node, !spun, abs, "semaphore.acquire", &outcome);

@@ -300,7 +300,7 @@ SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 SHMI_FN void shmi_rw_take_back(struct shmi_rwmutex *m) { shmi_rw_runlock_slow(m, shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE); }
 
 /* The changes of its process's word that a reader makes. */
-enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave, SHMI_rwLook };
+enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave };
 
 /* Notes a grant. A grant lets in all waiting readers of the word, so nobody waits in w after it, although m->waiting
  * is not 0. guarded by: registry */
@@ -1158,14 +1158,14 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     err = shmi_check_policy("rwmutex.open", name, policy, log_bytes);
     if (err != 0)
         return err;
-    shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a));
+    shmi_spec_of_kind(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a));
     if (policy == SHMSYNC_POLICY_ROLLBACK)
         spec.size = sizeof(shmi_mutex_words) + SHMI_logHead + shmi_log_size(log_bytes);
     spec.any_size = 1; /* the body says how long the log is */
     spec.init = shmi_rw_fill;
     spec.arg = opts;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_rw_build, opts, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_rw_build, opts, &created, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0) {
@@ -1191,7 +1191,7 @@ int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *ou
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a), shmi_rw_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a), shmi_rw_build, NULL, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);

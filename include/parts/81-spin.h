@@ -658,15 +658,15 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
         return err;
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, kind, version, name, size);
+    shmi_spec_of_kind(&spec, kind, version, name, size);
     spec.init = shmi_spin_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_mon_open(a, &spec, shmi_spin_build, opts, &created, &impl);
+    err = shmi_open_handle(a, &spec, shmi_spin_build, opts, &created, &impl);
     *out = (struct shmi_spinlock *)impl;
     *serial = shmi_serial_of(impl);
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != (*out)->release) {
-        shmi_unshare(a, (*out)->o.off, shmi_mon_free);
+        shmi_unshare(a, (*out)->o.off, shmi_free_thing);
         *out = NULL;
         err = shmi_fail(EINVAL, op, name, "it has another policy");
     }
@@ -696,7 +696,7 @@ int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -705,7 +705,7 @@ int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlo
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), shmi_spin_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -726,7 +726,7 @@ int shmsync_spinlock_close(shmsync_spinlock *l)
     int err;
     if (l->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_free_thing);
     if (err == 0)
         l->impl = NULL;
     return SHMI_TELL(err);
@@ -737,7 +737,7 @@ int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
     int err;
     if (l->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_free_thing);
     if (err == 0)
         l->impl = NULL;
     return SHMI_TELL(err);

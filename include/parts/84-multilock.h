@@ -1,600 +1,708 @@
 
-/* ---- MultiLock: prims/multilock*.go in C, docs/design/0007-fair-locks.md ---- */
+/* ---- MultiLock: prims/multilock*.go in C, docs/design/0059-multilock-without-a-lock.md ----
+ *
+ * A bucket has a commit word and entries. An entry is a small fair mutex for one key: see 76-fairmutex.h. The word hold
+ * is a recorded word. Its value has a kind and a name:
+ *
+ *     kind           name  meaning
+ *     biased         0     free and open
+ *     biased         n     held by n and open
+ *     held           0     free and closed
+ *     held           n     held by n and closed
+ *     reserved       n     granted to n by a record; held once the word accepted has the tag of this word
+ *     ownerDead      n     n died while it held the key
+ *     recovering     n     n recovers the key
+ *     notRecoverable n     a repair failed after the death of n
+ *
+ * The tag of the word names one hold of the key. A lock by CAS adds 1 to it, and so does a record that changes the word.
+ * An unlock by CAS, and a CAS that closes the word, keep it. A record opens the word only if it frees the key, or gives
+ * it to a new holder while nobody waits for it. */
 
-/* The kinds of a hold that differ from those of an owner word. */
-enum { SHMI_keyBiased = SHMI_kindBiased, SHMI_keyGranted = SHMI_kindNotRecoverable /* with a name */, SHMI_keyFree = SHMI_kindNotRecoverable + 1, SHMI_keyCached };
-enum { SHMI_multiInline = 5, SHMI_multiLogDefault = 6, SHMI_multiLogMost = 16, SHMI_evictEvery = 16 };
+/* The words that records change, besides those of the queue. A record lists them in this order. */
+enum { SHMI_multiKeyLow = SHMI_rqOwnKinds, SHMI_multiKeyHigh, SHMI_multiHold };
+/* Entries of a bucket itself, and of a block that was added. */
+enum { SHMI_multiInline = 3, SHMI_multiAdded = 4, SHMI_multiLogDefault = 5, SHMI_multiLogMost = 16, SHMI_multiPartShift = 48, SHMI_multiTableLeast = 15 };
 #define SHMI_MULTI_HASH UINT64_C(0x9e3779b97f4a7c15)
-#define SHMI_HOLD_FAST (UINT64_C(1) << 29)                               /* a claim clears this bit */
-#define SHMI_HOLD_UNLOCK ((uint64_t)(SHMI_keyCached - SHMI_keyBiased) << 29) /* turns biased into cached */
-#define SHMI_HOLD_LOCK ((UINT64_C(1) << 32) - SHMI_HOLD_UNLOCK)           /* turns cached into the next biased */
-#define SHMI_HOLD_FREE ((uint64_t)SHMI_keyFree << 29)                     /* turns held into free */
+
+/* An entry, and its index, by which records name it. e is NULL if there is none. */
+struct shmi_key_entry {
+    shmi_multilock_entry *e;
+    uint32_t index;
+};
 
 /* This process's side of a bucket. */
 struct shmi_key_bucket {
-    struct shmi_monitor m; /* first */
+    struct shmi_rq q; /* first: a queue is one of a bucket */
     struct shmi_multilock *of;
     shmi_multilock_bucket *w;
     uint32_t number;
-    uint32_t biased; /* this process has had a biased hold in the bucket. Atomic. */
+    shmi_multilock_entry *focus; /* the entry whose queue was chosen. Guarded by: the private lock */
+    /* The table of the blocks of the bucket that this process knows, the oldest first. The low half of learned is a value of
+     * the word objRecords: the table has the blocks that were on the list of the object then. The high half is how many
+     * these are. A thread loads learned first, so the table has so many at least. In a handle, the place behind the last
+     * one of a table has the table before it. Both are atomic. */
+    uint64_t learned;
+    shmi_multilock_block **table;
+    uint32_t learning; /* a thread changes the table. Atomic. */
 };
 
 struct shmi_multilock {
     shmsync_arena *a;
     shmi_object o;
-    int release;  /* policy PolicyRelease */
-    uint32_t log; /* logarithm of the number of buckets */
-    pthread_mutex_t making;
-    struct shmi_key_bucket **all; /* NULL until this process uses the bucket; atomic */
+    shmi_multilock_head *w;
+    int release;            /* policy PolicyRelease */
+    int settled;            /* the record that this participant has inherited is complete. Guarded by: the private lock */
+    uint32_t log;           /* logarithm of the number of buckets */
+    unsigned char *own;     /* as those of shmi_rq */
+    unsigned char **known;
+    struct shmi_key_bucket **all; /* NULL until this process uses the bucket; atomic. NULL in the view of a reaper. */
+    /* Of a view alone: all blocks, in the order of their buckets, when the list of the object began with head. */
+    uint32_t head;
+    size_t n;
+    shmi_multilock_block **table;
 };
 
-/* The place of a key that is not free: an entry of its bucket, or a node. hold is NULL if there is none. */
-struct shmi_key_entry {
-    uint64_t *key, *hold, *queue;
-    uint64_t off; /* offset of the node, or 0 */
-    shmi_node *n;
-};
+/* ---- The word hold ---- */
 
-SHMI_FN uint32_t shmi_hold_owner(uint64_t h) { return (uint32_t)h; }
-SHMI_FN uint32_t shmi_hold_kind(uint64_t h) { return shmi_owner_kind((uint32_t)h); }
-SHMI_FN uint32_t shmi_hold_name(uint64_t h) { return shmi_owner_name((uint32_t)h); }
-SHMI_FN uint32_t shmi_hold_stamp(uint64_t h) { return (uint32_t)(h >> 32); }
-SHMI_FN uint64_t shmi_make_hold(uint32_t kind, shmi_participant_id n, uint32_t stamp) { return (uint64_t)stamp << 32 | shmi_make_owner(kind, n); }
-/* Whether no participant has the key or waits for it. */
-SHMI_FN int shmi_hold_free(uint64_t h) { return h == 0 || shmi_hold_kind(h) >= SHMI_keyFree; }
-/* As shmi_hold_free, for a word that is not fast: the entry is unused. */
-SHMI_FN int shmi_hold_idle(uint64_t h) { return h == 0 || shmi_hold_kind(h) == SHMI_keyFree; }
-/* Whether the participant that the word names may change the word without the queue lock. */
-SHMI_FN int shmi_hold_fast(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyBiased || shmi_hold_kind(h) == SHMI_keyCached; }
-/* Whether the key was handed to a waiter that has not accepted it yet. */
-SHMI_FN int shmi_hold_granted(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyGranted && shmi_hold_name(h) != 0; }
-/* Whether a participant has the key, or was handed it. */
-SHMI_FN int shmi_hold_taken(uint64_t h) { return shmi_owner_held(shmi_hold_owner(h)) || shmi_hold_granted(h); }
-SHMI_FN int shmi_hold_valid(uint64_t h)
+SHMI_FN uint32_t shmi_key_state(const shmi_multilock_entry *e) { return shmi_recorded_value(&e->hold); }
+SHMI_FN int shmi_key_valid(uint32_t s)
 {
-    if (shmi_hold_kind(h) >= SHMI_keyFree || shmi_hold_granted(h))
-        return shmi_hold_name(h) != 0;
-    return shmi_owner_valid(shmi_hold_owner(h)) && (shmi_hold_owner(h) != 0 || h == 0);
-}
-/* The hold after its key was unlocked while others wait. */
-SHMI_FN uint64_t shmi_hold_passing(uint64_t h) { return shmi_make_hold(SHMI_kindReserved, shmi_hold_name(h), shmi_hold_stamp(h)); }
-/* The hold after the participant in it was found dead, and perhaps gone. */
-SHMI_FN uint64_t shmi_hold_owner_died(uint64_t h, int release, int gone)
-{
-    uint32_t next = shmi_hold_granted(h) ? 0 : shmi_owner_died(shmi_hold_owner(h), release, gone);
-    return next != 0 ? (h & ~(uint64_t)UINT32_MAX) | next : shmi_hold_passing(h);
-}
-/* The participant whose death made the key what it is. */
-SHMI_FN shmi_participant_id shmi_hold_died(uint64_t h)
-{
-    return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? shmi_hold_stamp(h) & SHMI_NAME_MASK : shmi_hold_name(h);
-}
-/* How a wait for a lock ends. */
-enum { SHMI_lockGranted, SHMI_lockOwnerDead, SHMI_lockNotRecoverable, SHMI_lockCorrupt };
-
-/* How often a waiter looks for the grant that follows the end of its wait by a few instructions. */
-enum { SHMI_acceptTries = 100, SHMI_acceptPause = 2 };
-
-/* The result of a wait for a key with this hold, if the wait ends at once. SHMI_lockGranted: it does not. */
-SHMI_FN uint32_t shmi_hold_result(uint64_t h)
-{
-    if (!shmi_hold_valid(h) || shmi_hold_fast(h) || shmi_hold_kind(h) == SHMI_keyFree)
-        return SHMI_lockCorrupt; /* in use, and claimed */
-    if (shmi_hold_kind(h) == SHMI_kindOwnerDead)
-        return SHMI_lockOwnerDead;
-    return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? SHMI_lockNotRecoverable : SHMI_lockGranted;
-}
-SHMI_FN int shmi_key_fail(struct shmi_monitor *m, const char *op, uint64_t key, uint32_t result, shmi_participant_id who)
-{
-    switch (result) {
-    case SHMI_lockGranted: return 0;
-    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->queueLock.called, who);
-    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->queueLock.called, who);
+    switch (shmi_owner_kind(s)) {
+    case SHMI_kindHeld:
+    case SHMI_kindBiased: return 1;
+    case SHMI_kindReserved:
+    case SHMI_kindOwnerDead:
+    case SHMI_kindRecovering:
+    case SHMI_kindNotRecoverable: return shmi_owner_name(s) != 0;
     }
-    return shmi_fail(EPROTO, op, m->queueLock.called, "key %llu", (unsigned long long)key);
+    return 0;
 }
+/* Whether nobody can get the key before a recovery. */
+SHMI_FN int shmi_key_refuses(uint32_t s)
+{
+    return !shmi_key_valid(s) || shmi_owner_kind(s) == SHMI_kindOwnerDead || shmi_owner_kind(s) == SHMI_kindNotRecoverable;
+}
+SHMI_FN int shmi_key_free(uint32_t s) { return s == 0 || s == SHMI_FAIR_OPEN; }
+/* Whether the grant that the word hold w tells of was accepted. */
+SHMI_FN int shmi_key_accepted(const shmi_multilock_entry *e, uint64_t w)
+{
+    return shmi_ld64(&e->accepted) == SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w);
+}
+/* Closes the word hold, so that from here on only records change it. The tag stays, since it names the hold. */
+SHMI_FN void shmi_key_shut(shmi_multilock_entry *e)
+{
+    uint64_t w;
+    do
+        w = shmi_ld64(&e->hold);
+    while (shmi_fair_is_open((uint32_t)(w >> 32)) && !shmi_cas64(&e->hold, w, SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w)));
+}
+SHMI_FN int shmi_key_has(const shmi_multilock_entry *e, uint64_t key)
+{
+    return shmi_recorded_value(&e->keyLow) == (uint32_t)key && shmi_recorded_value(&e->keyHigh) == (uint32_t)(key >> 32);
+}
+SHMI_FN uint64_t shmi_key_of(const shmi_multilock_entry *e)
+{
+    return (uint64_t)shmi_recorded_value(&e->keyHigh) << 32 | shmi_recorded_value(&e->keyLow);
+}
+/* The error of a call for a key in the state s, or 0 if the state is no reason for an error. */
+SHMI_FN int shmi_key_refusal(struct shmi_multilock *x, const char *op, uint64_t key, uint32_t s)
+{
+    if (!shmi_key_valid(s))
+        return shmi_fail(EPROTO, op, shmi_called(&x->o), "key %llu: state %#x", (unsigned long long)key, s);
+    if (shmi_owner_kind(s) == SHMI_kindOwnerDead)
+        return shmi_fail_who(x->a, EOWNERDEAD, op, shmi_called(&x->o), shmi_owner_name(s));
+    if (shmi_owner_kind(s) == SHMI_kindNotRecoverable)
+        return shmi_fail_who(x->a, ENOTRECOVERABLE, op, shmi_called(&x->o), shmi_owner_name(s));
+    return 0;
+}
+
+/* ---- Buckets and entries ---- */
 
 SHMI_FN uint32_t shmi_bucket_of(uint64_t key, uint32_t log) { return (uint32_t)((key ^ key >> 32) * SHMI_MULTI_HASH >> 1 >> (63 - log)); }
-SHMI_FN uint64_t shmi_multi_bytes(uint32_t log) { return sizeof(shmi_multilock_head) + ((uint64_t)sizeof(shmi_multilock_bucket) << log); }
-SHMI_FN uint64_t shmi_bucket_at(const shmi_object *o, uint32_t i)
+/* Counters follow in an arena whose objects count. */
+SHMI_FN uint64_t shmi_multi_bytes(shmsync_arena *a, uint32_t log)
 {
-    return o->body + sizeof(shmi_multilock_head) + (uint64_t)i * sizeof(shmi_multilock_bucket);
+    return sizeof(shmi_multilock_head) + ((uint64_t)sizeof(shmi_multilock_bucket) << log) + (a->geo.counted ? 64 : 0);
+}
+SHMI_FN shmi_multilock_bucket *shmi_bucket_words(struct shmi_multilock *x, uint32_t i)
+{
+    return (shmi_multilock_bucket *)shmi_ptr(x->a, x->o.body + sizeof(shmi_multilock_head) + (uint64_t)i * sizeof(shmi_multilock_bucket), sizeof(shmi_multilock_bucket), 8);
+}
+SHMI_FN struct shmi_key_bucket *shmi_bucket_of_queue(struct shmi_rq *q) { return (struct shmi_key_bucket *)(void *)q; }
+
+/* One of the entries that the bucket itself has. */
+SHMI_FN shmi_multilock_entry *shmi_key_inline(shmi_multilock_bucket *w, uint32_t i)
+{
+    return i == 0 ? &w->entry0 : i == 1 ? &w->entry1 : &w->entry2;
+}
+SHMI_FN shmi_multilock_block *shmi_key_block_in(struct shmi_key_bucket *k, const shmi_record_walk *v)
+{
+    return (shmi_multilock_block *)shmi_ptr(k->q.a, v->b.off, sizeof(shmi_multilock_block), 8);
 }
 
-/* ---- entries ---- */
+SHMI_FN uint32_t shmi_key_list(struct shmi_key_bucket *k) { return shmi_ld32(shmi_u32(k->q.a, k->q.o.off + SHMI_objRecords)); }
 
-SHMI_FN struct shmi_key_entry shmi_no_entry(void)
+/* A walk through the blocks of a bucket that are not in its table, the latest first. */
+typedef struct shmi_key_walk {
+    shmi_record_walk v;
+    uint32_t from, until; /* values of the word objRecords */
+    uint32_t known;       /* blocks in the table */
+    shmi_multilock_block *at;
+} shmi_key_walk;
+SHMI_FN void shmi_rewind_unknown(struct shmi_key_bucket *k, shmi_key_walk *i) { shmi_walk_records_from(&i->v, k->q.o.off, i->from, sizeof(shmi_multilock_block)); }
+/* Begins the walk, unless the table has all blocks: then it returns 0. */
+SHMI_FN int shmi_walk_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
 {
-    struct shmi_key_entry e;
-    memset(&e, 0, sizeof e);
-    return e;
+    uint64_t learned = __atomic_load_n(&k->learned, __ATOMIC_ACQUIRE);
+    i->from = shmi_key_list(k);
+    i->until = (uint32_t)learned;
+    i->known = (uint32_t)(learned >> 32);
+    if (SHMI_LIKELY(i->from == i->until))
+        return 0;
+    shmi_rewind_unknown(k, i);
+    return 1;
 }
-SHMI_FN struct shmi_key_entry shmi_inline_entry(struct shmi_key_bucket *k, uint32_t i)
+SHMI_FN int shmi_next_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
 {
-    struct shmi_key_entry e = shmi_no_entry();
-    e.key = &k->w->entries[3 * i];
-    e.hold = e.key + 1;
-    e.queue = e.key + 2;
-    return e;
-}
-SHMI_FN struct shmi_key_entry shmi_node_entry(uint64_t off, shmi_node *n)
-{
-    struct shmi_key_entry e;
-    e.key = &n->wanted;
-    e.hold = &n->stamp;
-    e.queue = &n->extra;
-    e.off = off;
-    e.n = n;
-    return e;
-}
-SHMI_FN int shmi_key_belongs(struct shmi_key_bucket *k, shmi_node *n)
-{
-    return shmi_get(&n->object) == k->m.o.off && shmi_bucket_of(shmi_get(&n->wanted), k->of->log) == k->number && shmi_get(&n->stamp) != 0;
-}
-/* Whether a node stands for a key of this bucket. While the queue lock is held, such a node remains an entry. Other
- * nodes may change during the test, so it is made twice. */
-SHMI_FN int shmi_key_is_entry(struct shmi_key_bucket *k, shmi_node *n)
-{
-    uint32_t w = shmi_node_load(n);
-    return shmi_node_state(w) == SHMI_NodeIdle && shmi_key_belongs(k, n) && shmi_node_load(n) == w;
-}
-/* Whether a node is a wait in this bucket. */
-SHMI_FN int shmi_key_is_wait(struct shmi_monitor *m, struct shmi_wait w)
-{
-    uint32_t n = shmi_node_load(w.n);
-    return shmi_node_state(n) != SHMI_NodeIdle && shmi_key_belongs((struct shmi_key_bucket *)m, w.n) && ((shmi_node_load(w.n) ^ n) & ~15u) == 0;
-}
-
-/* A walk over the entries in use, including those with biased holds. The caller may take an entry off after the
- * walk gave it. Nodes are in the order of their offsets, so the walk ends whatever the links are. Without the queue
- * lock it may miss entries that change meanwhile. */
-struct shmi_key_walk {
-    uint32_t i;
-    int peek; /* the queue lock is not held */
-    uint64_t off, before;
-};
-SHMI_FN struct shmi_key_walk shmi_walk_spilled(struct shmi_key_bucket *k, int peek)
-{
-    struct shmi_key_walk v;
-    v.i = SHMI_multiInline + 1;
-    v.peek = peek;
-    v.off = shmi_link_next(shmi_get(&k->w->spilled));
-    v.before = 0;
-    return v;
-}
-SHMI_FN struct shmi_key_walk shmi_walk_keys(struct shmi_key_bucket *k, int peek)
-{
-    struct shmi_key_walk v = shmi_walk_spilled(k, peek);
-    v.i = 0;
-    return v;
-}
-SHMI_FN int shmi_next_key(struct shmi_key_bucket *k, struct shmi_key_walk *v, struct shmi_key_entry *e)
-{
-    shmi_node *n;
-    while (v->i < SHMI_multiInline) {
-        *e = shmi_inline_entry(k, v->i++);
-        if (!shmi_hold_free(shmi_get(e->hold)))
+    while (shmi_next_added(k->q.a, &i->v, i->until)) {
+        i->at = shmi_key_block_in(k, &i->v);
+        if (shmi_ld32(&i->at->bucket) == k->number)
             return 1;
     }
-    if (v->i == SHMI_multiInline)
-        *v = shmi_walk_spilled(k, v->peek);
-    if (v->off == 0)
+    return 0;
+}
+/* Counts the blocks of the bucket; 0: the list is corrupt. */
+SHMI_FN int shmi_count_blocks(struct shmi_key_bucket *k, uint32_t *blocks)
+{
+    shmi_key_walk i;
+    int walks = shmi_walk_unknown(k, &i);
+    *blocks = i.known;
+    if (!walks)
+        return 1;
+    while (shmi_next_unknown(k, &i))
+        ++*blocks;
+    return !i.v.bad;
+}
+SHMI_FN shmi_multilock_block *shmi_known_block(struct shmi_key_bucket *k, uint32_t b) { return __atomic_load_n(&k->table, __ATOMIC_ACQUIRE)[b]; }
+/* Block b of the bucket, counted from the oldest; NULL: there is none. */
+SHMI_FN shmi_multilock_block *shmi_key_block_at(struct shmi_key_bucket *k, uint32_t b)
+{
+    shmi_key_walk i;
+    uint32_t n;
+    int walks = shmi_walk_unknown(k, &i);
+    if (SHMI_LIKELY(b < i.known))
+        return shmi_known_block(k, b);
+    if (!walks)
+        return NULL;
+    for (n = i.known; shmi_next_unknown(k, &i);)
+        n++;
+    if (i.v.bad || b >= n)
+        return NULL;
+    for (shmi_rewind_unknown(k, &i); shmi_next_unknown(k, &i);)
+        if (--n == b)
+            return i.at;
+    return NULL;
+}
+/* The entry of a bucket with that index; NULL: there is none. */
+SHMI_FN shmi_multilock_entry *shmi_key_at(struct shmi_key_bucket *k, uint32_t index)
+{
+    shmi_multilock_block *b;
+    if (index < SHMI_multiInline)
+        return shmi_key_inline(k->w, index);
+    b = shmi_key_block_at(k, (index - SHMI_multiInline) / SHMI_multiAdded);
+    return b != NULL ? &b->entries[(index - SHMI_multiInline) % SHMI_multiAdded] : NULL;
+}
+/* How many entries the bucket has; 0: the list is corrupt. */
+SHMI_FN uint32_t shmi_key_entries(struct shmi_key_bucket *k)
+{
+    uint32_t blocks;
+    return shmi_count_blocks(k, &blocks) ? (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * blocks : 0;
+}
+/* A walk through the entries of a bucket. A block that is added meanwhile need not be met. */
+typedef struct shmi_entry_walk {
+    uint32_t next, n;
+    struct shmi_key_entry at;
+} shmi_entry_walk;
+SHMI_FN void shmi_walk_entries(struct shmi_key_bucket *k, shmi_entry_walk *v)
+{
+    v->next = 0;
+    v->n = shmi_key_entries(k);
+    if (v->n == 0)
+        v->n = SHMI_multiInline; /* the list is corrupt */
+}
+SHMI_FN int shmi_next_entry(struct shmi_key_bucket *k, shmi_entry_walk *v)
+{
+    if (v->next == v->n)
         return 0;
-    n = shmi_node_at(k->m.a, v->off);
-    if (n == NULL || v->off <= v->before || !shmi_key_is_entry(k, n)) {
-        if (!v->peek)
-            shmi_set_broken(&k->m, 1);
+    v->at.index = v->next++;
+    v->at.e = shmi_key_at(k, v->at.index);
+    return v->at.e != NULL;
+}
+
+/* Finds the first entry with a key among those of a block. */
+SHMI_FN int shmi_key_in_block(shmi_multilock_block *b, uint32_t number, uint64_t key, struct shmi_key_entry *at)
+{
+    uint32_t i;
+    for (i = 0; i < SHMI_multiAdded; i++)
+        if (shmi_key_has(&b->entries[i], key)) {
+            at->e = &b->entries[i];
+            at->index = (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * number + i;
+            return 1;
+        }
+    return 0;
+}
+/* Finds the first entry with a key; 0: there is none, and at->e is NULL. In memory that was never used, several entries
+ * have the key 0. All calls take the first of them. A call that makes a change calls this after shmi_rq_begin. A record
+ * that stores a key into a block is made after the block was added. So if the change takes effect, the call has looked at
+ * every block that may have the key. *bad is set if the list of blocks is corrupt. */
+SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *at, int *bad)
+{
+    shmi_key_walk i;
+    uint32_t n, met = 0;
+    int walks = shmi_walk_unknown(k, &i);
+    *bad = 0;
+    at->e = NULL;
+    for (n = 0; n < SHMI_multiInline; n++)
+        if (shmi_key_has(shmi_key_inline(k->w, n), key)) {
+            at->e = shmi_key_inline(k->w, n);
+            at->index = n;
+            return 1;
+        }
+    for (n = 0; n < i.known; n++)
+        if (shmi_key_in_block(shmi_known_block(k, n), n, key, at))
+            return 1;
+    if (!walks)
         return 0;
+    for (; shmi_next_unknown(k, &i); met++)
+        shmi_key_in_block(i.at, met, key, at); /* the last one that the walk finds is the first of the bucket */
+    if (i.v.bad) {
+        *bad = 1;
+        at->e = NULL;
     }
-    *e = shmi_node_entry(v->off, n);
-    v->before = v->off;
-    v->off = shmi_link_next(shmi_get(&n->next));
+    if (at->e != NULL) {
+        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* from the latest block on */
+        at->index = (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * (i.known + met - 1 - place) + (at->index - SHMI_multiInline) % SHMI_multiAdded;
+    }
+    return at->e != NULL;
+}
+
+/* The blocks that a table has room for. */
+SHMI_FN size_t shmi_table_room(shmi_multilock_block **table) { return table != NULL ? shmi_head_of(table)->size / sizeof *table - 1 : 0; }
+/* Makes room for more blocks in the table of a handle. Calls that are under way may still read the table before. */
+SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
+{
+    shmi_multilock_block **was = k->table, **table;
+    size_t room = SHMI_multiTableLeast;
+    if (blocks <= shmi_table_room(was))
+        return 1;
+    while (room < blocks)
+        room = 2 * room + 1; /* few sizes, since each has its own spare ones */
+    table = (shmi_multilock_block **)shmi_new_thing((room + 1) * sizeof *table);
+    if (table == NULL)
+        return 0;
+    if (was != NULL)
+        memcpy(table, was, shmi_table_room(was) * sizeof *table);
+    table[room] = (shmi_multilock_block *)(void *)was;
+    __atomic_store_n(&k->table, table, __ATOMIC_RELEASE);
+    return 1;
+}
+/* Learns the blocks that were added to the bucket. Without it, each call would walk through the list. It may allocate
+ * memory, so the private lock is not held: the other threads need not wait for that. */
+SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
+{
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    uint64_t most = q->a->geo.chunk_count * SHMI_blockWords;
+    uint32_t n = 0, all;
+    shmi_key_walk i;
+    if (k->of->all == NULL || !shmi_walk_unknown(k, &i) || __atomic_exchange_n(&k->learning, 1, __ATOMIC_ACQUIRE) != 0)
+        return; /* another thread learns them */
+    if (__atomic_load_n(&shmi_head_of(k)->serial, __ATOMIC_ACQUIRE) != 0 && shmi_walk_unknown(k, &i)) {
+        while (shmi_next_unknown(k, &i))
+            n++;
+        all = i.known + n;
+        if (!i.v.bad && n <= most && all <= most && shmi_grow_table(k, all)) {
+            for (shmi_rewind_unknown(k, &i); n > 0 && shmi_next_unknown(k, &i);)
+                k->table[i.known + --n] = i.at;
+            if (n == 0)
+                __atomic_store_n(&k->learned, (uint64_t)all << 32 | i.from, __ATOMIC_RELEASE);
+        }
+    }
+    __atomic_store_n(&k->learning, 0, __ATOMIC_RELEASE);
+}
+
+/* Makes the queue of an entry the one that the functions of recorded queues work on. */
+SHMI_FN void shmi_key_focus(struct shmi_key_bucket *k, struct shmi_key_entry at)
+{
+    k->focus = at.e;
+    k->q.first = &at.e->first;
+    k->q.last = &at.e->last;
+    k->q.queue = at.index;
+    k->q.chosen = shmi_key_of(at.e);
+}
+SHMI_FN void shmi_multi_turn_to(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w)
+{
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    struct shmi_key_entry at;
+    int bad;
+    if (shmi_key_find(k, shmi_ld64(&w.n->wanted), &at, &bad))
+        shmi_key_focus(k, at);
+    else
+        x->torn = 1; /* while a wait is queued, its key has an entry */
+}
+
+SHMI_FN uint64_t *shmi_multi_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
+{
+    shmi_multilock_entry *e = shmi_key_at(shmi_bucket_of_queue(q), where);
+    if (e == NULL)
+        return NULL;
+    switch (kind) {
+    case SHMI_rqFirst:
+        return &e->first;
+    case SHMI_rqLast:
+        return &e->last;
+    case SHMI_multiKeyLow:
+        return &e->keyLow;
+    case SHMI_multiKeyHigh:
+        return &e->keyHigh;
+    case SHMI_multiHold:
+        return &e->hold;
+    }
+    return NULL;
+}
+SHMI_FN int shmi_multi_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "multilock.change", shmi_called(&q->o), "%s", how); }
+
+/* Takes a key that is free and open by one CAS; 0 if that cannot be. It reads the word hold before the key. The key
+ * changes only by a record that also changes the tag of the word hold. So if the CAS succeeds, the key was the same. */
+SHMI_FN int shmi_key_lock_open(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t key, shmsync_hold *out)
+{
+    uint64_t w = shmi_ld64(&e->hold), held = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)w + 1);
+    if (w >> 32 != SHMI_FAIR_OPEN || !shmi_key_has(e, key) || !shmi_cas64(&e->hold, w, held))
+        return 0;
+    SHMSYNC_CRASHPOINT("multilock.lock.taken");
+    out->in = k;
+    out->serial = shmi_serial_of(k);
+    out->at = &e->keyLow;
+    out->key = key;
+    out->hold = (uint32_t)held;
+    return 1;
+}
+SHMI_FN int shmi_key_lock_fast(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
+{
+    uint32_t n, i, known = (uint32_t)(__atomic_load_n(&k->learned, __ATOMIC_ACQUIRE) >> 32);
+    for (i = 0; i < SHMI_multiInline; i++)
+        if (shmi_key_lock_open(k, shmi_key_inline(k->w, i), key, out))
+            return 1;
+    for (n = 0; n < known; n++)
+        for (i = 0; i < SHMI_multiAdded; i++)
+            if (shmi_key_lock_open(k, &shmi_known_block(k, n)->entries[i], key, out))
+                return 1;
+    return 0;
+}
+/* Unlocks the hold h if the word hold is open; 0 if it is not, or if this process does not have that hold. */
+SHMI_FN int shmi_key_unlock_fast(struct shmi_key_bucket *k, const shmsync_hold *h)
+{
+    shmi_multilock_entry *e = (shmi_multilock_entry *)(void *)h->at;
+    uint64_t w = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)h->hold);
+    if (!shmi_cas64(&e->hold, w, SHMI_RECORDED(SHMI_FAIR_OPEN, (uint32_t)h->hold)))
+        return 0;
+    SHMSYNC_CRASHPOINT("multilock.unlock.freed");
     return 1;
 }
 
-/* Makes sure that later stamps come after the stamp of a hold. */
-SHMI_FN void shmi_key_raise(struct shmi_key_bucket *k, uint64_t h)
-{
-    uint64_t n = shmi_get(&k->w->mon.arrivals);
-    int32_t ahead = (int32_t)(shmi_hold_stamp(h) - (uint32_t)n);
-    if (ahead > 0)
-        shmi_put(&k->w->mon.arrivals, n + (uint64_t)ahead);
-}
-/* Claims the hold of an entry, so that only the holder of the queue lock changes it, and returns the hold. The
- * caller has the queue lock. The claim is one step, so that a process that locks and unlocks meanwhile cannot delay
- * it. */
-SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry e)
-{
-    uint64_t h;
-    shmi_and64(e.hold, ~SHMI_HOLD_FAST);
-    SHMSYNC_CRASHPOINT("multilock.claim.claimed");
-    h = shmi_get(e.hold);
-    shmi_key_raise(k, h);
-    return h;
-}
+/* ---- The rules, for the entry whose queue was chosen. The private lock is held. ---- */
 
-/* Finds the entry of a key among those in the bucket itself, and claims its hold. If there is none, *was is the
- * unused entry where the key was last, if there is one. The caller has the queue lock. */
-SHMI_FN struct shmi_key_entry shmi_key_seek(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *was)
+/* Adds to x that the word hold becomes s, or s and open if x leaves no wait in the queue. s is free, or names a new
+ * holder. */
+SHMI_FN void shmi_key_set(struct shmi_key_bucket *k, struct shmi_rq_change *x, uint32_t s)
+{
+    if (shmi_owner_kind(s) == SHMI_kindHeld && shmi_rq_empty(&k->q, x) && !k->q.a->geo.counted)
+        s |= SHMI_FAIR_OPEN;
+    shmi_rq_set(x, SHMI_multiHold, k->q.queue, &k->focus->hold, s);
+}
+/* The tag that a word gets by the change x, which has the word. */
+SHMI_FN uint32_t shmi_key_new_tag(const struct shmi_rq_change *x, const uint64_t *w)
 {
     uint32_t i;
-    *was = shmi_no_entry();
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, i);
-        uint64_t h;
-        if (shmi_get(e.key) != key)
-            continue;
-        h = shmi_get(e.hold);
-        if (shmi_hold_fast(h))
-            h = shmi_key_claim(k, e);
-        if (!shmi_hold_free(h)) {
-            *was = shmi_no_entry();
-            return e;
+    for (i = 0; i < x->n; i++)
+        if (x->word[i] == w)
+            return (uint32_t)x->was[i] + 1;
+    return 0;
+}
+/* Adds to x that a wait is off the queue and was not granted. While the key has a holder, the word hold stays closed: a
+ * record would change its tag, which names the hold. */
+SHMI_FN void shmi_multi_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
+{
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    shmi_key_shut(k->focus); /* nothing, unless a peer has overwritten the word */
+    shmi_rq_detach(q, x, w, outcome);
+    if (shmi_rq_get(x, &k->focus->hold) == 0)
+        shmi_key_set(k, x, 0);
+}
+/* Adds to x that the key is free, or granted to the first wait whose owner lives: see shmi_fair_pass. */
+SHMI_FN shmi_participant_id shmi_key_pass(struct shmi_key_bucket *k, struct shmi_rq_change *x)
+{
+    struct shmi_rq_change y;
+    struct shmi_wait w;
+    /* The word is in the record from here on, so its tag changes even if the same participant gets the key again. */
+    shmi_rq_set(x, SHMI_multiHold, k->q.queue, &k->focus->hold, 0);
+    for (;;) {
+        shmi_participant_id granted = 0;
+        y = *x;
+        if (!shmi_rq_head(&k->q, &y, &w)) {
+            x->torn = y.torn;
+            shmi_key_set(k, x, 0);
+            return 0;
         }
-        if (h != 0 || was->hold == NULL) /* a hold of 0 means that the entry was never used, so its key is no key */
-            *was = e;
-    }
-    return shmi_no_entry();
-}
-/* Finds the entry of a key, and claims its hold. The caller has the queue lock. */
-SHMI_FN struct shmi_key_entry shmi_key_find(struct shmi_key_bucket *k, uint64_t key)
-{
-    struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
-    struct shmi_key_walk v;
-    if (e.hold != NULL)
-        return e;
-    for (v = shmi_walk_spilled(k, 0); shmi_next_key(k, &v, &e);)
-        if (shmi_get(e.key) == key)
-            return e;
-    return shmi_no_entry();
-}
-/* Returns an unused entry. The entries are used in turn, so that the keys that they were for have time to come back. */
-SHMI_FN struct shmi_key_entry shmi_key_unused(struct shmi_key_bucket *k, uint64_t n)
-{
-    uint32_t i;
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, (uint32_t)((n % SHMI_multiInline + i) % SHMI_multiInline));
-        if (shmi_hold_idle(shmi_get(e.hold)))
-            return e;
-    }
-    return shmi_no_entry();
-}
-/* Finds an entry for a key that has none: the unused one where the key was last, another unused one, or one that is
- * cached for another key. Now and then it takes a cached one first, because no process may want that key any more.
- * The caller has the queue lock. */
-SHMI_FN struct shmi_key_entry shmi_key_room(struct shmi_key_bucket *k, struct shmi_key_entry was)
-{
-    uint64_t n = shmi_get(&k->w->mon.arrivals);
-    uint32_t i;
-    if (was.hold != NULL)
-        return was;
-    if (n % SHMI_evictEvery != 0) {
-        was = shmi_key_unused(k, n);
-        if (was.hold != NULL)
-            return was;
-    }
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, (uint32_t)((n / SHMI_evictEvery + i) % SHMI_multiInline));
-        if (shmi_hold_kind(shmi_get(e.hold)) == SHMI_keyCached && shmi_hold_free(shmi_key_claim(k, e)))
-            return e;
-    }
-    return shmi_key_unused(k, n);
-}
-/* Finds an entry for a key that has none, or none if that is not possible at once. The caller has the queue lock. */
-SHMI_FN struct shmi_key_entry shmi_key_vacant(struct shmi_key_bucket *k, uint64_t key)
-{
-    struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
-    if (e.hold != NULL || shmi_get(&k->w->spilled) != 0)
-        return shmi_no_entry();
-    return shmi_key_room(k, was);
-}
-
-/* The link that leads, or would lead, to the node at off. The head counts as a link. */
-SHMI_FN uint64_t *shmi_key_before(struct shmi_key_bucket *k, uint64_t off)
-{
-    uint64_t *before = &k->w->spilled;
-    struct shmi_key_walk v;
-    struct shmi_key_entry e;
-    for (v = shmi_walk_spilled(k, 0); shmi_next_key(k, &v, &e) && e.off < off;)
-        before = &e.n->next;
-    return before;
-}
-SHMI_FN void shmi_key_link(struct shmi_key_bucket *k, uint64_t off, shmi_node *n)
-{
-    uint64_t *before = shmi_key_before(k, off);
-    shmi_put(&n->next, shmi_links(shmi_link_next(shmi_get(before)), 0));
-    shmi_put(before, shmi_links(off, 0));
-}
-/* Makes an entry of a node that this process has claimed, for a key. */
-SHMI_FN struct shmi_key_entry shmi_key_spill(struct shmi_key_bucket *k, uint64_t off, shmi_node *n, uint64_t key, uint64_t h)
-{
-    struct shmi_key_entry e = shmi_node_entry(off, n);
-    shmi_st64(&n->object, k->m.o.off);
-    shmi_st64(e.key, key);
-    shmi_st64(e.queue, 0);
-    /* From here on the node is given back with the key, not when this process dies. */
-    shmi_put(e.hold, h);
-    SHMSYNC_CRASHPOINT("multilock.lock.spilled");
-    shmi_key_link(k, off, n);
-    return e;
-}
-/* Makes an entry unused. No participant has its key or waits for it. */
-SHMI_FN void shmi_key_free(struct shmi_key_bucket *k, struct shmi_key_entry e)
-{
-    uint64_t h = shmi_get(e.hold), *before;
-    if (e.n == NULL) {
-        shmi_put(e.hold, shmi_make_hold(SHMI_keyFree, shmi_hold_name(h), shmi_hold_stamp(h)));
-        return;
-    }
-    if (shmi_hold_kind(h) != SHMI_kindReserved)
-        shmi_put(e.hold, shmi_hold_passing(h));
-    before = shmi_key_before(k, e.off);
-    if (shmi_link_next(shmi_get(before)) == e.off)
-        shmi_put(before, shmi_links(shmi_link_next(shmi_get(&e.n->next)), 0));
-    SHMSYNC_CRASHPOINT("multilock.unlock.unlinked");
-    /* The participant that claimed the node may be dead. The node keeps its stamp until it is free, so that no other
-     * participant gives it back. */
-    shmi_reap_node(k->m.a, e.off, shmi_node_owner(e.n));
-}
-
-/* ---- the queues of keys ---- */
-
-SHMI_FN shmi_list_words shmi_key_queue(struct shmi_key_entry e)
-{
-    shmi_list_words q;
-    uint64_t l = shmi_get(e.queue);
-    q.first = shmi_link_next(l);
-    q.last = shmi_link_prev(l);
-    return q;
-}
-SHMI_FN void shmi_key_set_queue(struct shmi_key_entry e, shmi_list_words q) { shmi_put(e.queue, shmi_links(q.first, q.last)); }
-SHMI_FN struct shmi_wait shmi_key_head(struct shmi_key_bucket *k, struct shmi_key_entry e)
-{
-    return shmi_mon_node(&k->m, shmi_link_next(shmi_get(e.queue)));
-}
-SHMI_FN void shmi_multi_detach(struct shmi_monitor *m, struct shmi_wait w)
-{
-    struct shmi_key_entry e = shmi_key_find((struct shmi_key_bucket *)m, shmi_get(&w.n->wanted));
-    if (e.hold != NULL) {
-        shmi_list_words q = shmi_key_queue(e);
-        shmi_fifo_detach(m, &q, w);
-        shmi_key_set_queue(e, q);
-    }
-}
-
-/* The next hold of this process in the bucket. */
-SHMI_FN uint64_t shmi_key_new_hold(struct shmi_key_bucket *k, uint32_t kind)
-{
-    uint64_t stamp = shmi_get(&k->w->mon.arrivals) + 1;
-    shmi_put(&k->w->mon.arrivals, stamp);
-    return shmi_make_hold(kind, k->m.a->self, (uint32_t)stamp);
-}
-/* Puts a free key into an unused entry. If this process also had the key last, it locks and unlocks the key by CAS
- * from here on. That costs other processes more, so a process must take the key twice first. */
-SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, uint64_t key, shmsync_hold *out)
-{
-    uint32_t kind = SHMI_kindHeld;
-    if (shmi_get(e.key) != key) {
-        shmi_put(e.key, key);
-    } else if (shmi_hold_owner(shmi_get(e.hold)) == shmi_make_owner(SHMI_keyFree, k->m.a->self)) {
-        kind = SHMI_keyBiased;
-        __atomic_store_n(&k->biased, 1, __ATOMIC_RELAXED);
-    }
-    out->in = k;
-    out->serial = shmi_serial_of(k);
-    out->at = e.hold;
-    out->key = key;
-    out->hold = shmi_key_new_hold(k, kind);
-    shmi_put(e.queue, 0);
-    shmi_put(e.hold, out->hold);
-    SHMSYNC_CRASHPOINT("multilock.lock.taken");
-}
-
-/* Grants a key to the process of a wait that was resolved so. The key was on its way to a waiter when the wait was
- * resolved. If the word is another one now, the grant was made already, and the waiter may even have accepted the
- * key since. */
-SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
-{
-    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
-        struct shmi_key_entry e = shmi_key_find((struct shmi_key_bucket *)m, shmi_get(&w.n->wanted));
-        if (e.hold != NULL && shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved) {
-            shmi_put(e.hold, shmi_make_hold(SHMI_keyGranted, shmi_owner_of(w) & SHMI_NAME_MASK, (uint32_t)shmi_stamp_of(w)));
-            SHMSYNC_CRASHPOINT("multilock.grant.granted");
-        }
-    }
-    shmi_mon_release_node(m, w);
-}
-
-/* Passes on a key that was unlocked, or makes its entry unused. If the key cannot be locked, it ends the waits for
- * it. */
-SHMI_FN void shmi_key_resolve(struct shmi_key_bucket *k, struct shmi_wakes *b, struct shmi_key_entry e)
-{
-    while (shmi_get(e.queue) != 0) {
-        uint64_t h = shmi_get(e.hold);
-        uint32_t result = shmi_hold_result(h);
-        struct shmi_wait w;
-        if (result == SHMI_lockGranted && shmi_hold_kind(h) != SHMI_kindReserved)
-            return;
-        w = shmi_key_head(k, e);
-        if (w.n == NULL)
-            break;
-        if (!shmi_mon_waiting(&k->m, w)) { /* this has checked whether the owner lives */
-            shmi_mon_discard(&k->m, w);
-            continue;
-        }
-        if (shmi_mon_end(&k->m, b, w, result, result == SHMI_lockOwnerDead || result == SHMI_lockNotRecoverable ? shmi_hold_died(h) : 0))
-            shmi_multi_account(&k->m, w);
-    }
-    if (shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved)
-        shmi_key_free(k, e);
-}
-SHMI_FN void shmi_multi_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
-{
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    struct shmi_key_walk v = shmi_walk_keys(k, 0);
-    struct shmi_key_entry e;
-    while (shmi_next_key(k, &v, &e))
-        shmi_key_resolve(k, b, e);
-}
-
-SHMI_FN void shmi_multi_relink(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
-{
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)arg;
-    (void)a;
-    if (shmi_key_is_entry(k, n)) {
-        shmi_put(&n->extra, 0);
-        shmi_key_link(k, off, n);
-    }
-}
-/* Builds the list of spilled entries anew, and empties the queues. Processes go on locking and unlocking biased and
- * cached keys by CAS meanwhile, since no wait is queued for those keys. */
-SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
-{
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    uint32_t i;
-    shmi_st64(&k->w->spilled, 0);
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, i);
-        uint64_t h = shmi_get(e.hold);
-        shmi_put(e.queue, 0);
-        /* The participant that claimed the hold may have died before it raised arrivals. */
-        if (shmi_hold_owner(h) != SHMI_OWNER_NOT_RECOVERABLE)
-            shmi_key_raise(k, h);
-    }
-    shmi_each_queued(m->a, m->o.off, shmi_multi_relink, k);
-}
-/* Puts a wait at the end of the queue of its key. There is an entry for each key with a wait, unless a peer
- * overwrote it: then the key counts as on its way to a waiter. */
-SHMI_FN void shmi_multi_requeue(struct shmi_monitor *m, struct shmi_wait w)
-{
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    uint64_t key = shmi_get(&w.n->wanted), off;
-    struct shmi_key_entry e = shmi_key_find(k, key);
-    shmi_list_words q;
-    if (e.hold == NULL) {
-        struct shmi_key_entry was;
-        uint64_t h;
-        shmi_node *n;
-        shmi_key_seek(k, key, &was);
-        e = shmi_key_room(k, was);
-        h = shmi_key_new_hold(k, SHMI_kindReserved);
-        if (e.hold != NULL) {
-            shmi_put(e.key, key);
-            shmi_put(e.queue, 0);
-            shmi_put(e.hold, h);
-        } else if (shmi_claim_node(m->a, &off, &n) == 0) {
-            e = shmi_key_spill(k, off, n, key, h);
+        if (shmi_rq_waiting(&k->q, w)) {
+            granted = shmi_node_owner(w.n) & SHMI_NAME_MASK;
+            shmi_rq_detach(&k->q, &y, w, SHMI_RECORDED_GRANTED);
+            shmi_rq_set(&y, SHMI_multiHold, k->q.queue, &k->focus->hold, shmi_make_owner(SHMI_kindReserved, granted));
         } else {
-            return;
+            shmi_rq_detach(&k->q, &y, w, SHMI_RECORDED_REMOVED);
         }
-    }
-    q = shmi_key_queue(e);
-    shmi_fifo_requeue(m, &q, w);
-    shmi_key_set_queue(e, q);
-}
-/* Takes off the queues the waits whose owners are dead or have given up. If a list is a cycle, it is rebuilt. */
-SHMI_FN void shmi_multi_discard_dead(struct shmi_monitor *m)
-{
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    struct shmi_key_walk v = shmi_walk_keys(k, 0);
-    struct shmi_key_entry e;
-    while (shmi_next_key(k, &v, &e)) {
-        uint64_t before = 0;
-        struct shmi_wait w = shmi_key_head(k, e);
-        while (w.n != NULL) {
-            struct shmi_wait next;
-            uint64_t s = shmi_stamp_of(w);
-            if (s <= before) {
-                shmi_set_broken(m, 1);
-                return;
-            }
-            before = s;
-            next = shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
-            if (!shmi_mon_waiting(m, w))
-                shmi_mon_discard(m, w);
-            w = next;
-        }
+        x->torn = y.torn;
+        if (y.torn || y.too_many)
+            return 0;
+        *x = y;
+        if (granted != 0)
+            return granted;
     }
 }
-SHMI_FN void shmi_multi_reap(struct shmi_monitor *m)
+/* Adds to x that the first wait ends because nobody can get a key in the state s. The word extra of its node says why. */
+SHMI_FN void shmi_key_refuse(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
 {
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    struct shmi_key_walk v = shmi_walk_keys(k, 0);
-    struct shmi_key_entry e;
-    while (shmi_next_key(k, &v, &e)) {
-        uint64_t h = shmi_get(e.hold);
-        if (!shmi_hold_valid(h) || !shmi_hold_taken(h) || !shmi_mon_died(m, shmi_hold_name(h)))
+    shmi_multi_remove(&k->q, x, w, SHMI_RECORDED_REFUSED);
+    shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, shmi_key_valid(s) ? s : UINT32_MAX);
+}
+/* Grants the key to the first wait if it is free, ends all waits if nobody can get it, and takes waits of the dead off
+ * that are first. */
+SHMI_FN int shmi_key_serve(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_rq *q = &k->q;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
+        shmi_participant_id granted = 0;
+        struct shmi_wait w;
+        uint32_t s;
+        int ok, stays = 0, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        if (shmi_rq_head(q, x, &w)) {
+            shmi_key_shut(k->focus); /* nothing, unless a peer has overwritten the word */
+            s = shmi_rq_get(x, &k->focus->hold);
+            if (s == 0)
+                granted = shmi_key_pass(k, x);
+            else if (shmi_rq_absent(q, shmi_node_owner(w.n)))
+                shmi_multi_remove(q, x, w, SHMI_RECORDED_REMOVED);
+            else if (shmi_key_refuses(s))
+                shmi_key_refuse(k, x, w, s);
+            else
+                stays = 1;
+        } else if (!x->torn) {
+            return 0;
+        }
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok && stays)
+            return 0;
+        if (ok)
+            shmi_rq_reconsider(q, granted);
+    }
+}
+/* Does that for each key of the bucket. The error is that of the first queue that is corrupt. */
+SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    int err = shmi_rq_begin(q, x, b), first = err;
+    shmi_entry_walk v;
+    if (err != 0)
+        return err;
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
+        if (shmi_recorded_value(&v.at.e->first) != 0) {
+            shmi_key_focus(k, v.at);
+            err = shmi_key_serve(k, x, b);
+            first = first != 0 ? first : err;
+        }
+    return first;
+}
+
+/* Takes the key back from a dead participant, as the policy says: see shmi_owner_died. */
+SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_rq *q = &k->q;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id n, granted = 0;
+        uint32_t s, next = 0;
+        uint64_t w;
+        int ok, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        w = shmi_ld64(&k->focus->hold);
+        s = (uint32_t)(w >> 32);
+        n = shmi_owner_name(s);
+        if (!shmi_fair_taken(s) || !shmi_rq_absent(q, n))
+            return 0;
+        if (shmi_fair_is_open(s)) {
+            shmi_key_shut(k->focus);
             continue;
-        if (shmi_hold_fast(h))
-            h = shmi_key_claim(k, e);
-        if (shmi_hold_taken(h))
-            shmi_put(e.hold, shmi_hold_owner_died(h, k->of->release, !shmi_hold_granted(h) && k->of->release && shmi_mon_gone(m, shmi_hold_name(h))));
+        }
+        if (!shmi_fair_granted(s) || shmi_key_accepted(k->focus, w)) {
+            if (shmi_fair_granted(s))
+                s = shmi_make_owner(SHMI_kindHeld, n);
+            next = shmi_owner_died(s, k->of->release, k->of->release && shmi_gone(q->a, n));
+            if (next == s) {
+                shmi_rq_reap_again(q);
+                return 0;
+            }
+        }
+        if (next == 0)
+            granted = shmi_key_pass(k, x);
+        else
+            shmi_key_set(k, x, next);
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok) {
+            shmi_rq_reconsider(q, granted);
+            return 0;
+        }
     }
 }
-SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
+/* Takes the waits of the dead off the queues of all keys of the bucket, so that nothing is granted to them any more, and
+ * then takes their keys back. */
+SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    struct shmi_key_walk v = shmi_walk_keys(k, 1);
-    struct shmi_key_entry e;
-    while (shmi_next_key(k, &v, &e)) {
-        uint64_t h = shmi_get(e.hold);
-        if (shmi_hold_valid(h) && shmi_hold_taken(h))
-            shmi_mon_heed(m, shmi_hold_name(h));
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    shmi_entry_walk v;
+    int err, first;
+    shmi_st32(&q->deaths, shmi_deaths(q->a));
+    shmi_st32(&q->unreaped, 0);
+    first = err = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
+    if (err != 0)
+        return err;
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
+        if (shmi_recorded_value(&v.at.e->first) != 0) {
+            shmi_key_focus(k, v.at);
+            err = shmi_rq_remove_dead(q, x, b);
+            first = first != 0 ? first : err;
+        }
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
+        uint32_t s = shmi_key_state(v.at.e);
+        if (!shmi_fair_taken(s) || !shmi_rq_absent(q, shmi_owner_name(s)))
+            continue;
+        shmi_key_focus(k, v.at);
+        err = shmi_key_reap(k, x, b);
+        first = first != 0 ? first : err;
     }
+    return first;
 }
-/* Gives the first wait of each key its date. */
-SHMI_FN void shmi_multi_look(struct shmi_monitor *m)
+/* Whether the holder of the key of an entry, or the participant that was granted it, is dead. */
+SHMI_FN int shmi_key_dead(struct shmi_key_bucket *k, const shmi_multilock_entry *e)
 {
-    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
-    struct shmi_key_walk v = shmi_walk_keys(k, 1);
-    struct shmi_key_entry e;
-    int undated = 0;
-    while (!undated && shmi_next_key(k, &v, &e))
-        undated = shmi_mon_undated(m, shmi_link_next(shmi_get(e.queue)));
-    if (!undated || !shmi_mon_enter_free(m))
+    uint32_t s = shmi_key_state(e);
+    return shmi_fair_taken(s) && shmi_dead(k->q.a, shmi_owner_name(s));
+}
+/* Whether that is so for any key of the bucket. */
+SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
+{
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    shmi_entry_walk v;
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
+        if (shmi_key_dead(k, v.at.e))
+            return 1;
+    return 0;
+}
+/* Dates the first wait for each key: see shmi_rq_date_first. */
+SHMI_FN void shmi_multi_also_check(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    shmi_entry_walk v;
+    (void)x;
+    (void)b;
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
+        if (shmi_recorded_value(&v.at.e->first) != 0) {
+            shmi_key_focus(k, v.at);
+            shmi_rq_date_first(q);
+        }
+}
+
+SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *x, uint32_t i);
+/* Carries out the record that this participant has inherited from an earlier one of its slot, if the commit word of the
+ * bucket that the record names still names it: from here on the participant writes its own records there. */
+SHMI_FN void shmi_multi_before(struct shmi_rq *q, struct shmi_wakes *b)
+{
+    struct shmi_multilock *x = shmi_bucket_of_queue(q)->of;
+    struct shmi_key_bucket other;
+    shmi_rq_record r;
+    uint64_t bucket, c;
+    if (SHMI_LIKELY(x->settled))
         return;
-    v = shmi_walk_keys(k, 0);
-    while (shmi_next_key(k, &v, &e))
-        if (shmi_get(e.queue) != 0)
-            shmi_mon_date(shmi_key_head(k, e));
-    shmi_mon_leave(m, NULL);
+    x->settled = 1;
+    if (!shmi_rq_record_of(q, q->a->my_slot, &r))
+        return;
+    bucket = shmi_ld64(r.head) >> SHMI_multiPartShift;
+    if (bucket >> x->log != 0)
+        return;
+    shmi_bucket_init(&other, x, (uint32_t)bucket);
+    c = shmi_ld64(other.q.commit);
+    if ((c & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == q->a->my_slot)
+        shmi_rq_complete(&other.q, c, b); /* an error is that of the other bucket */
 }
-
-static const struct shmi_rules shmi_multi_rules = {
-    shmi_multi_resolve, shmi_multi_account, shmi_multi_clear, shmi_multi_requeue, shmi_multi_detach,
-    shmi_multi_discard_dead, shmi_multi_reap, shmi_multi_holders, shmi_multi_look,
+static const shmi_rq_kind shmi_multi_kind = {
+    sizeof(shmi_fairmutex_record), offsetof(shmi_fairmutex_record, entries), 1, NULL, shmi_multi_word_at, shmi_multi_corrupt,
+    shmi_multi_remove, shmi_multi_serve, shmi_multi_reap, shmi_multi_dead,
 };
+static const shmi_rq_parts shmi_multi_parts = {shmi_multi_word_at, shmi_multi_turn_to, shmi_multi_catch_up, shmi_multi_before};
 
-/* ---- handles ---- */
+/* ---- Handles and views ---- */
 
+SHMI_FN void shmi_bucket_point(struct shmi_key_bucket *k, uint32_t i)
+{
+    struct shmi_key_entry first = {NULL, 0};
+    k->number = i;
+    k->w = shmi_bucket_words(k->of, i);
+    k->q.commit = &k->w->commit;
+    k->q.part = (uint64_t)i << SHMI_multiPartShift;
+    k->q.completed = 0;
+    first.e = &k->w->entry0;
+    shmi_key_focus(k, first);
+}
 SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *x, uint32_t i)
 {
-    shmi_mon_init(&k->m, x->a, &x->o, shmi_bucket_at(&x->o, i), &shmi_multi_rules);
-    k->m.one_spins = 1;
-    k->m.mine = shmi_key_is_wait;
+    memset(k, 0, sizeof *k);
     k->of = x;
-    k->w = (shmi_multilock_bucket *)(void *)k->m.w;
-    k->number = i;
-    k->biased = 0;
+    k->q.a = x->a;
+    k->q.o = x->o;
+    k->q.kind = &shmi_multi_kind;
+    k->q.parts = &shmi_multi_parts;
+    k->q.also_check = shmi_multi_also_check;
+    k->q.own = x->own;
+    k->q.known = x->known;
+    k->q.spin = &x->w->spin;
+    k->q.pays = &x->w->pays;
+    k->q.last_cpu = &x->w->lastCPU;
+    shmi_rq_use_lock(&k->q);
+    shmi_bucket_point(k, i);
 }
 /* Makes the handle of a bucket that this process uses for the first time. */
 SHMI_COLD int shmi_multi_make_bucket(struct shmi_multilock *x, uint32_t i, struct shmi_key_bucket **out)
 {
-    struct shmi_key_bucket *k;
+    struct shmi_key_bucket *k, *other = NULL;
     int err = shmi_enter(x->a, "multilock.lock");
     if (err != 0)
         return err;
-    pthread_mutex_lock(&x->making);
-    k = __atomic_load_n(&x->all[i], __ATOMIC_RELAXED);
+    k = (struct shmi_key_bucket *)shmi_new_thing(sizeof *k);
     if (k == NULL) {
-        k = (struct shmi_key_bucket *)shmi_new_thing(sizeof *k);
-        if (k != NULL)
-            shmi_bucket_init(k, x, i);
-        else
-            err = shmi_fail(ENOMEM, "multilock.lock", shmi_called(&x->o), "%s", "");
-        __atomic_store_n(&x->all[i], k, __ATOMIC_RELEASE);
+        err = shmi_fail(ENOMEM, "multilock.lock", shmi_called(&x->o), "%s", "");
+    } else {
+        shmi_bucket_init(k, x, i);
+        if (!__atomic_compare_exchange_n(&x->all[i], &other, k, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            shmi_free_thing(k);
+            k = other;
+        }
     }
-    pthread_mutex_unlock(&x->making);
     shmi_exit(x->a);
     *out = k;
     return err;
@@ -609,44 +717,60 @@ SHMI_FN int shmi_multi_bucket(struct shmi_multilock *x, uint64_t key, struct shm
 /* Reads the sizes from the head of the body. Returns 0 if they are impossible. */
 SHMI_FN int shmi_multi_shape(struct shmi_multilock *x, shmsync_arena *a, const shmi_object *o)
 {
-    const shmi_multilock_head *head;
     uint32_t n;
-    if (o->size < shmi_multi_bytes(0))
+    if (o->size < shmi_multi_bytes(a, 0))
         return 0;
-    head = (const shmi_multilock_head *)shmi_ptr(a, o->body, sizeof *head, 8);
     memset(x, 0, sizeof *x);
     x->a = a;
     x->o = *o;
-    x->release = (shmi_ld32(&head->policy) & 0xff) == 1;
-    n = shmi_ld32(&head->buckets) & 0xff;
+    x->w = (shmi_multilock_head *)shmi_ptr(a, o->body, sizeof *x->w, 8);
+    x->release = (shmi_ld32(&x->w->policy) & 0xff) == SHMI_POLICY_RELEASE;
+    n = shmi_ld32(&x->w->buckets) & 0xff;
     x->log = n != 0 ? n - 1 : (uint32_t)SHMI_multiLogDefault;
-    return x->log <= SHMI_multiLogMost && o->size >= shmi_multi_bytes(x->log);
+    return x->log <= SHMI_multiLogMost && o->size >= shmi_multi_bytes(a, x->log);
 }
-SHMI_FN void *shmi_multi_new(shmsync_arena *a, const shmi_object *o, const void *arg)
-{
-    struct shmi_multilock *x = (struct shmi_multilock *)shmi_new_thing(sizeof *x);
-    (void)arg;
-    if (x == NULL)
-        return NULL;
-    shmi_multi_shape(x, a, o); /* shmi_multi_handle has checked that it is possible */
-    x->all = (struct shmi_key_bucket **)shmi_new_thing(sizeof *x->all << x->log);
-    if (x->all == NULL) {
-        shmi_free_thing(x);
-        return NULL;
-    }
-    pthread_mutex_init(&x->making, NULL);
-    return x;
-}
+/* Calls that are under way may still read the memory of a handle: it is used again only later. */
 SHMI_FN void shmi_multi_end(void *handle)
 {
     struct shmi_multilock *x = (struct shmi_multilock *)handle;
     uint32_t i;
-    for (i = 0; i < UINT32_C(1) << x->log; i++)
-        if (x->all[i] != NULL)
-            shmi_free_thing(x->all[i]);
-    shmi_free_thing(x->all);
-    pthread_mutex_destroy(&x->making);
+    for (i = 0; x->all != NULL && i < UINT32_C(1) << x->log; i++) {
+        struct shmi_key_bucket *k = __atomic_load_n(&x->all[i], __ATOMIC_ACQUIRE);
+        shmi_multilock_block **t, **before;
+        if (k == NULL)
+            continue;
+        for (t = __atomic_load_n(&k->table, __ATOMIC_ACQUIRE); t != NULL; t = before) {
+            before = (shmi_multilock_block **)(void *)t[shmi_table_room(t)];
+            shmi_free_thing(t);
+        }
+        shmi_free_thing(k);
+    }
+    if (x->all != NULL)
+        shmi_free_thing(x->all);
+    if (x->known != NULL)
+        shmi_free_thing(x->known);
     shmi_free_thing(x);
+}
+SHMI_FN void *shmi_multi_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_multilock *x;
+    shmi_off record;
+    (void)arg;
+    if (shmi_slot_record(a, o, sizeof(shmi_fairmutex_record), &record) != 0)
+        return NULL;
+    x = (struct shmi_multilock *)shmi_new_thing(sizeof *x);
+    if (x == NULL)
+        return NULL;
+    shmi_multi_shape(x, a, o); /* shmi_multi_handle has checked that it is possible */
+    x->own = (unsigned char *)shmi_ptr(a, record, sizeof(shmi_fairmutex_record), 8);
+    x->known = shmi_rq_new_known(a);
+    x->all = (struct shmi_key_bucket **)shmi_new_thing(sizeof *x->all << x->log);
+    if (x->known == NULL || x->all == NULL) {
+        shmi_multi_end(x);
+        return NULL;
+    }
+    shmi_built_ends_with(a, o->off, shmi_multi_end);
+    return x;
 }
 /* Returns this process's handle on an object that has been opened. policy and log are the options that were asked
  * for; log -1 accepts any. */
@@ -662,10 +786,7 @@ SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy
         shmi_close_object(a, o->off);
         return err;
     }
-    err = SHMI_HAND_OUT(out, struct shmi_multilock *, shmi_share(a, o, shmi_multi_new, NULL));
-    if (err == 0)
-        shmi_ends_with(a, o->off, shmi_multi_end);
-    return err;
+    return SHMI_HAND_OUT(out, struct shmi_multilock *, shmi_share(a, o, shmi_multi_build, NULL));
 }
 
 typedef struct shmi_multi_spec {
@@ -675,12 +796,9 @@ SHMI_FN void shmi_multi_fill(unsigned char *body, const void *arg)
 {
     const shmi_multi_spec *s = (const shmi_multi_spec *)arg;
     shmi_multilock_head *head = (shmi_multilock_head *)(void *)body;
-    shmi_multilock_bucket *all = (shmi_multilock_bucket *)(void *)(body + sizeof *head);
-    uint32_t i;
     head->policy = s->policy;
     head->buckets = s->log + 1;
-    for (i = 0; i < UINT32_C(1) << s->log; i++)
-        all[i].mon.spin = s->spin;
+    head->spin = s->spin;
 }
 SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
 {
@@ -701,7 +819,7 @@ SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name
         for (init.log = 0; UINT32_C(1) << init.log < buckets; init.log++) {
         }
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, name, shmi_multi_bytes(init.log));
+    shmi_spec_of_kind(&spec, SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, name, shmi_multi_bytes(a, init.log));
     spec.any_size = 1;
     spec.init = shmi_multi_fill;
     spec.arg = &init;
@@ -729,7 +847,7 @@ int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock
 {
     SHMI_BEGIN();
     shmi_object o;
-    int err = shmi_object_at(a, off, "multilock.open", SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multi_bytes(0), &o);
+    int err = shmi_object_at(a, off, "multilock.open", SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multi_bytes(a, 0), &o);
     out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out)));
 }
@@ -750,219 +868,220 @@ int shmsync_multilock_close(shmsync_multilock *m)
     return SHMI_TELL(err);
 }
 
-/* ---- locking ---- */
+/* ---- Locking ---- */
 
-/* Takes a key by one CAS, if it is cached for this process. The key of an entry changes only after its hold was
- * claimed, and no value of a hold is used twice. */
-SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
+/* How an attempt to take a key ended. */
+enum { SHMI_keyTaken, SHMI_keyQueued, SHMI_keyNotNow, SHMI_keyRefused, SHMI_keyNoRoom };
+typedef struct shmi_key_result {
+    int how;
+    uint32_t why;                /* the state, of SHMI_keyRefused */
+    shmi_multilock_entry *e;     /* of the key, of SHMI_keyTaken and SHMI_keyQueued */
+    uint32_t tag;                /* of the hold, of SHMI_keyTaken */
+} shmi_key_result;
+
+/* Finds an entry that may get another key: its own key is free, and nobody waits for it. It closes the word hold of the
+ * entry. The search begins at an entry that differs from change to change, so that an entry keeps its key for some time. */
+SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change *x, struct shmi_key_entry *at)
 {
-    shmi_participant_id self = shmi_self(k->m.a);
-    uint32_t i, kept = shmi_make_owner(SHMI_keyCached, self);
-    if (self == 0)
-        return 0; /* a child of fork: the arena may not even be there */
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, i);
-        uint64_t h = shmi_get(e.hold);
-        if (shmi_hold_owner(h) != kept || shmi_get(e.key) != key)
+    uint32_t n = shmi_key_entries(k), i, begin;
+    if (n == 0)
+        return 0;
+    begin = (uint32_t)((x->c >> SHMI_RQ_SLOT_BITS) % n);
+    for (i = 0; i < n; i++) {
+        at->index = (uint32_t)(((uint64_t)begin + i) % n);
+        at->e = shmi_key_at(k, at->index);
+        if (at->e == NULL || !shmi_key_free(shmi_key_state(at->e)) || shmi_recorded_value(&at->e->first) != 0)
             continue;
-        if (shmi_cas64(e.hold, h, h + SHMI_HOLD_LOCK)) {
-            SHMSYNC_CRASHPOINT("multilock.lock.biased");
-            out->in = k;
-            out->serial = shmi_serial_of(k);
-            out->at = e.hold;
-            out->key = key;
-            out->hold = h + SHMI_HOLD_LOCK;
+        shmi_key_shut(at->e);
+        if (shmi_key_state(at->e) == 0 && shmi_recorded_value(&at->e->first) == 0)
             return 1;
+    }
+    return 0;
+}
+/* Adds to x that this process takes the key of the chosen entry, or makes it the entry of that key first. */
+SHMI_FN void shmi_key_take_free(struct shmi_key_bucket *k, struct shmi_rq_change *x, uint64_t key, shmi_key_result *r)
+{
+    shmi_rq_set(x, SHMI_multiKeyLow, k->q.queue, &k->focus->keyLow, (uint32_t)key);
+    shmi_rq_set(x, SHMI_multiKeyHigh, k->q.queue, &k->focus->keyHigh, (uint32_t)(key >> 32));
+    shmi_key_set(k, x, k->q.a->self);
+    r->e = k->focus;
+    r->tag = shmi_key_new_tag(x, &k->focus->hold);
+}
+SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_wait_node *wait_node, struct shmi_wakes *b, shmi_key_result *r)
+{
+    struct shmi_rq *q = &k->q;
+    struct shmi_rq_change x;
+    int tidied = 0;
+    r->how = SHMI_keyNotNow;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or makes one that is made once. */
+        struct shmi_key_entry at;
+        int takes, ok, bad, found, dead, err = shmi_rq_begin(q, &x, b);
+        uint32_t s;
+        if (err != 0)
+            return err;
+        found = shmi_key_find(k, key, &at, &bad);
+        dead = found && shmi_key_dead(k, at.e);
+        if (!tidied && (dead || shmi_rq_reap_due(q) || (found && shmi_recorded_value(&at.e->first) != 0))) {
+            tidied = 1; /* the dead may have the key, or it may be the turn of the first wait */
+            if (dead || shmi_rq_reap_due(q))
+                err = shmi_multi_reap(q, &x, b);
+            if (err == 0 && found) {
+                shmi_key_focus(k, at);
+                err = shmi_key_serve(k, &x, b);
+            }
+            if (err != 0)
+                return err;
+            continue;
         }
-    }
-    return 0;
-}
-/* Whether a living participant has the key in a biased hold. It reads without the queue lock, because a try leaves
- * such a hold as it is. */
-SHMI_FN int shmi_key_is_biased(struct shmi_key_bucket *k, uint64_t key)
-{
-    uint32_t i;
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, i);
-        uint64_t h = shmi_get(e.hold);
-        if (shmi_hold_kind(h) == SHMI_keyBiased && shmi_get(e.key) == key && shmi_get(e.hold) == h)
-            return !shmi_dead(k->m.a, shmi_hold_name(h));
-    }
-    return 0;
-}
-/* Takes back what the dead have, with the queue lock held. */
-SHMI_FN void shmi_key_look_at(struct shmi_key_bucket *k, struct shmi_wakes *b, uint64_t key)
-{
-    struct shmi_key_entry e = shmi_key_find(k, key);
-    uint64_t h = e.hold != NULL ? shmi_get(e.hold) : 0;
-    if (shmi_hold_taken(h) && shmi_dead(k->m.a, shmi_hold_name(h))) {
-        shmi_mon_reap(&k->m, b);
-        return;
-    }
-    shmi_mon_reap_if_due(&k->m, b);
-    e = shmi_key_find(k, key);
-    if (e.hold != NULL && shmi_hold_kind(shmi_get(e.hold)) == SHMI_kindReserved)
-        shmi_key_resolve(k, b, e);
-}
-SHMI_FN int shmi_key_accept_in(struct shmi_key_bucket *k, struct shmi_key_entry e, uint64_t key, uint64_t granted, uint64_t held)
-{
-    if (e.hold == NULL || !shmi_cas64(e.hold, granted, held))
-        return shmi_key_fail(&k->m, "multilock.lock", key, SHMI_lockCorrupt, 0);
-    SHMSYNC_CRASHPOINT("multilock.lock.accepted");
-    return 0;
-}
-/* Makes this process the holder of a key that one of its waits was granted. A process that
- * dies before this step has not held the key. */
-SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, uint64_t held)
-{
-    const uint64_t granted = shmi_make_hold(SHMI_keyGranted, shmi_hold_name(held), shmi_hold_stamp(held));
-    uint32_t i;
-    int tries, err;
-    for (tries = 0; tries < SHMI_acceptTries; tries++) {
-        for (i = 0; i < SHMI_multiInline; i++) {
-            /* A granted word with this stamp belongs to this wait, so the key need not be compared. */
-            struct shmi_key_entry e = shmi_inline_entry(k, i);
-            if (shmi_get(e.hold) == granted)
-                return shmi_key_accept_in(k, e, key, granted, held);
+        if (!found) {
+            if (bad)
+                return q->kind->corrupt(q, "its list of slot records");
+            if (!shmi_key_room(k, &x, &at)) {
+                if (shmi_ld64(q->commit) != x.c)
+                    continue;
+                r->how = SHMI_keyNoRoom;
+                return 0;
+            }
+            shmi_key_focus(k, at);
+            takes = 1;
+        } else {
+            s = shmi_key_state(at.e);
+            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* it stays open for its holder */
+                shmsync_hold h;
+                if (s == SHMI_FAIR_OPEN && shmi_key_lock_open(k, at.e, key, &h)) {
+                    r->how = SHMI_keyTaken;
+                    r->e = at.e;
+                    r->tag = (uint32_t)h.hold;
+                    return 0;
+                }
+                if (s == SHMI_FAIR_OPEN || shmi_ld64(q->commit) != x.c)
+                    continue;
+                return 0;
+            }
+            shmi_key_shut(at.e);
+            shmi_key_focus(k, at);
+            s = shmi_rq_get(&x, &at.e->hold);
+            if (shmi_key_refuses(s)) {
+                if (shmi_ld64(q->commit) != x.c)
+                    continue;
+                r->how = SHMI_keyRefused;
+                r->why = s;
+                return 0;
+            }
+            takes = s == 0 && shmi_rq_empty(q, &x);
         }
-        if (shmi_get(&k->w->spilled) != 0)
-            break;
-        shmi_pause(SHMI_acceptPause);
-    }
-    /* The key is in a node, or the granter has resolved the wait and not finished yet: the granter is running,
-     * stopped or dead. */
-    err = shmi_mon_enter(&k->m, 0);
-    if (err != 0)
+        if (takes)
+            shmi_key_take_free(k, &x, key, r);
+        else if (wait_node != NULL)
+            shmi_rq_join(q, &x, wait_node);
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err == 0 && !ok)
+            continue;
+        if (takes && x.made) {
+            SHMSYNC_CRASHPOINT("multilock.lock.taken");
+            r->how = SHMI_keyTaken;
+        } else if (wait_node != NULL && x.made) {
+            r->how = SHMI_keyQueued;
+            r->e = at.e;
+        }
         return err;
-    err = shmi_key_accept_in(k, shmi_key_find(k, key), key, granted, held);
-    shmi_mon_leave(&k->m, NULL);
-    return err;
+    }
 }
-/* Waits for a key with the wait node. The caller has the queue lock, and the call releases it. */
-SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmi_wait_node *wait_node, struct shmi_wakes *b, shmsync_hold *out)
+/* Takes the key. If that is not possible now, it queues the wait of a prepared node, which may be NULL. If all entries of
+ * the bucket are in use, it adds a block to the bucket. SHMI_keyQueued with an error says that the wait may be queued. */
+SHMI_FN int shmi_key_take(struct shmi_key_bucket *k, uint64_t key, shmi_wait_node *wait_node, shmi_key_result *r)
 {
-    struct shmi_monitor *m = &k->m;
-    uint64_t outcome = 0;
-    int err;
-    shmi_mon_join(m, wait_node, 0, key);
+    for (;;) {
+        /* The loop repeats only after it has added entries to the bucket. */
+        struct shmi_wakes b;
+        int err;
+        shmi_multi_catch_up(&k->q);
+        shmi_wakes_init(&b);
+        shmi_rq_lock(&k->q);
+        err = shmi_key_take_locked(k, key, wait_node, &b, r);
+        shmi_rq_unlock(&k->q);
+        shmi_rq_wake(&k->q, &b);
+        if (err != 0 || r->how != SHMI_keyNoRoom)
+            return err;
+        err = shmi_add_block(k->q.a, &k->q.o, sizeof(shmi_multilock_block), k->number);
+        if (err != 0)
+            return err;
+        SHMSYNC_CRASHPOINT("multilock.block.pushed");
+    }
+}
+SHMI_FN void shmi_key_hold_of(struct shmi_key_bucket *k, uint64_t key, shmi_multilock_entry *e, uint32_t tag, shmsync_hold *out)
+{
     out->in = k;
     out->serial = shmi_serial_of(k);
-    out->at = NULL;
+    out->at = &e->keyLow;
     out->key = key;
-    out->hold = shmi_make_hold(SHMI_kindHeld, m->a->self, (uint32_t)shmi_get(&wait_node->node->stamp));
-    shmi_mon_leave(m, b);
-    err = shmi_mon_await(m, wait_node, abs, &outcome);
-    if (err == 0)
-        err = shmi_key_fail(m, "multilock.lock", key, shmi_outcome_result(outcome), shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
-    return err != 0 ? err : shmi_key_accept(k, key, out->hold);
+    out->hold = tag;
 }
-/* The slow part of lock. The caller has the queue lock, and the call releases it. The call counts. */
-SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmsync_hold *out)
+/* Makes this process the holder of the key that one of its waits was granted. A process that dies before this step has
+ * not held the key. */
+SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, shmi_multilock_entry *e, shmsync_hold *out)
 {
-    struct shmi_monitor *m = &k->m;
-    shmi_wait_node *wait_node = NULL;
-    struct shmi_wakes b;
-    uint64_t spare = 0;
-    shmi_node *n = NULL;
-    int err = 0, again;
-    shmi_wakes_init(&b);
-    for (;;) {
-        struct shmi_key_entry e, was;
-        shmi_key_look_at(k, &b, key);
-        e = shmi_key_find(k, key);
-        if (e.hold != NULL) {
-            uint64_t h = shmi_get(e.hold);
-            err = shmi_key_fail(m, "multilock.lock", key, shmi_hold_result(h), shmi_hold_died(h));
-            if (err != 0)
-                break;
-            err = shmi_mon_wait_node(m, abs, &wait_node, &again);
-            if (err != 0) {
-                shmi_mon_wake(m, &b);
-                if (spare != 0)
-                    shmi_free_node(m->a, spare);
-                return err;
-            }
-            if (again)
-                continue;
-            err = shmi_key_queue_up(k, abs, key, wait_node, &b, out);
-            if (spare != 0)
-                shmi_free_node(m->a, spare);
-            return err;
-        }
-        shmi_key_seek(k, key, &was);
-        e = shmi_key_room(k, was);
-        if (e.hold != NULL) {
-            shmi_key_take(k, e, key, out);
-            break;
-        }
-        if (spare != 0) {
-            out->in = k;
-            out->serial = shmi_serial_of(k);
-            out->at = NULL;
-            out->key = key;
-            out->hold = shmi_key_new_hold(k, SHMI_kindHeld);
-            shmi_key_spill(k, spare, n, key, out->hold);
-            spare = 0;
-            break;
-        }
-        shmi_mon_leave(m, &b);
-        err = shmi_claim_node(m->a, &spare, &n);
-        if (err != 0)
-            spare = 0;
-        else
-            err = shmi_mon_enter(m, abs);
-        if (err != 0) {
-            shmi_mon_return_node(m, wait_node);
-            if (spare != 0)
-                shmi_free_node(m->a, spare);
-            return err;
-        }
-    }
-    shmi_mon_leave(m, &b);
-    shmi_mon_return_node(m, wait_node);
-    if (spare != 0)
-        shmi_free_node(m->a, spare);
-    return err;
+    uint64_t accepted = shmi_ld64(&e->accepted), w = shmi_ld64(&e->hold);
+    if (w >> 32 != shmi_make_owner(SHMI_kindReserved, k->q.a->self) || !shmi_cas64(&e->accepted, accepted, SHMI_RECORDED(k->q.a->self, (uint32_t)w)))
+        return shmi_fail(EPROTO, "multilock.lock", shmi_called(&k->q.o), "key %llu: state %#x", (unsigned long long)key, (uint32_t)(w >> 32));
+    SHMSYNC_CRASHPOINT("multilock.lock.accepted");
+    shmi_key_hold_of(k, key, e, (uint32_t)w, out);
+    return 0;
 }
-/* Whether an entry of a key seems to be in use, or keys are in nodes. It works without the queue lock. */
-SHMI_FN int shmi_key_seems_taken(struct shmi_key_bucket *k, uint64_t key)
+/* Takes the key or waits in its queue, in a call that counts. */
+SHMI_FN int shmi_key_arrive(struct shmi_key_bucket *k, const char *op, uint64_t key, int64_t abs, int try_, shmsync_hold *out)
 {
-    uint32_t i;
-    for (i = 0; i < SHMI_multiInline; i++) {
-        struct shmi_key_entry e = shmi_inline_entry(k, i);
-        if (shmi_get(e.key) == key && !shmi_hold_free(shmi_get(e.hold)))
-            return 1;
+    shmi_wait_node *wait_node;
+    shmi_rq_outcome outcome;
+    shmi_key_result r;
+    int err = shmi_key_take(k, key, NULL, &r);
+    if (err == 0 && r.how == SHMI_keyTaken)
+        shmi_key_hold_of(k, key, r.e, r.tag, out);
+    if (err != 0 || r.how == SHMI_keyTaken)
+        return err;
+    if (r.how == SHMI_keyRefused)
+        return shmi_key_refusal(k->of, op, key, r.why);
+    if (try_)
+        return EBUSY;
+    shmi_rq_learn(&k->q);
+    if (SHMI_UNLIKELY(shmi_ld32(&k->q.bad) != 0))
+        return shmi_fail(EPROTO, op, shmi_called(&k->q.o), "its list of slot records");
+    err = shmi_wait_node_take(k->q.a, &wait_node);
+    if (err != 0)
+        return err;
+    shmi_rq_prepare(&k->q, wait_node, key);
+    err = shmi_key_take(k, key, wait_node, &r);
+    if (err != 0 && r.how == SHMI_keyQueued) {
+        shmi_wait_node_forget(wait_node);
+        return err;
     }
-    return shmi_get(&k->w->spilled) != 0;
+    if (err != 0 || r.how != SHMI_keyQueued) {
+        shmi_rq_hand_back(&k->q, wait_node);
+        if (err == 0 && r.how == SHMI_keyTaken)
+            shmi_key_hold_of(k, key, r.e, r.tag, out);
+        return err == 0 && r.how == SHMI_keyRefused ? shmi_key_refusal(k->of, op, key, r.why) : err;
+    }
+    err = shmi_rq_await(&k->q, wait_node, abs == 0 || shmi_now() < abs, abs, op, &outcome);
+    if (err != 0)
+        return err;
+    if (outcome.how != SHMI_RECORDED_REFUSED)
+        return shmi_key_accept(k, key, r.e, out);
+    err = shmi_key_refusal(k->of, op, key, outcome.why);
+    return err != 0 ? err : shmi_multi_corrupt(&k->q, "a wait that was refused without a reason");
 }
 SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, shmsync_hold *out)
 {
-    struct shmi_key_bucket *k;
-    struct shmi_key_entry e;
-    int err = shmi_multi_bucket(x, key, &k);
-    if (err == 0 && __atomic_load_n(&k->biased, __ATOMIC_RELAXED) != 0 && shmi_key_biased(k, key, out))
-        return 0;
-    /* A call that has to wait is counted before it takes the queue lock: if it were refused afterwards, it could not give
-     * the queue lock back. */
-    if (err == 0 && !shmi_key_seems_taken(k, key)) {
-        err = shmi_mon_enter(&k->m, abs);
-        if (err == 0) {
-            e = shmi_key_vacant(k, key);
-            if (e.hold != NULL)
-                shmi_key_take(k, e, key, out);
-            shmi_mon_leave(&k->m, NULL);
-            if (e.hold != NULL)
-                return 0;
-        }
-    }
+    struct shmi_key_bucket *k = NULL;
+    int err = shmi_use(x->a, "multilock.lock");
     if (err == 0)
-        err = shmi_mon_begin(&k->m);
-    if (err == 0) {
-        err = shmi_mon_enter(&k->m, abs);
-        if (err == 0)
-            err = shmi_key_lock_slow(k, abs, key, out);
-        shmi_mon_finish(&k->m);
-    }
+        err = shmi_multi_bucket(x, key, &k);
+    if (err == 0 && SHMI_LIKELY(shmi_key_lock_fast(k, key, out)))
+        return 0;
+    if (err == 0)
+        err = shmi_enter(x->a, "multilock.lock");
+    if (err == 0)
+        err = shmi_exit_with(x->a, shmi_key_arrive(k, "multilock.lock", key, abs, 0, out));
     if (err != 0)
         memset(out, 0, sizeof *out);
     return err;
@@ -980,112 +1099,109 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
     memset(out, 0, sizeof *out);
     return SHMI_TELL(err != 0 ? err : shmi_key_lock(m->impl, key, ns, out));
 }
-/* The slow part of trylock. The caller has the queue lock, and the call releases it. */
-SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
-{
-    struct shmi_monitor *m = &k->m;
-    struct shmi_key_entry e = shmi_key_find(k, key), was;
-    struct shmi_wakes b;
-    uint64_t off;
-    shmi_node *n;
-    int err = 0;
-    shmi_wakes_init(&b);
-    if (e.hold != NULL) {
-        shmi_key_look_at(k, &b, key);
-        e = shmi_key_find(k, key);
-    }
-    if (e.hold != NULL) {
-        uint64_t h = shmi_get(e.hold);
-        err = shmi_key_fail(m, "multilock.trylock", key, shmi_hold_result(h), shmi_hold_died(h));
-        if (err == 0)
-            err = EBUSY;
-    } else {
-        shmi_key_seek(k, key, &was);
-        e = shmi_key_room(k, was);
-        if (e.hold != NULL) {
-            shmi_key_take(k, e, key, out);
-        } else {
-            err = shmi_claim_node(m->a, &off, &n);
-            if (err == 0) {
-                out->in = k;
-                out->serial = shmi_serial_of(k);
-                out->key = key;
-                out->hold = shmi_key_new_hold(k, SHMI_kindHeld);
-                shmi_key_spill(k, off, n, key, out->hold);
-            }
-        }
-    }
-    shmi_mon_leave(m, &b);
-    return err;
-}
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
     SHMI_OPENED(m);
+    struct shmi_multilock *x = m->impl;
     struct shmi_key_bucket *k = NULL;
-    struct shmi_key_entry e;
     int err;
     memset(out, 0, sizeof *out);
-    err = shmi_use(m->impl->a, "multilock.trylock");
+    err = shmi_use(x->a, "multilock.trylock");
     if (err == 0)
-        err = shmi_multi_bucket(m->impl, key, &k);
+        err = shmi_multi_bucket(x, key, &k);
     if (err != 0)
         return SHMI_TELL(err);
-    if (shmi_key_biased(k, key, out))
+    if (SHMI_LIKELY(shmi_key_lock_fast(k, key, out)))
         return 0;
-    if (shmi_key_is_biased(k, key) || !shmi_mon_try_enter(&k->m))
-        return SHMI_TELL(EBUSY);
-    e = shmi_key_vacant(k, key);
-    if (e.hold == NULL)
-        return SHMI_TELL(shmi_key_trylock_slow(k, key, out));
-    shmi_key_take(k, e, key, out);
-    shmi_mon_leave(&k->m, NULL);
-    return 0;
+    err = shmi_enter(x->a, "multilock.trylock");
+    if (err != 0)
+        return SHMI_TELL(err);
+    return SHMI_TELL(shmi_exit_with(x->a, shmi_key_arrive(k, "multilock.trylock", key, 0, 1, out)));
 }
 
-int shmsync_multilock_unlock(const shmsync_hold *hold)
+/* Unlocks the hold h by a record, and grants the key to the first wait. *held is 0 if this process does not have that
+ * hold; then *s is the state of the key. */
+SHMI_FN int shmi_key_give_locked(struct shmi_key_bucket *k, const shmsync_hold *h, struct shmi_wakes *b, int *held, uint32_t *s)
+{
+    struct shmi_rq *q = &k->q;
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id granted;
+        struct shmi_key_entry at;
+        uint64_t w = 0;
+        int ok, bad, err = shmi_rq_begin(q, &x, b);
+        if (err != 0)
+            return err;
+        *s = 0;
+        *held = 0;
+        if (shmi_key_find(k, h->key, &at, &bad)) {
+            w = shmi_ld64(&at.e->hold);
+            *s = (uint32_t)(w >> 32);
+        }
+        if (at.e != NULL && h->at == &at.e->keyLow && (uint32_t)w == (uint32_t)h->hold) {
+            if (*s == (SHMI_FAIR_OPEN | q->a->self)) {
+                *held = 1;
+                if (shmi_key_unlock_fast(k, h))
+                    return 0;
+                continue;
+            }
+            *held = *s == q->a->self || (*s == shmi_make_owner(SHMI_kindReserved, q->a->self) && shmi_key_accepted(at.e, w));
+        }
+        if (!*held) {
+            if (shmi_ld64(q->commit) != x.c)
+                continue;
+            return bad ? q->kind->corrupt(q, "its list of slot records") : 0;
+        }
+        shmi_key_focus(k, at);
+        granted = shmi_key_pass(k, &x);
+        x.torn = 0; /* an error in the queue is that of the waits */
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err != 0)
+            return err;
+        if (!ok)
+            continue;
+        shmi_rq_reconsider(q, granted);
+        SHMSYNC_CRASHPOINT("multilock.unlock.committed");
+        if (shmi_recorded_value(q->first) != 0)
+            shmi_key_serve(k, &x, b);
+        return 0;
+    }
+}
+SHMI_FN int shmi_key_unlock(struct shmi_key_bucket *k, const shmsync_hold *h)
+{
+    struct shmi_wakes b;
+    uint32_t s = 0;
+    int held = 1, err = shmi_use(k->q.a, "multilock.unlock");
+    if (err != 0)
+        return err;
+    if (SHMI_LIKELY(shmi_key_unlock_fast(k, h)))
+        return 0;
+    err = shmi_enter(k->q.a, "multilock.unlock");
+    if (err != 0)
+        return err;
+    shmi_multi_catch_up(&k->q);
+    shmi_wakes_init(&b);
+    shmi_rq_lock(&k->q);
+    err = shmi_key_give_locked(k, h, &b, &held, &s);
+    shmi_rq_unlock(&k->q);
+    shmi_rq_wake(&k->q, &b);
+    if (err == 0 && !held)
+        err = shmi_fail(shmi_key_valid(s) ? EPERM : EPROTO, "multilock.unlock", shmi_called(&k->q.o), "key %llu: state %#x", (unsigned long long)h->key, s);
+    return shmi_exit_with(k->q.a, err);
+}
+int shmsync_multilock_unlock(const shmsync_hold *h)
 {
     SHMI_BEGIN();
-    struct shmi_key_bucket *k = hold->in;
-    uint64_t h = hold->hold;
-    struct shmi_key_entry e;
-    struct shmi_wakes b;
-    int err;
+    struct shmi_key_bucket *k = h->in;
     if (k == NULL)
         return shmi_fail(EPERM, "multilock.unlock", NULL, "the hold holds nothing");
-    if (!shmi_is_open(k, hold->serial))
+    if (!shmi_is_open(k, h->serial))
         return SHMI_TELL(shmi_closed(__func__));
-    if (shmi_hold_kind(h) == SHMI_keyBiased) {
-        if (shmi_self(k->m.a) == shmi_hold_name(h) && shmi_cas64(hold->at, h, h + SHMI_HOLD_UNLOCK)) {
-            SHMSYNC_CRASHPOINT("multilock.unlock.biased");
-            return 0;
-        }
-        h &= ~SHMI_HOLD_FAST; /* the hold was claimed */
-    }
-    err = shmi_mon_enter(&k->m, 0);
-    if (err != 0)
-        return SHMI_TELL(err);
-    /* The hold belongs to this key, because no other hold has its stamp. */
-    if (hold->at != NULL && shmi_get(hold->at) == h && shmi_get(hold->at + 1) == 0) {
-        shmi_put(hold->at, h + SHMI_HOLD_FREE);
-        shmi_mon_leave(&k->m, NULL);
-        return 0;
-    }
-    e = shmi_key_find(k, hold->key);
-    if (e.hold == NULL || shmi_get(e.hold) != h) {
-        h = e.hold != NULL ? shmi_get(e.hold) : 0;
-        shmi_mon_leave(&k->m, NULL);
-        return shmi_fail(shmi_hold_valid(h) ? EPERM : EPROTO, "multilock.unlock", k->m.queueLock.called, "key %llu: hold %#llx", (unsigned long long)hold->key,
-                         (unsigned long long)h);
-    }
-    shmi_put(e.hold, shmi_hold_passing(h));
-    SHMSYNC_CRASHPOINT("multilock.unlock.passing");
-    shmi_wakes_init(&b);
-    shmi_key_resolve(k, &b, e);
-    shmi_mon_leave(&k->m, &b);
-    return 0;
+    return SHMI_TELL(shmi_key_unlock(k, h));
 }
 
-/* ---- many keys ---- */
+/* ---- Many keys ---- */
 
 SHMI_FN int shmi_by_key(const void *x, const void *y)
 {
@@ -1151,65 +1267,156 @@ int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
     return SHMI_TELL(first);
 }
 
-/* ---- after a death ---- */
+/* ---- After a death ---- */
 
-/* Sets the hold of a key that this process recovers to next. */
-SHMI_FN int shmi_key_end_recover(struct shmi_key_bucket *k, uint64_t key, uint64_t h, uint64_t next)
+/* A recovery of a key by this process. */
+typedef struct shmi_key_recovery {
+    struct shmi_key_bucket *k;
+    uint64_t key;
+    int took;                  /* this process recovers the key */
+    uint32_t tag;              /* of the word hold since then */
+    shmi_participant_id died;  /* whose death is the reason */
+    shmi_participant_id waits; /* the participant that has to be gone before, or 0 */
+    uint64_t *word, was;       /* the word that names it, and its value */
+} shmi_key_recovery;
+
+/* Makes this process the recoverer, if the key is owner-dead or not recoverable. The private lock is held. */
+SHMI_FN int shmi_key_begin_locked(shmi_key_recovery *r, struct shmi_wakes *b)
 {
-    struct shmi_key_entry e;
+    struct shmi_key_bucket *k = r->k;
+    struct shmi_rq *q = &k->q;
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        struct shmi_key_entry at;
+        uint64_t w;
+        uint32_t s;
+        int ok, bad, err = shmi_rq_begin(q, &x, b);
+        if (err != 0)
+            return err;
+        if (!shmi_key_find(k, r->key, &at, &bad))
+            return bad ? q->kind->corrupt(q, "its list of slot records") : 0;
+        w = shmi_ld64(&at.e->hold);
+        s = (uint32_t)(w >> 32);
+        if (!shmi_key_valid(s) || !shmi_key_refuses(s))
+            return 0;
+        if (shmi_owner_kind(s) == SHMI_kindOwnerDead && !shmi_gone(q->a, shmi_owner_name(s))) {
+            r->waits = shmi_owner_name(s);
+            r->word = &at.e->hold;
+            r->was = w;
+            return 0;
+        }
+        r->died = shmi_owner_name(s);
+        shmi_key_focus(k, at);
+        shmi_key_set(k, &x, shmi_make_owner(SHMI_kindRecovering, q->a->self));
+        r->tag = shmi_key_new_tag(&x, &at.e->hold);
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok) {
+            SHMSYNC_CRASHPOINT("multilock.recover.taken");
+            r->took = 1;
+            return 0;
+        }
+    }
+}
+SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
+{
+    struct shmi_rq *q = &r->k->q;
+    int err;
+    do { /* it is taken from a participant that is gone */
+        struct shmi_wakes b;
+        r->waits = 0;
+        err = shmi_enter(q->a, "multilock.recover");
+        if (err != 0)
+            return err;
+        shmi_multi_catch_up(q);
+        shmi_wakes_init(&b);
+        shmi_rq_lock(q);
+        err = shmi_key_begin_locked(r, &b);
+        shmi_rq_unlock(q);
+        shmi_rq_wake(q, &b);
+        shmi_exit(q->a);
+        if (err != 0 || r->waits == 0)
+            return err;
+        err = shmi_await_gone64(q->a, r->waits, r->word, r->was, "multilock.recover", shmi_called(&q->o), 0);
+    } while (err == 0);
+    return err;
+}
+/* Ends the recovery by this process. The key becomes not recoverable if the repair failed, and otherwise free. */
+SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wakes *b)
+{
+    struct shmi_key_bucket *k = r->k;
+    struct shmi_rq *q = &k->q;
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id granted = 0;
+        struct shmi_key_entry at;
+        int ok, bad, err = shmi_rq_begin(q, &x, b);
+        if (err != 0)
+            return err;
+        if (!shmi_key_find(k, r->key, &at, &bad) || shmi_ld64(&at.e->hold) != SHMI_RECORDED(shmi_make_owner(SHMI_kindRecovering, q->a->self), r->tag)) {
+            if (shmi_ld64(q->commit) != x.c)
+                continue;
+            return shmi_fail(EPROTO, "multilock.recover", shmi_called(&q->o), "key %llu was overwritten", (unsigned long long)r->key);
+        }
+        shmi_key_focus(k, at);
+        if (failed)
+            shmi_key_set(k, &x, shmi_make_owner(SHMI_kindNotRecoverable, r->died));
+        else
+            granted = shmi_key_pass(k, &x);
+        x.torn = 0; /* an error in the queue is that of the waits */
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err != 0)
+            return err;
+        if (!ok)
+            continue;
+        shmi_rq_reconsider(q, granted);
+        shmi_key_serve(k, &x, b);
+        return 0;
+    }
+}
+SHMI_FN int shmi_key_run_repair(shmi_key_recovery *r, int (*repair)(void *), void *arg)
+{
+    struct shmi_rq *q = &r->k->q;
     struct shmi_wakes b;
-    int err = shmi_mon_enter(&k->m, 0);
+    int failed = shmi_call_repair(repair, arg), err;
+    if (failed == 0)
+        SHMSYNC_CRASHPOINT("multilock.recover.repaired");
+    err = shmi_enter(q->a, "multilock.recover");
     if (err != 0)
         return err;
-    e = shmi_key_find(k, key);
-    if (e.hold == NULL || shmi_get(e.hold) != h) {
-        shmi_mon_leave(&k->m, NULL);
-        return shmi_fail(EPROTO, "multilock.recover", k->m.queueLock.called, "key %llu was overwritten", (unsigned long long)key);
-    }
-    shmi_put(e.hold, next);
+    shmi_multi_catch_up(q);
     shmi_wakes_init(&b);
-    shmi_key_resolve(k, &b, e);
-    shmi_mon_leave(&k->m, &b);
-    return 0;
+    shmi_rq_lock(q);
+    err = shmi_key_end_locked(r, failed, &b);
+    shmi_rq_unlock(q);
+    shmi_rq_wake(q, &b);
+    if (err == 0 && failed)
+        err = shmi_fail_who(q->a, ENOTRECOVERABLE, "multilock.recover", shmi_called(&q->o), r->died);
+    return shmi_exit_with(q->a, err);
 }
 int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(m);
-    struct shmi_key_bucket *k = NULL;
+    shmi_key_recovery r;
     shmsync_hold hold;
-    int err = shmi_multi_bucket(m->impl, key, &k);
-    if (repair == NULL && err == 0)
-        err = shmi_fail(EINVAL, "multilock.recover", k->m.queueLock.called, "without a repair");
+    int err;
+    memset(&r, 0, sizeof r);
+    r.key = key;
+    err = shmi_use(m->impl->a, "multilock.recover");
+    if (err == 0)
+        err = shmi_multi_bucket(m->impl, key, &r.k);
+    if (err == 0 && repair == NULL)
+        err = shmi_fail(EINVAL, "multilock.recover", shmi_called(&m->impl->o), "without a repair");
     while (err == 0) {
-        struct shmi_key_entry e;
-        uint64_t h;
-        err = shmi_mon_enter(&k->m, 0);
+        err = shmi_key_begin_recover(&r);
         if (err != 0)
             break;
-        e = shmi_key_find(k, key);
-        h = e.hold != NULL ? shmi_get(e.hold) : 0;
-        if ((shmi_hold_kind(h) == SHMI_kindOwnerDead && shmi_hold_name(h) != 0) || shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE) {
-            shmi_participant_id died = shmi_hold_died(h);
-            uint64_t next = shmi_make_hold(SHMI_kindNotRecoverable, 0, died);
-            int failed;
-            if (shmi_hold_kind(h) == SHMI_kindOwnerDead && !shmi_gone(k->m.a, died)) {
-                shmi_mon_leave(&k->m, NULL);
-                err = shmi_await_gone64(k->m.a, died, e.hold, h, "multilock.recover", k->m.queueLock.called, 0);
-                continue;
-            }
-            h = shmi_key_new_hold(k, SHMI_kindRecovering);
-            shmi_put(e.hold, h);
-            SHMSYNC_CRASHPOINT("multilock.recover.taken");
-            shmi_mon_leave(&k->m, NULL);
-            failed = shmi_call_repair(repair, arg);
-            if (failed == 0) {
-                SHMSYNC_CRASHPOINT("multilock.recover.repaired");
-                next = shmi_hold_passing(h);
-            }
-            err = shmi_key_end_recover(k, key, h, next);
-            return SHMI_TELL(err != 0 || failed == 0 ? err : shmi_fail_who(k->m.a, ENOTRECOVERABLE, "multilock.recover", k->m.queueLock.called, died));
-        }
-        err = shmi_key_lock_slow(k, 0, key, &hold);
+        if (r.took)
+            return SHMI_TELL(shmi_key_run_repair(&r, repair, arg));
+        err = shmi_key_lock(r.k->of, key, 0, &hold);
         if (err == 0)
             return SHMI_TELL(shmsync_multilock_unlock(&hold));
         if (err == EOWNERDEAD || err == ENOTRECOVERABLE)
@@ -1217,63 +1424,217 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
     }
     return SHMI_TELL(err);
 }
+/* A death that no call has met, and a change that is committed and not carried out, count. */
+SHMI_FN int shmi_multi_state(struct shmi_multilock *x, uint64_t key)
+{
+    struct shmi_key_bucket *k;
+    struct shmi_key_entry at;
+    uint32_t s = 0;
+    int bad, err = shmi_multi_bucket(x, key, &k);
+    if (err != 0)
+        return err;
+    shmi_multi_catch_up(&k->q);
+    shmi_rq_complete_last(&k->q);
+    if (shmi_key_find(k, key, &at, &bad) && shmi_key_dead(k, at.e)) {
+        shmi_rq_check_now(&k->q);
+        shmi_key_find(k, key, &at, &bad);
+    }
+    if (bad)
+        return shmi_multi_corrupt(&k->q, "its list of slot records");
+    if (at.e != NULL) {
+        s = shmi_key_state(at.e);
+        if (!shmi_key_has(at.e, key))
+            s = 0; /* the entry has got another key meanwhile, so this key was free */
+    }
+    return shmi_key_refusal(x, "multilock.state", key, s);
+}
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
 {
     SHMI_OPENED(m);
-    struct shmi_key_bucket *k = NULL;
-    struct shmi_key_walk v;
-    struct shmi_key_entry e;
-    uint64_t h = 0, now;
-    int err = shmi_use(m->impl->a, "multilock.state");
-    if (err == 0)
-        err = shmi_multi_bucket(m->impl, key, &k);
-    if (err != 0)
-        return SHMI_TELL(err);
-    for (v = shmi_walk_keys(k, 1); shmi_next_key(k, &v, &e);) {
-        now = shmi_get(e.hold);
-        if (!shmi_hold_free(now) && shmi_get(e.key) == key)
-            h = now;
-    }
-    if (h == 0 || shmi_hold_kind(h) == SHMI_keyBiased)
-        return 0;
-    return SHMI_TELL(shmi_key_fail(&k->m, "multilock.state", key, shmi_hold_result(h), shmi_hold_died(h)));
+    struct shmi_multilock *x = m->impl;
+    int err = shmi_enter(x->a, "multilock.state");
+    return SHMI_TELL(err != 0 ? err : shmi_exit_with(x->a, shmi_multi_state(x, key)));
 }
 
-/* Whether a bucket contains nothing that a death could have left. */
-SHMI_FN int shmi_bucket_quiet(shmi_multilock_bucket *w)
+/* ---- Reaping ---- */
+
+typedef struct shmi_key_block {
+    uint32_t bucket, number;
+    shmi_multilock_block *at;
+} shmi_key_block;
+SHMI_FN int shmi_by_bucket(const void *x, const void *y)
 {
-    uint32_t i;
-    if (shmi_ld32(&w->mon.queueLock.owner) != 0 || shmi_ld32(&w->mon.queueLock.starving) != 0 || shmi_get(&w->spilled) != 0)
+    const shmi_key_block *p = (const shmi_key_block *)x, *q = (const shmi_key_block *)y;
+    if (p->bucket != q->bucket)
+        return p->bucket < q->bucket ? -1 : 1;
+    return p->number < q->number ? -1 : p->number > q->number;
+}
+SHMI_FN shmi_multilock_block *shmi_view_block(struct shmi_multilock *x, const shmi_record_walk *v)
+{
+    return (shmi_multilock_block *)shmi_ptr(x->a, v->b.off, sizeof(shmi_multilock_block), 8);
+}
+/* Sorts the blocks of a view, so that the blocks of each bucket are one piece of its table. Without memory for that, each
+ * search walks through the list. */
+SHMI_FN void shmi_view_blocks(struct shmi_multilock *x)
+{
+    uint32_t head = shmi_ld32(shmi_u32(x->a, x->o.off + SHMI_objRecords));
+    shmi_key_block *sorted;
+    shmi_record_walk v;
+    size_t n = 0, i = 0;
+    shmi_walk_records_from(&v, x->o.off, head, sizeof(shmi_multilock_block));
+    while (shmi_next_added(x->a, &v, 0))
+        n++;
+    if (v.bad)
+        return;
+    sorted = (shmi_key_block *)calloc(n + 1, sizeof *sorted);
+    x->table = (shmi_multilock_block **)calloc(n + 1, sizeof *x->table);
+    if (sorted != NULL && x->table != NULL) {
+        shmi_walk_records_from(&v, x->o.off, head, sizeof(shmi_multilock_block));
+        for (; i < n && shmi_next_added(x->a, &v, 0); i++) {
+            sorted[i].at = shmi_view_block(x, &v);
+            sorted[i].bucket = shmi_ld32(&sorted[i].at->bucket);
+            sorted[i].number = v.number;
+        }
+        qsort(sorted, i, sizeof *sorted, shmi_by_bucket);
+        x->n = i;
+        x->head = head;
+        for (i = 0; i < x->n; i++)
+            x->table[i] = sorted[i].at;
+    }
+    free(sorted);
+}
+/* Makes the view of a reaper or of a recovery; 0: that is not possible. shmi_view_end frees it. */
+SHMI_FN int shmi_multi_view(struct shmi_multilock *x, shmsync_arena *a, const shmi_object *o)
+{
+    if (!shmi_multi_shape(x, a, o))
         return 0;
-    for (i = 0; i < SHMI_multiInline; i++)
-        if (!shmi_hold_free(shmi_get(&w->entries[3 * i + 1])))
-            return 0;
+    x->known = (unsigned char **)calloc(a->geo.slots, sizeof *x->known); /* without it, each search walks through the list */
+    shmi_view_blocks(x);
     return 1;
 }
-SHMI_FN shmi_multilock_bucket *shmi_bucket_words(struct shmi_multilock *x, uint32_t i)
+SHMI_FN void shmi_view_end(struct shmi_multilock *x)
 {
-    return (shmi_multilock_bucket *)shmi_ptr(x->a, shmi_bucket_at(&x->o, i), sizeof(shmi_multilock_bucket), 8);
+    free(x->known);
+    free(x->table);
 }
-/* Takes back what dead has. Each wait is for a key that has an entry, so a quiet bucket has nothing of dead. */
+/* Makes k the view of bucket i. The caller goes through the buckets in order. */
+SHMI_FN void shmi_view_bucket(struct shmi_key_bucket *k, uint32_t i, size_t *at)
+{
+    struct shmi_multilock *x = k->of;
+    size_t n;
+    shmi_bucket_point(k, i);
+    k->learned = 0;
+    k->table = NULL;
+    if (x->table == NULL || x->n == 0)
+        return;
+    while (*at < x->n && shmi_ld32(&x->table[*at]->bucket) < i)
+        ++*at;
+    for (n = *at; n < x->n && shmi_ld32(&x->table[n]->bucket) == i; n++) {
+    }
+    k->table = &x->table[*at];
+    k->learned = (uint64_t)(uint32_t)(n - *at) << 32 | x->head;
+    *at = n;
+}
+/* Whether a participant that is dead, or has left, may have something in the bucket. */
+SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
+{
+    shmi_entry_walk v;
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
+        uint32_t s = shmi_key_state(v.at.e);
+        if (shmi_recorded_value(&v.at.e->first) != 0 || (shmi_fair_taken(s) && shmi_rq_absent(&k->q, shmi_owner_name(s))))
+            return 1;
+    }
+    return 0;
+}
+/* Takes back the keys of dead participants whose word hold is open, by one CAS each: no wait is queued. Returns whether
+ * dead participants have other keys. */
+SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
+{
+    shmi_entry_walk v;
+    int others = 0;
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
+        uint64_t w = shmi_ld64(&v.at.e->hold);
+        uint32_t s = (uint32_t)(w >> 32);
+        shmi_participant_id n = shmi_owner_name(s);
+        if (!shmi_fair_taken(s) || !shmi_rq_absent(&k->q, n))
+            continue;
+        if (shmi_fair_is_open(s))
+            shmi_take_from64(k->q.a, n, &v.at.e->hold, w, shmi_recorded_with(w, k->of->release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n)), k->of->release);
+        else
+            others = 1;
+    }
+    return others;
+}
+/* Takes back the keys of dead, and takes its waits off the queues. A process without a slot record cannot make a change,
+ * but an open word needs none. If another word names a dead participant, the process gets a slot record. */
 SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
     struct shmi_key_bucket k;
+    size_t at = 0;
     uint32_t i;
-    if (!shmi_multi_shape(&x, a, o))
+    if (!shmi_multi_view(&x, a, o))
         return;
-    for (i = 0; i < UINT32_C(1) << x.log; i++)
-        if (!shmi_bucket_quiet(shmi_bucket_words(&x, i))) {
-            shmi_bucket_init(&k, &x, i);
-            shmi_mon_repair(&k.m, dead);
-        }
+    shmi_bucket_init(&k, &x, 0);
+    for (i = 0; i < UINT32_C(1) << x.log; i++) {
+        if (shmi_ld64(&shmi_bucket_words(&x, i)->commit) == 0)
+            continue; /* no key was ever in the bucket */
+        shmi_view_bucket(&k, i, &at);
+        if (dead == a->self)
+            k.q.without = dead;
+        shmi_rq_complete_last(&k.q);
+        if (shmi_bucket_owes(&k) && !shmi_rq_repair(&k.q, dead) && shmi_reap_open_keys(&k) && shmi_rq_make_record(&k.q))
+            shmi_rq_repair(&k.q, dead);
+    }
+    shmi_view_end(&x);
 }
-SHMI_FN void shmi_wake_multilock(shmsync_arena *a, const shmi_object *o, int owed)
+/* Wakes the owners of the first waits if this process has no slot record, so that they reap. */
+SHMI_FN void shmi_wake_first_of_multilock(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_multilock x;
+    struct shmi_key_bucket k;
+    size_t at = 0;
     uint32_t i;
-    if (!shmi_multi_shape(&x, a, o))
+    (void)owed;
+    if (!shmi_multi_view(&x, a, o))
         return;
-    for (i = 0; i < UINT32_C(1) << x.log; i++)
-        shmi_mutex_wake_words(a, &shmi_bucket_words(&x, i)->mon.queueLock, owed);
+    shmi_bucket_init(&k, &x, 0);
+    for (i = 0; i < UINT32_C(1) << x.log && shmi_rq_slot(&k.q, a->my_slot) == NULL; i++) {
+        shmi_entry_walk v;
+        if (shmi_ld64(&shmi_bucket_words(&x, i)->commit) == 0)
+            continue;
+        shmi_view_bucket(&k, i, &at);
+        for (shmi_walk_entries(&k, &v); shmi_next_entry(&k, &v);)
+            if (shmi_recorded_value(&v.at.e->first) != 0) {
+                shmi_key_focus(&k, v.at);
+                shmi_rq_wake_first(&k.q);
+            }
+    }
+    shmi_view_end(&x);
+}
+/* Completes the last change of each participant: the head of its slot record names the bucket. 0: that was not possible. */
+SHMI_FN int shmi_complete_multilock(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_multilock x;
+    struct shmi_key_bucket k;
+    shmi_record_walk v;
+    int done = 1;
+    if (!shmi_multi_shape(&x, a, o))
+        return 0;
+    x.known = (unsigned char **)calloc(a->geo.slots, sizeof *x.known);
+    shmi_bucket_init(&k, &x, 0);
+    shmi_walk_records(a, &v, o->off, sizeof(shmi_fairmutex_record));
+    while (shmi_next_record(a, &v)) {
+        const shmi_fairmutex_record *r = (const shmi_fairmutex_record *)shmi_ptr(a, v.b.off, sizeof *r, 8);
+        uint64_t bucket = shmi_ld64(&r->head) >> SHMI_multiPartShift;
+        if (bucket >> x.log != 0) {
+            done = 0;
+            continue;
+        }
+        shmi_bucket_point(&k, (uint32_t)bucket);
+        if (((uint32_t)shmi_ld64(k.q.commit) & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == v.slot && !shmi_rq_complete_last(&k.q))
+            done = 0;
+    }
+    free(x.known);
+    return done && !v.bad;
 }

@@ -441,7 +441,7 @@ SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *na
     init.config = (signals != 0 ? signals : SHMI_SIGNAL_BITS) | (count ? (uint32_t)SHMI_SIGNAL_COUNT_MASK : 0);
     init.rows = a->geo.slots;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, name, shmi_signal_bytes(signals != 0 ? signals : SHMI_SIGNAL_BITS, a->geo.slots));
+    shmi_spec_of_kind(&spec, SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, name, shmi_signal_bytes(signals != 0 ? signals : SHMI_SIGNAL_BITS, a->geo.slots));
     spec.any_size = 1;
     spec.init = shmi_signal_fill;
     spec.arg = &init;
@@ -484,7 +484,7 @@ int shmsync_signalwaker_close(shmsync_signalwaker *w)
     int err;
     if (w->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(w->impl->a, w->impl->o.off, shmi_mon_free);
+    err = shmi_unshare(w->impl->a, w->impl->o.off, shmi_free_thing);
     if (err == 0)
         w->impl = NULL;
     return SHMI_TELL(err);

@@ -74,20 +74,18 @@ SHMI_RECOVER_LOCK(rwspinlock, shmi_owner_name(shmi_spin_state(x.impl)))
  * *keys. ENOMEM: there are more keys. */
 SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
 {
-    size_t cap = 0;
+    struct shmi_key_bucket k;
+    shmi_entry_walk v;
+    size_t cap = 0, at = 0;
     uint32_t i;
-    *keys = NULL;
-    *n = 0;
+    shmi_bucket_init(&k, x, 0);
     for (i = 0; i < UINT32_C(1) << x->log; i++) {
-        struct shmi_key_bucket k;
-        struct shmi_key_walk v;
-        struct shmi_key_entry e;
-        if (shmi_bucket_quiet(shmi_bucket_words(x, i)))
-            continue;
-        shmi_bucket_init(&k, x, i);
-        for (v = shmi_walk_keys(&k, 1); shmi_next_key(&k, &v, &e);) {
-            uint64_t h = shmi_get(e.hold);
-            if (shmi_hold_free(h) || (shmi_hold_valid(h) && (shmi_hold_kind(h) == SHMI_kindReserved || (shmi_hold_taken(h) && !shmi_dead(x->a, shmi_hold_name(h))))))
+        if (shmi_ld64(&shmi_bucket_words(x, i)->commit) == 0)
+            continue; /* no key was ever in the bucket */
+        shmi_view_bucket(&k, i, &at);
+        shmi_rq_complete_last(&k.q);
+        for (shmi_walk_entries(&k, &v); shmi_next_entry(&k, &v);) {
+            if (!shmi_key_refuses(shmi_key_state(v.at.e)) && !shmi_key_dead(&k, v.at.e))
                 continue;
             if (*n == cap) {
                 uint64_t *more = (uint64_t *)realloc(*keys, (cap = 2 * cap + 16) * sizeof **keys);
@@ -95,10 +93,26 @@ SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
                     return ENOMEM;
                 *keys = more;
             }
-            (*keys)[(*n)++] = shmi_get(e.key);
+            (*keys)[(*n)++] = shmi_key_of(v.at.e);
         }
     }
     return 0;
+}
+SHMI_FN int shmi_list_keys_left(shmsync_multilock *m, uint64_t **keys, size_t *n)
+{
+    struct shmi_multilock *x = m->impl, view;
+    int err = shmi_enter(x->a, "recover_all");
+    *keys = NULL;
+    *n = 0;
+    if (err != 0)
+        return err;
+    if (shmi_multi_view(&view, x->a, &x->o)) {
+        err = shmi_keys_left(&view, keys, n);
+        shmi_view_end(&view);
+    } else {
+        err = EPROTO; /* a peer has overwritten it since it was opened */
+    }
+    return shmi_exit_with(x->a, err);
 }
 SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
 {
@@ -108,7 +122,7 @@ SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
     if (!shmi_recovery_opened(r, shmsync_multilock_at(r->a, r->lost.offset, &x)))
         return;
     r->lost.has_key = 1;
-    shmi_recovery_ended(r, shmi_keys_left(x.impl, &keys, &n));
+    shmi_recovery_ended(r, shmi_list_keys_left(&x, &keys, &n));
     for (i = 0; i < n; i++) {
         shmsync_hold h;
         int err = shmsync_multilock_trylock(&x, keys[i], &h);

@@ -16,7 +16,7 @@ static const shmi_kind_ops shmi_kinds[] = {
 #if SHMSYNC_LAYOUT_VERSION >= 3
     {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_wake_first_of_semaphore, NULL, shmi_complete_semaphore},
 #endif
-    {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_repair_multilock, shmi_wake_multilock, NULL, NULL},
+    {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_repair_multilock, shmi_wake_first_of_multilock, NULL, shmi_complete_multilock},
     {SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex, shmi_rw_kind_unfinished, NULL},
     {SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL},
     {SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL},

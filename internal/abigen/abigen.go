@@ -21,11 +21,9 @@ type Struct struct {
 	Name    string // without the prefix
 }
 
-// Structs are the structs that Part declares. A struct comes after the structs that it contains.
+// Structs are the structs that Part declares. A struct comes after the structs that it contains. The structs of a
+// Waitable are left out, because C has no Waitable.
 var Structs = []Struct{
-	{"Redo entry", "redo_entry"},
-	{"List of waits", "list_words"},
-	{"Monitor", "monitor_words"},
 	{"Semaphore", "semaphore_words"},
 	{"Share of a semaphore", "semaphore_share"},
 	{"Slot record of a Semaphore", "semaphore_record"},
@@ -48,7 +46,9 @@ var Structs = []Struct{
 	{"FairMutex", "fairmutex_words"},
 	{"Slot record of a FairMutex", "fairmutex_record"},
 	{"MultiLock", "multilock_head"},
+	{"Entry of a key", "multilock_entry"},
 	{"Bucket of keys", "multilock_bucket"},
+	{"Block of keys", "multilock_block"},
 	{"RWMutex", "rwmutex_words"},
 	{"Slot record of an RWMutex", "rwmutex_record"},
 	{"SpinLock", "spin_words"},
@@ -67,24 +67,24 @@ var handWritten = []Struct{
 
 // parts has the fields of structs that are structs themselves. Its keys are the name and the size of a field.
 var parts = map[string]string{
-	"mon 384":       "shmi_monitor_words %s",
-	"items 24":      "shmi_queue_side_words %s",
-	"room 24":       "shmi_queue_side_words %s",
-	"queueLock 192": "shmi_mutex_words %s",
-	"mutex 64":      "uint32_t %s[16]",
-	"share 64":      "shmi_semaphore_share %s",
-	"lock 192":      "shmi_mutex_words %s",
-	"redo 96":       "shmi_redo_entry %s[6]",
-	"entries 120":   "uint64_t %s[15]",
-	"entries 128":   "uint64_t %s[16]",
-	"breaks 256":    "uint64_t %s[32]",
-	"entries 136":   "uint64_t %s[17]",
-	"stats 112":     "uint64_t %s[14]",
-	"entries 56":    "uint64_t %s[7]",
-	"counts 64":     "uint64_t %s[8]",
-	"count 128":     "shmi_eventcount_words %s",
-	"results 256":   "uint64_t %s[32]",
-	"cells 256":     "shmi_token_cell_words %s[16]",
+	"entry0 48":   "shmi_multilock_entry %s",
+	"entry1 48":   "shmi_multilock_entry %s",
+	"entry2 48":   "shmi_multilock_entry %s",
+	"entries 192": "shmi_multilock_entry %s[4]",
+	"items 24":    "shmi_queue_side_words %s",
+	"room 24":     "shmi_queue_side_words %s",
+	"mutex 64":    "uint32_t %s[16]",
+	"share 64":    "shmi_semaphore_share %s",
+	"lock 192":    "shmi_mutex_words %s",
+	"entries 128": "uint64_t %s[16]",
+	"breaks 256":  "uint64_t %s[32]",
+	"entries 136": "uint64_t %s[17]",
+	"stats 112":   "uint64_t %s[14]",
+	"entries 56":  "uint64_t %s[7]",
+	"counts 64":   "uint64_t %s[8]",
+	"count 128":   "shmi_eventcount_words %s",
+	"results 256": "uint64_t %s[32]",
+	"cells 256":   "shmi_token_cell_words %s[16]",
 }
 
 // offsets has the sections of the document for regions of memory that C accesses by offsets instead of structs.
@@ -407,11 +407,8 @@ func declare(f Field) (string, error) {
 	if part, ok := parts[f.Name+" "+strconv.Itoa(f.Size)]; ok {
 		return fmt.Sprintf(part, f.Name), nil
 	}
-	switch f.Size {
-	case 4, 8:
+	if f.Size == 4 || f.Size == 8 {
 		return fmt.Sprintf("uint%d_t %s", f.Size*8, f.Name), nil
-	case 16:
-		return "shmi_list_words " + f.Name, nil
 	}
 	return "", fmt.Errorf("field %s has %d bytes", f.Name, f.Size)
 }

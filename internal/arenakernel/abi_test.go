@@ -61,7 +61,7 @@ var abiFields = map[string]map[string]field{
 		"objSize": {objSize, 8}, "objHash": {objHash, 8}, "objCreated": {objCreated, 8}, "objOpenOff": {objOpenOff, 4}, "objTypeLen": {objTypeLen, 4},
 		"objLayout": {objLayout, 8}, "objRecords": {objRecords, 4}, "objOfKind": {objOfKind, 4},
 	},
-	"Slot record": {"recordNext": {recordNext, 8}, "recordObject": {recordObject, 8}, "recordSlot": {recordSlot, 4}},
+	"Slot record": {"recordNext": {recordNext, 8}, "recordObject": {recordObject, 8}, "recordSlot": {recordSlot, 4}, "recordNumber": {recordNumber, 4}},
 	"Wait node":   structFields(reflect.TypeFor[Node]()),
 }
 

@@ -127,7 +127,7 @@ func (c *checker) checkObjects() {
 		if !s.legal() || s.phase() == objectPending {
 			c.bad("the object at %v has the impossible state %#x", off, uint32(s))
 		}
-		if err := c.eachRecord(off, 0, func(block, int) bool { return true }); err != nil {
+		if err := c.eachRecord(off, func(block, int) bool { return true }); err != nil {
 			c.bad("%v", err)
 		}
 		if h.Name == "" || !s.there() {

@@ -22,6 +22,10 @@ var (
 // used it. The next participant of the slot inherits the record, which exists until the object is
 // deleted.
 //
+// The list also has the object's additional blocks, that is, blocks that participants have added to
+// the object because it needed more room. An additional block stays until the object is deleted, as
+// a slot record does.
+//
 // The list of an object's records begins in the header of the object. Records are pushed at the front,
 // and no record leaves the list before the object is deleted. A participant that has pushed a record
 // stores into it after that:
@@ -43,10 +47,17 @@ var (
 //	0..7    next    offset of the next record of the object; 0 at the end. Immutable after the push
 //	8..15   object  offset of the object. Immutable before the push
 //	16..19  slot    Immutable before the push
+//	20..23  number  0 in a slot record. In an additional block, one more than the number of the
+//	                nearest additional block behind it on the list. Immutable after the push
+//
+// So the numbers of the additional blocks fall along the list. A walk of the list ends at a number
+// that does not, and at a slot that it has seen before. Therefore it ends even if a peer has made
+// the list a circle.
 const (
 	recordNext   = 0
 	recordObject = 8
 	recordSlot   = 16
+	recordNumber = 20
 )
 
 // objRecords is the offset of a field of an object header. The field contains the offset of the first
@@ -97,6 +108,32 @@ func (w blockWord) recordSlot() int {
 //
 // Preconditions: this participant has o open, or visits o in a reap.
 func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
+	return a.addRecord(func() (Offset, error) {
+		slot, found := a.mySlot, Offset(0)
+		if err := a.EachSlotRecord(o, size, func(off Offset, of int) bool {
+			if of == slot {
+				found = off
+			}
+			return found == 0
+		}); err != nil || found != 0 {
+			return found, err
+		}
+		return a.pushRecord(o.Offset, slot, size, nil)
+	})
+}
+
+// AddBlock adds a block of at least size bytes to the object o. After the first [SlotRecordHeader]
+// bytes, the block is zero when the function init is called with its offset, and other participants
+// find the block after that. The block is deleted with the object. If there is not enough room, the
+// error Is [shmsync.ErrNoSpace].
+//
+// Preconditions: this participant has o open.
+func (a *Arena) AddBlock(o Object, size uint64, init func(off Offset)) (Offset, error) {
+	return a.addRecord(func() (Offset, error) { return a.pushRecord(o.Offset, a.mySlot, size, init) })
+}
+
+// addRecord calls add, unless this participant closes the arena.
+func (a *Arena) addRecord(add func() (Offset, error)) (Offset, error) {
 	if err := a.BeginCall("arena.record"); err != nil {
 		return 0, err
 	}
@@ -106,22 +143,14 @@ func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
 	if a.closing.Load() {
 		return 0, a.ClosedError("arena.record")
 	}
-	slot, found := a.mySlot, Offset(0)
-	if err := a.EachSlotRecord(o, size, func(off Offset, of int) bool {
-		if of == slot {
-			found = off
-		}
-		return found == 0
-	}); err != nil || found != 0 {
-		return found, err
-	}
-	return a.pushRecord(o.Offset, slot, size)
+	return add()
 }
 
-// pushRecord makes the slot record of an object for the given slot. It pushes the record on the
-// object's list while the block is still marked as claimed. So if the participant dies before the
-// push, its reaper frees the record like other claimed blocks.
-func (c *core) pushRecord(object Offset, slot int, size uint64) (Offset, error) {
+// pushRecord makes the slot record of an object for the given slot. If the argument init is not nil,
+// pushRecord makes an additional block instead, and init initializes the block. pushRecord pushes
+// the record on the object's list while the block is still marked as claimed. So if the participant
+// dies before the push, its reaper frees the record like other claimed blocks.
+func (c *core) pushRecord(object Offset, slot int, size uint64, init func(off Offset)) (Offset, error) {
 	off, err := c.claim(max(size, SlotRecordHeader), 1)
 	if err != nil {
 		return 0, err
@@ -132,11 +161,26 @@ func (c *core) pushRecord(object Offset, slot int, size uint64) (Offset, error) 
 	}
 	c.u64(off + recordObject).Store(uint64(object))
 	c.u32(off + recordSlot).Store(uint32(slot))
+	c.u32(off + recordNumber).Store(0)
+	if init != nil {
+		init(off)
+	}
 	crashpoint.Hit("arena.slotrecord.claimed")
 	head := c.u32(object + objRecords)
 	for {
 		first := head.Load()
 		c.u64(off + recordNext).Store(uint64(first) * linkUnit)
+		if init != nil {
+			number, err := c.lastNumber(object, Offset(first)*linkUnit)
+			if err == nil && number == math.MaxUint32 {
+				err = c.noSpace(size)
+			}
+			if err != nil {
+				c.unclaim(off)
+				return 0, err
+			}
+			c.u32(off + recordNumber).Store(number + 1)
+		}
 		crashpoint.Hit("arena.slotrecord.before_push")
 		// sync(arena.slotrecord): release
 		if head.CompareAndSwap(first, uint32(off/linkUnit)) {
@@ -165,25 +209,89 @@ func (a *Arena) SlotRecords(o Object) *atomic.Uint32 { return a.u32(o.Offset + o
 //
 // Preconditions: this participant has o open, or guards it.
 func (a *Arena) EachSlotRecord(o Object, size uint64, f func(off Offset, slot int) bool) error {
-	return a.eachRecord(o.Offset, size, func(b block, slot int) bool { return f(b.off, slot) })
+	// sync(arena.slotrecord): acquire
+	return a.eachRecordFrom(o.Offset, a.firstRecord(o.Offset), func(b block, slot int, number uint32) (more, ok bool) {
+		return number != 0 || f(b.off, slot), number != 0 || b.size >= size
+	})
 }
 
-func (c *core) eachRecord(object Offset, size uint64, f func(b block, slot int) bool) error {
-	var seen slotSet
+// EachAddedBlock calls f for the additional blocks that o got after its list of slot records began
+// with the record until, and before it began with the record head; the latest block comes first.
+// The arguments head and until are values of the word SlotRecords; until may be 0. Each block has
+// at least size bytes. If the list contains anything but slot records and additional blocks, or does
+// not lead from head to until, the error Is [shmsync.ErrCorrupt].
+//
+// Preconditions: this participant has o open, or guards it.
+func (a *Arena) EachAddedBlock(o Object, size uint64, head, until uint32, f func(off Offset)) error {
+	met := until == 0
+	err := a.eachRecordFrom(o.Offset, Offset(head)*linkUnit, func(b block, _ int, number uint32) (more, ok bool) {
+		switch {
+		case uint32(b.off/linkUnit) == until:
+			met = true
+			return false, true
+		case number != 0 && b.size < size:
+			return false, false
+		case number != 0:
+			f(b.off)
+		}
+		return true, true
+	})
+	if err == nil && !met {
+		err = a.fail("arena.record", shmsync.ErrCorrupt, fmt.Sprintf("the list of slot records of the object at %v has lost records", o.Offset))
+	}
+	return err
+}
+
+// eachRecord calls f for the slot records and the additional blocks of an object, the latest first,
+// until f returns false.
+func (c *core) eachRecord(object Offset, f func(b block, slot int) bool) error {
 	// sync(arena.slotrecord): acquire
-	for off := c.firstRecord(object); off != 0; {
+	return c.eachRecordFrom(object, c.firstRecord(object), func(b block, slot int, _ uint32) (more, ok bool) {
+		return f(b, slot), true
+	})
+}
+
+// eachRecordFrom calls f for the records of an object from the one at off on, until f returns false
+// as the result more. If f returns false as the result ok, the record is not one of that object.
+func (c *core) eachRecordFrom(object, off Offset, f func(b block, slot int, number uint32) (more, ok bool)) error {
+	var seen slotSet
+	last := uint64(1 << 32)
+	for off != 0 {
 		b, slot, ok := c.recordAt(object, off)
-		if !ok || b.size < size || seen.has(slot) {
+		more := false
+		if ok {
+			number := c.peek32(off + recordNumber)
+			if number == 0 {
+				ok = !seen.has(slot)
+				seen[slot/32] |= 1 << (slot % 32)
+			} else {
+				ok = uint64(number) < last
+				last = uint64(number)
+			}
+			if ok {
+				more, ok = f(b, slot, number)
+			}
+		}
+		if !ok {
 			return c.fail("arena.record", shmsync.ErrCorrupt,
 				fmt.Sprintf("the list of slot records of the object at %v has no record at %v", object, off))
 		}
-		seen[slot/32] |= 1 << (slot % 32) // a slot that is seen twice ends the walk, so a walk of a cycle ends, too
-		if !f(b, slot) {
+		if !more {
 			return nil
 		}
 		off = Offset(c.u64(off + recordNext).Load())
 	}
 	return nil
+}
+
+// lastNumber returns the number of the first additional block of an object, from the record at off
+// on, or 0 if there is none.
+func (c *core) lastNumber(object, off Offset) (last uint32, err error) {
+	err = c.eachRecordFrom(object, off, func(_ block, _ int, number uint32) (more, ok bool) {
+		last = number
+		return number == 0, true
+	})
+	return last, err
 }
 
 // recordAt returns the slot record of an object at off. The offset may have come from a peer. The
@@ -222,7 +330,7 @@ func (c *core) isRecord(b block, w blockWord) bool {
 //
 // Preconditions: this participant guards the object, or reads a copy of the arena.
 func (c *core) listsRecord(object Offset, b block) (listed bool) {
-	c.eachRecord(object, 0, func(r block, _ int) bool {
+	c.eachRecord(object, func(r block, _ int) bool {
 		listed = r == b
 		return !listed
 	})
@@ -263,7 +371,7 @@ func (c *core) keepRecord(b block, w blockWord) bool {
 		return false
 	}
 	slot := 0
-	err := c.eachRecord(object, 0, func(r block, of int) bool {
+	err := c.eachRecord(object, func(r block, of int) bool {
 		if r == b {
 			slot = of
 		}
@@ -283,7 +391,7 @@ func (c *core) keepRecord(b block, w blockWord) bool {
 // their block words from claimed to raw. If the maker of a record died before it published the
 // record, its reaper may not have done so yet. No living participant has the object open.
 func (c *core) publishRecords(object Offset) {
-	c.eachRecord(object, 0, func(b block, slot int) bool {
+	c.eachRecord(object, func(b block, slot int) bool {
 		if w := b.load(); w.kind() == blockClaimed {
 			b.swap(w, makeRecordWord(slot))
 		}
@@ -302,7 +410,7 @@ func (c *core) freeRecords(object Offset) {
 		word blockWord
 	}
 	var all []record
-	c.eachRecord(object, 0, func(b block, slot int) bool {
+	c.eachRecord(object, func(b block, slot int) bool {
 		w := makeRecordWord(slot)
 		if b.load() != w {
 			return false

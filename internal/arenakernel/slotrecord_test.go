@@ -3,6 +3,8 @@
 package arenakernel
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -218,4 +220,219 @@ func TestReaperOfARecordIsLate(t *testing.T) {
 	require.EqualValues(t, 1, a.Stats().PollerNodes)
 	p.reap(a, v.self)
 	requireSound(t, a)
+}
+
+// addBlock adds a block of 128 bytes to an object, with a number for the test.
+func addBlock(t testing.TB, a *Arena, o Object, content uint64) Offset {
+	t.Helper()
+	off, err := a.AddBlock(o, 128, func(off Offset) {
+		for i := Offset(SlotRecordHeader); i < 128; i += 8 {
+			require.Zero(t, a.u64(off+i).Load())
+		}
+		a.u64(off + 64).Store(content)
+	})
+	require.NoError(t, err)
+	require.Zero(t, off%64)
+	return off
+}
+
+// addedBlocks returns the contents of the blocks that were added after the record until, the latest one
+// first. It requires that their numbers fall by one each, down to 1 if until is 0.
+func addedBlocks(t testing.TB, a *Arena, o Object, until uint32) (contents []uint64) {
+	t.Helper()
+	var numbers []uint32
+	require.NoError(t, a.EachAddedBlock(o, 128, a.SlotRecords(o).Load(), until, func(off Offset) {
+		contents = append(contents, a.u64(off+64).Load())
+		numbers = append(numbers, a.u32(off+recordNumber).Load())
+	}))
+	for i, n := range numbers {
+		require.Equal(t, numbers[0]-uint32(i), n, "%v", numbers)
+	}
+	if until == 0 && len(numbers) > 0 {
+		require.EqualValues(t, len(numbers), numbers[0])
+	}
+	return contents
+}
+
+// TestAddedBlocks: an object gets blocks beside its slot records. Walks of the slot records do not find
+// the blocks, and walks of the blocks do not find the records. All of them are freed with the object.
+func TestAddedBlocks(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	withSlotRecords(t, "x", a)
+	o, _ := withSlotRecords(t, "x", b)
+	require.Empty(t, addedBlocks(t, a, o, 0))
+	heads := []uint32{0, a.SlotRecords(o).Load()}
+	for i, by := range []*Arena{a, b, b, a} {
+		addBlock(t, by, o, uint64(10+i))
+		heads = append(heads, a.SlotRecords(o).Load())
+	}
+	withSlotRecords(t, "x", c) // a slot record before the blocks on the list
+	addBlock(t, c, o, 14)
+	require.Equal(t, []int{3, 2, 1}, slotsOfRecords(t, b, o))
+	require.Equal(t, []uint64{14, 13, 12, 11, 10}, addedBlocks(t, c, o, 0))
+	require.Equal(t, []uint64{14, 13, 12, 11, 10}, addedBlocks(t, c, o, heads[1]))
+	require.Equal(t, []uint64{14, 13}, addedBlocks(t, c, o, heads[4]))
+	require.Empty(t, addedBlocks(t, c, o, a.SlotRecords(o).Load()))
+	n := 0
+	require.NoError(t, a.EachAddedBlock(o, 128, heads[3], heads[2], func(Offset) { n++ }))
+	require.Equal(t, 1, n, "a walk of a part of the list")
+	require.NoError(t, a.EachAddedBlock(o, 128, heads[2], heads[2], func(Offset) { n++ }))
+	require.Equal(t, 1, n)
+	require.EqualValues(t, 3+5, a.Stats().SlotRecords)
+	require.Zero(t, a.Stats().Raw+a.Stats().Claimed)
+	requireSound(t, a)
+
+	p.reap(a, b.self)
+	requireSound(t, a)
+	b = p.join(2)
+	withSlotRecords(t, "x", b)
+	require.Equal(t, []uint64{14, 13, 12, 11, 10}, addedBlocks(t, b, o, 0), "the blocks of a dead participant stay")
+	require.EqualValues(t, 3+5, a.Stats().SlotRecords)
+	for _, x := range []*Arena{a, b, c} {
+		x.CloseObject(o)
+	}
+	x := p.join(4)
+	require.NoError(t, x.Delete("x"))
+	require.Zero(t, a.Stats().SlotRecords+a.Stats().Objects+a.Stats().Raw+a.Stats().Claimed)
+	requireSound(t, a)
+}
+
+// TestAddBlockWithoutRoom: if the heap is full, if the numbers have run out, or if a peer has damaged
+// the list, AddBlock returns an error and leaves nothing behind.
+func TestAddBlockWithoutRoom(t *testing.T) {
+	p := newNeighbours(1<<20, 8)
+	a := p.join(1)
+	o, _ := withSlotRecords(t, "x", a)
+	off := addBlock(t, a, o, 7)
+	fails := func(target error) {
+		t.Helper()
+		before := a.Stats()
+		_, err := a.AddBlock(o, 128, func(Offset) {})
+		require.ErrorIs(t, err, target)
+		after := a.Stats()
+		require.Equal(t, before.BytesUsed, after.BytesUsed)
+		require.Equal(t, before.SlotRecords, after.SlotRecords)
+		require.Zero(t, after.Claimed)
+	}
+	number := a.u32(off + recordNumber)
+	number.Store(1<<32 - 1)
+	fails(shmsync.ErrNoSpace)
+	number.Store(1)
+	slot := a.u32(off + recordSlot)
+	slot.Store(9)
+	fails(shmsync.ErrCorrupt)
+	slot.Store(1)
+	for {
+		if _, err := a.Alloc(128, 0); err != nil {
+			break
+		}
+	}
+	fails(shmsync.ErrNoSpace)
+	require.Equal(t, []uint64{7}, addedBlocks(t, a, o, 0))
+	requireSound(t, a)
+}
+
+// TestAddBlockAtTheSameTime: goroutines of several participants add blocks to an object, while others
+// make slot records of the object. No block is lost, and the numbers fall along the list.
+func TestAddBlockAtTheSameTime(t *testing.T) {
+	p := newNeighbours(8<<20, 8)
+	first := p.join(1)
+	o, _, err := first.OpenObject(spec("x"))
+	require.NoError(t, err)
+	const participants, goroutines, each = 4, 3, 40
+	var wg sync.WaitGroup
+	for slot := 2; slot < 2+participants; slot++ {
+		a := p.join(slot)
+		_, _, err := a.OpenObject(spec("x"))
+		require.NoError(t, err)
+		for g := range goroutines {
+			wg.Go(func() {
+				known := uint32(0) // the part of the list that this goroutine has seen
+				for i := range each {
+					content := uint64(slot)<<32 | uint64(g)<<16 | uint64(i)
+					addBlock(t, a, o, content)
+					if i == each/2 {
+						a.SlotRecord(o, 128)
+					}
+					head := a.SlotRecords(o).Load()
+					own := false
+					a.EachAddedBlock(o, 128, head, known, func(off Offset) { own = own || a.u64(off+64).Load() == content })
+					if known = head; !own {
+						t.Errorf("block %#x is not behind the head that was read after it was added", content)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	all := addedBlocks(t, first, o, 0)
+	require.Len(t, all, participants*goroutines*each)
+	last := map[uint64]uint64{} // for each goroutine the block that it has added after those that follow
+	for _, content := range all {
+		if later, ok := last[content>>16]; ok {
+			require.Equal(t, later-1, content)
+		}
+		last[content>>16] = content
+	}
+	require.Len(t, last, participants*goroutines)
+	require.Len(t, slotsOfRecords(t, first, o), participants)
+	requireSound(t, first)
+}
+
+// TestAddedBlocksOverwritten: a peer has overwritten the list of blocks. A walk of the list ends, with
+// an error.
+func TestAddedBlocksOverwritten(t *testing.T) {
+	type list struct {
+		a      *Arena
+		o      Object
+		blocks []Offset // in the order in which they were added
+		until  uint32   // the block at which the walk is to end, or 0
+	}
+	number := func(l *list, i int) *atomic.Uint32 { return l.a.u32(l.blocks[i] + recordNumber) }
+	next := func(l *list, i int) *atomic.Uint64 { return l.a.u64(l.blocks[i] + recordNext) }
+	for what, spoil := range map[string]func(l *list){
+		"a circle":                func(l *list) { next(l, 0).Store(uint64(l.blocks[3])) },
+		"a circle of two":         func(l *list) { next(l, 1).Store(uint64(l.blocks[2])) },
+		"itself":                  func(l *list) { next(l, 2).Store(uint64(l.blocks[2])) },
+		"a repeated number":       func(l *list) { number(l, 1).Store(3) },
+		"a number that rises":     func(l *list) { number(l, 0).Store(1 << 30) },
+		"no number":               func(l *list) { number(l, 1).Store(0) }, // a second slot record of the slot
+		"another object":          func(l *list) { l.a.u64(l.blocks[1] + recordObject).Add(64) },
+		"the list is lost":        func(l *list) { next(l, 2).Store(0); l.until = uint32(l.blocks[0] / linkUnit) },
+		"it leads past the block": func(l *list) { next(l, 2).Store(uint64(l.blocks[0])); l.until = uint32(l.blocks[1] / linkUnit) },
+		"until is no block":       func(l *list) { l.until = uint32(l.o.Offset / linkUnit) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			p := newNeighbours(3<<20, 8)
+			a := p.join(1)
+			o, _ := withSlotRecords(t, "x", a)
+			other, _ := withSlotRecords(t, "y", a)
+			l := &list{a: a, o: o}
+			for i := range uint64(4) {
+				l.blocks = append(l.blocks, addBlock(t, a, o, i))
+			}
+			addBlock(t, a, other, 1)
+			spoil(l)
+			n := 0
+			require.ErrorIs(t, a.EachAddedBlock(o, 128, a.SlotRecords(o).Load(), l.until, func(Offset) { n++ }), shmsync.ErrCorrupt)
+			require.LessOrEqual(t, n, 4)
+			if l.until == 0 {
+				require.ErrorIs(t, a.EachSlotRecord(o, 128, func(Offset, int) bool { return true }), shmsync.ErrCorrupt)
+				require.ErrorIs(t, a.Check(), shmsync.ErrCorrupt)
+			}
+			a.CloseObject(o)
+			require.NoError(t, a.Delete("x")) // some blocks may be lost, but no block of another object is freed
+			require.Equal(t, []uint64{1}, addedBlocks(t, a, other, 0))
+		})
+	}
+	t.Run("too small", func(t *testing.T) {
+		p := newNeighbours(3<<20, 8)
+		a := p.join(1)
+		o, _ := withSlotRecords(t, "x", a)
+		require.NoError(t, a.EachAddedBlock(o, 200, a.SlotRecords(o).Load(), 0, func(Offset) {}), "a slot record may be smaller than a block")
+		addBlock(t, a, o, 1)
+		require.ErrorIs(t, a.EachAddedBlock(o, 200, a.SlotRecords(o).Load(), 0, func(Offset) {}), shmsync.ErrCorrupt)
+		require.NoError(t, a.EachSlotRecord(o, 128, func(Offset, int) bool { return true }))
+	})
 }

@@ -76,9 +76,9 @@ func TestSuccessorInCOwesWhatTheDeadOwed(t *testing.T) {
 	sound(t, name)
 }
 
-// A call in C that has to wait, and is refused because the arena is being closed, has not taken the queue lock.
-// It could not release the lock, because the arena may be unmapped by then.
-func TestRefusedCallTakesNoQueueLock(t *testing.T) {
+// A call in C that has to wait, and is refused because the arena is being closed, changes nothing, and keeps no lock of
+// its process.
+func TestRefusedCallChangesNothing(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	out, err := exec.Command(program(t, "refused.c"), name).CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -121,7 +121,7 @@ func TestCKeepsKnownRecords(t *testing.T) {
 }
 
 // A process in C asks a transferable Semaphore for more permits than there are. The refused call changes nothing,
-// even while others acquire and release permits without the queue lock.
+// even while others acquire and release permits.
 func TestCRefusalLeavesThePool(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	path := program(t, "pool.c", "-DSHMSYNC_IMPLEMENTATION")

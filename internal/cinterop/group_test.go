@@ -44,7 +44,7 @@ var groups = []groupKind{
 	{"event", []any{1}, []string{"event."}, nil},
 	{"seq", nil, []string{"sequencer."}, func(t *testing.T, x *agent, _ int) { x.do(t, "seq.reset", "x", 0) }},
 	{"fair", nil, []string{"fairmutex.", "record.", "park.waitnode."}, nil},
-	{"multi", []any{0, 1}, []string{"multilock.", "monitor.", "park.waitnode."}, func(t *testing.T, x *agent, _ int) { allKeysFree(t, x) }},
+	{"multi", []any{0, 1}, []string{"multilock.", "record.", "park.waitnode."}, func(t *testing.T, x *agent, _ int) { allKeysFree(t, x) }},
 	{"rw", nil, []string{"rwmutex."}, nil},
 	{"spin", nil, []string{"spinlock."}, nil},
 	{"rwspin", nil, []string{"rwspinlock."}, nil},
@@ -176,7 +176,7 @@ func groupPoints(t *testing.T) (names []string) {
 
 // groupRare lists the points that a group may not pass, because another process must die or be stopped first.
 var groupRare = []string{
-	"monitor.replay.", "monitor.cleanup.", "fairmutex.recover.", "future.reap.", "event.wait.before_pass", "sequencer.reset.",
+	"fairmutex.recover.", "future.reap.", "event.wait.before_pass", "sequencer.reset.",
 	"sequencer.stop.", "barrier.complete.", "barrier.reset.", "barrier.reap.", "barrier.tell.", "spinlock.recover.", "spinlock.owner_dead.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.rollback.", "rwmutex.owner_dead.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "multilock.recover.", "signal.reap.",
 	"counter.reap.", "counter.wait.", // TestKillWaitGroup
 	"once.reap.", "once.wait.", // TestKillOnce
@@ -220,7 +220,7 @@ func TestGroupCrash(t *testing.T) {
 		})
 	}
 	for _, point := range all {
-		if (hasPrefix(ran, point) || len(ran) == len(groups) && strings.HasPrefix(point, "monitor.")) && !hasPrefix(groupRare, point) {
+		if hasPrefix(ran, point) && !hasPrefix(groupRare, point) {
 			assert.True(t, passed[point], "no group passes %s", point)
 		}
 	}

@@ -78,14 +78,14 @@ var generalMutants = []mutant{
 		file: "prims/monitor.go",
 		old:  "\tm.queueLock.Unlock()\n\tm.wake(b)\n",
 		new:  "\tm.queueLock.Unlock()\n",
-		pkg:  "prims", run: "TestMultiLock", tags: withPoints, env: noLooks,
+		pkg:  "prims", run: "TestWaitableAutoReset|TestWaitablePriority$", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "a wait that is over stays in the queue",
 		file: "prims/monitor.go",
 		old:  "\tw.Stamp().Store(0)\n\tcrashpoint.Hit(\"monitor.released\")\n",
 		new:  "\tcrashpoint.Hit(\"monitor.released\")\n",
-		pkg:  "prims", run: "TestMultiLock",
+		pkg:  "prims", run: "TestWaitableReusesItsNodes",
 	},
 	{
 		name: "account for nobody", // a waiter whose granter died
@@ -213,25 +213,11 @@ var generalMutants = []mutant{
 		pkg:  "prims", run: "TestWaitableStateIsReadAgainWhenOverwritten",
 	},
 	{
-		name: "keys die with their owner",
-		file: "prims/multilock_queue.go",
-		old:  "!h.taken() || !dead(h.owner().participant()) {",
-		new:  "!h.taken() || dead != nil {",
-		pkg:  "prims", run: "TestMultiLockOwnerDeathRelease",
-	},
-	{
 		name: "a grant to a dead process counts as a hold",
 		file: "prims/fairmutex_reap.go",
 		old:  "\tif o.granted() {\n\t\treturn ownerFree, false, true\n\t}\n",
 		new:  "\tif o.granted() {\n\t\to = makeOwner(kindHeld, o.participant())\n\t}\n",
 		pkg:  "prims", run: "TestGrantThatNobodyAcceptedPassesOn/fair",
-	},
-	{
-		name: "a grant to a dead process keeps the key",
-		file: "prims/multilock_word.go",
-		old:  "\tif h.granted() {\n\t\treturn h.passing() // the dead participant never held the key\n\t}\n",
-		new:  "",
-		pkg:  "prims", run: "TestGrantThatNobodyAcceptedPassesOn/multilock$",
 	},
 	{
 		name: "queues that a dead process executed are finished",

@@ -31,13 +31,6 @@ var closeMutants = []mutant{
 		pkg:  "prims", run: "TestCloseDuringTheCall/latch.arriveandwait", tags: withPoints,
 	},
 	{
-		name: "Unlock of several keys does not keep the handle open",
-		file: "prims/multilock_all.go",
-		old:  "defer k.mon.finish()\n\t\t}\n\t}\n\tfor i := len(h) - 1;",
-		new:  "k.mon.finish()\n\t\t}\n\t}\n\tfor i := len(h) - 1;",
-		pkg:  "prims", run: "TestCloseDuringTheCall/holds.unlock", tags: withPoints,
-	},
-	{
 		name: "RUnlock panics when the writer that waited for it has closed the handle",
 		file: "prims/rwmutex_read.go",
 		old:  "\tif m.opening.ended.Load() {\n\t\tif w.generation() == 0 {",

@@ -4,6 +4,7 @@ package stepkill_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -68,6 +69,7 @@ func init() {
 				return nil, err
 			}
 			const key = 7
+			m.State(key)        // the first call checks the types of the words, which takes more than longest instructions
 			var held prims.Hold // the hold of this process, while it holds the key
 			return &aLock{
 				lock: func(ctx context.Context) error {
@@ -303,9 +305,20 @@ func init() {
 		addSceneInC(scenes[i], "upgradable", does)
 	}
 	keys := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
-	all := func(name string, waiters int, f func(m *prims.MultiLock, p *part)) {
-		each("multilock/"+name, func(a *arena.Arena) (part, error) {
-			m, err := prims.OpenMultiLock(a, "m", &prims.MultiLockOptions{Buckets: 1, Spin: -1})
+	freshKeys := []uint64{5<<32 | 6, 7<<32 | 8, 9<<32 | 10, 11<<32 | 12}
+	// all adds a scene in which waiters and newcomers lock all keys. If fresh is true, each kill gets a new MultiLock,
+	// so no key has an entry before.
+	all := func(name string, fresh bool, waiters int, f func(m *prims.MultiLock, p *part)) {
+		add := each
+		if fresh {
+			add = eachFresh
+		}
+		add("multilock/"+name, func(a *arena.Arena) (part, error) {
+			of, keys := "m", keys
+			if fresh {
+				of, keys = object, append(freshKeys, keys...)
+			}
+			m, err := prims.OpenMultiLock(a, of, &prims.MultiLockOptions{Buckets: 1, Spin: -1})
 			if err != nil {
 				return part{}, err
 			}
@@ -328,7 +341,12 @@ func init() {
 					}
 				}
 			}
+			m.State(keys[0]) // see the scenes of one key
 			p := part{wait: all, use: all, close: m.Close}
+			if fresh {
+				p.prep = func() { m.Lock(20).Unlock() }
+				p.close = func() error { return errors.Join(m.Close(), a.Delete(of)) }
+			}
 			f(m, &p)
 			return p, nil
 		}, waiters)
@@ -338,12 +356,12 @@ func init() {
 			h.Unlock()
 		}
 	}
-	all("lock all", 1, func(m *prims.MultiLock, p *part) {
+	all("lock all", false, 1, func(m *prims.MultiLock, p *part) {
 		p.op = func() { lockAll(m, bg) }
 	})
 	// Another process has one of the keys, so some keys are held and one is free.
 	for _, what := range []string{"waits", "gives up"} {
-		all("lock all, "+what, 0, func(m *prims.MultiLock, p *part) {
+		all("lock all, "+what, false, 0, func(m *prims.MultiLock, p *part) {
 			var h prims.Hold
 			p.hold, p.free = func() { h = m.Lock(7) }, func() { h.Unlock() }
 			p.op = func() { lockAll(m, bg) }
@@ -352,4 +370,22 @@ func init() {
 			}
 		})
 	}
+	// A key gets an entry that no key had, that of a free key, or one in a block that the victim adds.
+	all("fresh key", true, 0, func(m *prims.MultiLock, p *part) {
+		p.op = func() { m.Lock(freshKeys[0]).Unlock() }
+	})
+	all("fresh keys", true, 2, func(m *prims.MultiLock, p *part) {
+		p.op = func() {
+			for _, key := range freshKeys {
+				m.Lock(key).Unlock()
+			}
+		}
+	})
+	all("fresh key, full bucket", true, 0, func(m *prims.MultiLock, p *part) {
+		// A survivor holds all entries of the bucket and of its first block, which the victim has met before.
+		var h prims.Holds
+		p.hold, p.free, p.late = func() { h = m.LockAll(1, 2, 3, 4, 5, 6, 7) }, func() { h.Unlock() }, true
+		p.prep = func() { m.State(1) }
+		p.op = func() { m.Lock(freshKeys[0]).Unlock() }
+	})
 }

@@ -38,9 +38,6 @@ type prim struct {
 // queueLocked is the reason why primitives whose calls take a queue lock are known to freeze.
 const queueLocked = "each call takes the queue lock of the object; see docs/design/0005-monitor.md"
 
-// bucketLocked is the reason why a MultiLock is known to freeze.
-const bucketLocked = "a call that meets another one takes the queue lock of the bucket of its key"
-
 // arenaLocked is the reason for workloads that open objects and allocate memory.
 const arenaLocked = "not a primitive: which locks of the arena these calls take is not examined yet"
 
@@ -51,7 +48,7 @@ var workloads = append([]prim{
 	{"spinlock", "", openSpinLock},
 	{"rwmutex", "", openRWMutex},
 	{"rwspinlock", "", openRWSpinLock},
-	{"multilock", bucketLocked, openMultiLock},
+	{"multilock", "", openMultiLock},
 	{"semaphore", "", openSemaphore},
 	{"sequencer", "", openSequencer},
 	{"event", "", openEvent},

@@ -54,13 +54,19 @@ static uint64_t count_asleep(shmi_off object, size_t at)
     return n;
 }
 
+/* The waits in the queues of an object. */
+typedef struct queued {
+    shmi_off object;
+    uint64_t n;
+} queued;
 static void count_queued(shmsync_arena *a, shmi_off off, shmi_node *n, void *count)
 {
+    queued *q = (queued *)count;
     uint32_t s = shmi_node_state(shmi_node_load(n));
     (void)a;
     (void)off;
-    if (s == SHMI_NodeAsleep || s == SHMI_NodeParked)
-        ++*(uint64_t *)count;
+    if (shmi_ld64(&n->object) == q->object && shmi_ld64(&n->list) == 0 && shmi_ld64(&n->stamp) != 0 && (s == SHMI_NodeAsleep || s == SHMI_NodeParked))
+        q->n++;
 }
 
 static int is(const order *o, const char *verb) { return strcmp(o->word[1], verb) == 0; }
@@ -354,8 +360,9 @@ static int act(const order *o, uint64_t *n)
     *n = 0;
     if (is(o, "waiters")) { /* *n: the waiters of the object at an offset */
         off = (shmi_off)arg(o, 0);
-        shmi_each_queued(arena, off, count_queued, n);
-        *n += count_asleep(off, offsetof(shmi_counter_words, events)) + count_asleep(off, offsetof(shmi_barrier_words, events)) +
+        queued q = {off, 0};
+        shmi_each_node(arena, count_queued, &q);
+        *n = q.n + count_asleep(off, offsetof(shmi_counter_words, events)) + count_asleep(off, offsetof(shmi_barrier_words, events)) +
               count_asleep(off, offsetof(shmi_once_words, state)) +
               count_asleep(off, offsetof(shmi_queue_words, items)) + count_asleep(off, offsetof(shmi_queue_words, room));
         for (int i = 0; i < SHMI_sequencerCells && shmi_ld32(shmi_u32(arena, off + SHMI_objKind)) == SHMI_KIND_SEQUENCER; i++)

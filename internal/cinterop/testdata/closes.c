@@ -50,7 +50,7 @@ static void at_point(const char *name)
 {
     if (current == NULL || !__atomic_load_n(&armed, __ATOMIC_SEQ_CST) || !pthread_equal(pthread_self(), caller))
         return;
-    if (strcmp(name, "monitor.queue.linked") == 0 || strcmp(name, "park.waitnode.asleep") == 0 || strcmp(name, "counter.wait.watched") == 0 || strcmp(name, "queue.wait.announced") == 0 ||
+    if (strcmp(name, "park.waitnode.asleep") == 0 || strcmp(name, "counter.wait.watched") == 0 || strcmp(name, "queue.wait.announced") == 0 ||
         strcmp(name, "eventcount.wait.announced") == 0 || strcmp(name, "sequencer.wait.announced") == 0 || strcmp(name, "event.wait.announced") == 0)
         sem_post(&queued);
     if (strcmp(name, current->point) != 0)
@@ -250,9 +250,6 @@ static int upgrade_call(void)
     return shmsync_rwmutex_timed_upgrade(&rw, &ts);
 }
 
-#define QUEUED "monitor.queue.linked"
-#define RESOLVED "monitor.await.resolved"
-
 static const struct scene scenes[] = {
     {"sequencer", "sequencer.wait.announced", seq_begin, seq_call, NULL, EBADF},
     {"sequencer", "sequencer.wait.announced", seq_begin, seq_call, seq_release, 0},
@@ -281,7 +278,9 @@ static const struct scene scenes[] = {
     {"fair mutex", "fairmutex.lock.accepted", fair_begin, fair_call, fair_release, 0},
     {"semaphore", "park.waitnode.asleep", sem_begin, sem_call, NULL, EBADF},
     {"semaphore", "semaphore.acquire.accepted", sem_begin, sem_call, sem_release, 0},
-    {"multilock", QUEUED, multi_begin, multi_call, NULL, EBADF},
+    {"multilock", "record.wait.prepared", multi_begin, multi_call, NULL, EBADF},
+    {"multilock", "park.waitnode.asleep", multi_begin, multi_call, NULL, EBADF},
+    {"multilock", "record.await.resolved", multi_begin, multi_call, multi_release, 0},
     {"multilock", "multilock.lock.accepted", multi_begin, multi_call, multi_release, 0},
     {"cond", "record.wait.prepared", cond_begin, cond_call, NULL, EBADF},
     {"cond", "park.waitnode.asleep", cond_begin, cond_call, NULL, EBADF},

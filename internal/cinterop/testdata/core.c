@@ -620,7 +620,7 @@ static void hostile(const char *name, char **arg)
                 keys[i] = (uint64_t)i % 6 + (uint64_t)(round % 3);
             for (i = 0; i < round % 4; i++) {
                 seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-                shmi_st64(shmi_u64(a, shmsync_multilock_offset(&multi) + 64 + (seed >> 20) % 80 * 8), seed >> (seed >> 58));
+                shmi_st64(shmi_u64(a, shmsync_multilock_offset(&multi) + 64 + (seed >> 20) % 40 * 8), seed >> (seed >> 58));
             }
             if (shmsync_multilock_timedlockall(&multi, keys, 8, holds, &held, &soon) == 0)
                 shmsync_multilock_unlockall(holds, held);

@@ -237,7 +237,7 @@ static void nested(void)
     CHECK(shmsync_once_do(&once, in_call, NULL), 0);
 }
 
-/* ---- A lock that is refused while a function needs its queue lock ---- */
+/* ---- Lock calls that a close refuses. A function for which the close waits still unlocks and recovers these locks. ---- */
 
 static shmsync_fairmutex fair;
 static shmsync_multilock keys;

@@ -1,0 +1,70 @@
+package main
+
+// These are mistakes in the MultiLock. The document docs/design/0059 describes how a MultiLock works.
+func init() {
+	mutants = append(mutants, []mutant{
+		{
+			name: "keys die with their owner",
+			file: "prims/multilock_reap.go",
+			old:  "\t\tif k.absent(k.at(i).state().holder()) {\n\t\t\tk.focus(i)\n",
+			new:  "\t\tif false {\n\t\t\tk.focus(i)\n",
+			pkg:  "prims", run: "TestMultiLockOwnerDeathRelease",
+		},
+		{
+			name: "a grant of a key to a dead process counts as a hold",
+			file: "prims/multilock_reap.go",
+			old:  "\tif s.granted() {\n\t\treturn keyFree, false, true\n\t}\n",
+			new:  "\tif s.granted() {\n\t\ts = makeKeyState(kindHeld, s.participant())\n\t}\n",
+			pkg:  "prims", run: "TestGrantThatNobodyAcceptedPassesOn/multilock$",
+		},
+		{
+			name: "a Lock by CAS keeps the tag of the last hold",
+			file: "prims/multilock_entry.go",
+			old:  "uint64(v.with(k.of.open))) {\n\t\treturn Hold{}\n\t}\n\tcrashpoint.Hit(\"multilock.lock.taken\")\n\treturn makeHold(k, e, key, i, v.tag()+1)\n",
+			new:  "uint64(makeRecorded(k.of.open, v.tag()))) {\n\t\treturn Hold{}\n\t}\n\tcrashpoint.Hit(\"multilock.lock.taken\")\n\treturn makeHold(k, e, key, i, v.tag())\n",
+			pkg:  "prims", run: "TestMultiLockOpenHold",
+		},
+		{
+			name: "a record opens the word of a hold that goes on",
+			file: "prims/multilock_rules.go",
+			old:  "k.empty(x) && keyState(x.get(&k.entry.hold)).free() {\n\t\tx.set(multiHold, k.recordQueue.at, &k.entry.hold, keyFree.opened())\n",
+			new:  "k.empty(x) {\n\t\tx.set(multiHold, k.recordQueue.at, &k.entry.hold, keyState(x.get(&k.entry.hold)).opened())\n",
+			pkg:  "prims", run: "TestMultiLockWaiterGivesUp",
+		},
+		{
+			name: "a new block comes before the older blocks",
+			file: "prims/multilock_entry.go",
+			old:  "all := slices.Concat(k.added(), blocks)\n",
+			new:  "all := slices.Concat(blocks, k.added())\n",
+			pkg:  "prims", run: "TestMultiLockEvicts|TestMultiLockMemory",
+		},
+		{
+			name: "a reap goes on along the queue of another key",
+			file: "prims/record_wait.go",
+			old:  " && (!q.several || n.Wanted().Load() == q.chosen)\n",
+			new:  "\n",
+			pkg:  "prims", run: "TestMultiLockReapStaysOnItsQueue", tags: withPoints,
+		},
+		{
+			name: "the head of a record does not name the bucket",
+			file: "prims/record_queue.go",
+			old:  "{ return c.version() ^ q.part }",
+			new:  "{ return c.version() }",
+			pkg:  "prims", run: "TestMultiLockRecordOfAnotherBucket",
+		},
+		{
+			name: "the record of an earlier participant of the slot is overwritten",
+			file: "prims/multilock.go",
+			old:  "\t\tx.bucketAt(int(i)).completeBare()\n",
+			new:  "",
+			pkg:  "prims", run: "TestMultiLockInheritedRecord",
+		},
+		{
+			name: "Unlock of several keys does not keep the handle open",
+			file: "prims/multilock_all.go",
+			old:  "defer k.queue.Exit()\n\t\t}\n\t}\n\tfor i := len(h) - 1;",
+			new:  "k.queue.Exit()\n\t\t}\n\t}\n\tfor i := len(h) - 1;",
+			pkg:  "prims", run: "TestCloseDuringTheCall/holds.unlock", tags: withPoints,
+		},
+	}...)
+}

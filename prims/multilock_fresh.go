@@ -1,0 +1,45 @@
+package prims
+
+import "github.com/shmsync/shmsync/internal/crashpoint"
+
+// lockFresh locks a key that has no entry, if the bucket has an entry of a free key. In all other cases it changes
+// nothing and returns the zero Hold; then the method take decides. It does what take does, with fewer steps.
+func (k *multiBucket) lockFresh(key uint64) (h Hold) {
+	if !k.mayOpen() || !k.queue.EnterNode() {
+		return h
+	}
+	k.private.Lock()
+	// The result does not depend on changes that this process has not seen complete, or on blocks or deaths that it
+	// has not seen.
+	c := k.load()
+	if k.completed.Load() == uint64(c) && k.of.known.Load() == k.of.slots.head.Load() && !k.reapDue() {
+		h = k.takeVacant(c, key)
+	}
+	k.private.Unlock()
+	k.queue.Exit()
+	return h
+}
+
+// takeVacant gives the key the entry of a free key, and locks it, unless the key has an entry. The record that the
+// commit word c names is complete.
+func (k *multiBucket) takeVacant(c recordCommit, key uint64) Hold { // guarded by: private
+	if _, found := k.search(key); found {
+		return Hold{}
+	}
+	i, ok := k.vacant(c)
+	if !ok {
+		return Hold{}
+	}
+	k.focus(i)
+	x := &k.scratch
+	x.c, x.n, x.tooMany, x.made, x.torn = c, 0, false, false, false
+	k.setKey(x, key)
+	was := keyHold(k.entry.hold.Load())
+	x.add(multiHold, i, &k.entry.hold, was, k.of.open)
+	// If another process has changed the entry since the call of vacant, the commit word has changed, too.
+	if ok, _ := k.end(x, nil); !ok {
+		return Hold{}
+	}
+	crashpoint.Hit("multilock.lock.taken")
+	return makeHold(k, k.entry, key, i, was.tag()+1)
+}

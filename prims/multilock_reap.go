@@ -1,0 +1,302 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+func init() {
+	arenakernel.RegisterKind(arenakernel.KindOps{
+		Kind: multiLockKind, Version: multiLockVersion, Repair: repairMultiLock, Complete: completeMultiLock, Wake: wakeMultiLock,
+		Check: checkMultiLock, Inspect: inspectMultiLock,
+	})
+}
+
+// repairMultiLock takes back the keys and removes the waits of the dead participant. It first completes the records
+// of all participants. So the dead participant has left nothing in the buckets that busy does not visit.
+func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
+	x, err := buildMultiLock(a, o, true)
+	if err != nil {
+		return
+	}
+	completeRecords(x)
+	x.busy(func(k *multiBucket) {
+		k.repairBare(dead, func(c *recordedChange, b *wakes) { k.reapAll(c, b) }, func(c *recordedChange, b *wakes) {
+			if k.reapOpen(); k.mustReap() && x.slots.makeRecord() {
+				k.reapAll(c, b)
+			}
+		})
+	})
+}
+
+// completeMultiLock completes the last change that each participant has made, if the participant has not completed it.
+func completeMultiLock(a *arenakernel.Arena, o arenakernel.Object) bool {
+	x, err := buildMultiLock(a, o, true)
+	return err == nil && completeRecords(x)
+}
+
+// completeRecords completes the last change of each participant. The head of a slot record names the bucket. It
+// reports whether it succeeded.
+func completeRecords(x *MultiLock) bool {
+	all := x.slots.load()
+	ok := all.err == nil
+	for _, r := range all.all {
+		i := r.words.head.Load() >> multiHeadBucket
+		ok = ok && i < uint64(len(x.all))
+		if i < uint64(len(x.all)) {
+			k := x.bucketAt(int(i))
+			done := k.completeBare()
+			ok = ok && done
+		}
+	}
+	return ok
+}
+
+// wakeMultiLock wakes the owners of the first waits for a reaper that could not reap itself, because it has not opened
+// the MultiLock.
+func wakeMultiLock(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
+	x, err := buildMultiLock(a, o, true)
+	if err != nil {
+		return
+	}
+	x.busy(func(k *multiBucket) {
+		k.private.Lock()
+		defer k.private.Unlock()
+		for i := range k.size() {
+			k.focus(i)
+			k.wakeBare()
+		}
+	})
+}
+
+// busy calls f for the buckets in which a key may be held, granted or waited for.
+func (x *MultiLock) busy(f func(k *multiBucket)) {
+	x.findBlocks() // makes the buckets that have blocks; after an error, the other blocks are left out
+	for i := range x.all {
+		if x.all[i].Load() != nil || !arenakernel.At[multiLockBucket](x.a, multiBucketAt(x.object, i)).quiet() {
+			if k := x.bucketAt(i); k != nil { // nil if the handle has ended meanwhile
+				f(k)
+			}
+		}
+	}
+}
+
+// quiet reports whether no key is held, granted or waited for that has an entry in the memory of the bucket itself.
+func (w *multiLockBucket) quiet() bool {
+	for i := range uint32(multiInline) {
+		if e := w.inline(i); !e.state().free() || valueIn(&e.first) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// mustReap reports whether a participant that is dead or has left the arena holds a key of the bucket, or was granted
+// one.
+func (k *multiBucket) mustReap() bool {
+	for i := range k.size() {
+		if k.absent(k.at(i).state().holder()) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasDead reports whether a participant that is marked dead holds a key of the bucket, or was granted one.
+func (k *multiBucket) hasDead() bool {
+	for i := range k.size() {
+		if n := k.at(i).state().holder(); n != 0 && k.a.Dead(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// reapAll reaps, and then serves the queues of all keys of the bucket.
+func (k *multiBucket) reapAll(x *recordedChange, b *wakes) {
+	k.reap(x, b)
+	k.serveAll(x, b)
+}
+
+// serveAll serves the queues of all keys of the bucket.
+func (k *multiBucket) serveAll(x *recordedChange, b *wakes) error {
+	if err := k.begin(x, b); err != nil {
+		return err
+	}
+	for i := range k.size() {
+		if valueIn(&k.at(i).first) != 0 {
+			k.focus(i)
+			if err := k.serve(x, b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reap takes the waits of dead participants off the queues of all keys of the bucket, and then takes their keys back,
+// as the policy says. x has the change that reap makes, and b collects the wakes that it owes. The caller holds
+// k.private.
+func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
+	k.deaths.Store(k.a.Deaths())
+	k.unreaped.Store(false)
+	// The last change of the dead participant may be a join.
+	if err := k.begin(x, b); err != nil {
+		return err
+	}
+	if err := k.of.findBlocks(); err != nil {
+		return err
+	}
+	for i := range k.size() {
+		if e := k.at(i); valueIn(&e.first) != 0 {
+			k.focus(i)
+			if err := k.removeDead(x, b); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range k.size() {
+		if k.absent(k.at(i).state().holder()) {
+			k.focus(i)
+			if err := k.reapKey(x, b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reapKey takes the key of the chosen entry back from a dead holder.
+func (k *multiBucket) reapKey(x *recordedChange, b *wakes) error {
+	for {
+		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the
+		// bucket.
+		if err := k.begin(x, b); err != nil {
+			return err
+		}
+		if !k.absent(k.entry.state().holder()) {
+			return nil
+		}
+		v := closeKey(&k.entry.hold)
+		n := keyStateOf(v).holder()
+		if !k.absent(n) {
+			continue
+		}
+		next, held, ok := k.afterDeath(v)
+		if !ok {
+			k.unreaped.Store(true) // so the next reap tries again
+			return nil
+		}
+		granted, key := arenakernel.ParticipantID(0), k.entry.key()
+		if !next.free() {
+			k.setState(x, next)
+		} else if granted, ok = k.passOn(x); !ok {
+			if err := k.dropFirst(x, b); err != nil {
+				return err
+			}
+			continue
+		}
+		ok, err := k.commitKey(x, b)
+		if x.made {
+			k.handedOn(granted)
+			if held {
+				k.tellDeath(key, n, next)
+			}
+		}
+		if ok || err != nil {
+			return err
+		}
+	}
+}
+
+// afterDeath returns the state that a key has after its dead holder is reaped; see FairMutex.afterDeath. v is the word
+// hold of the key, which is closed.
+func (k *multiBucket) afterDeath(v keyHold) (next keyState, held, ok bool) {
+	s := k.entry.stateOf(v)
+	if s.granted() {
+		return keyFree, false, true
+	}
+	next = s.ownerDied(k.of.policy)
+	return next, true, !next.free() || k.a.Gone(s.participant())
+}
+
+// tellDeath counts and reports the death of a holder of a key. Only the process that has taken the key from the holder
+// calls tellDeath.
+func (k *multiBucket) tellDeath(key uint64, n arenakernel.ParticipantID, next keyState) {
+	k.counts.add(countRecovery)
+	tellDied(k.a, k.object, &key, n, next.free())
+}
+
+// reapOpen takes back the keys of dead holders whose word hold is open. One compare-and-swap is enough for each,
+// because no wait for the key is queued while the word is open.
+func (k *multiBucket) reapOpen() {
+	for i := range k.size() {
+		e := k.at(i)
+		v := keyHold(e.hold.Load())
+		key := e.key() // the key of that hold, if the compare-and-swap succeeds
+		n := keyStateOf(v).holder()
+		if !keyOpen(v) || !k.absent(n) {
+			continue
+		}
+		next, take := keyStateOf(v).ownerDied(k.of.policy), arenakernel.TakeFromDead[uint64]
+		if next.free() {
+			take = arenakernel.TakeFromGone
+		}
+		if take(k.a, n, &e.hold, uint64(v), uint64(v.with(next.opened()))) {
+			k.tellDeath(key, n, next)
+		}
+	}
+}
+
+// check is called ten times a second while a goroutine of this process waits. It completes the changes that a dead or
+// a stopped process has left undone, in the buckets in which goroutines of this process wait.
+func (x *MultiLock) check() {
+	for i := range x.all {
+		if k := x.all[i].Load(); k != nil && k.waits.Load() > 0 {
+			k.check()
+		}
+	}
+}
+
+// check does what MultiLock.check does, for one bucket. It also stores the time in the first wait for each key; see
+// dateFirst.
+func (k *multiBucket) check() {
+	b := takeWakes()
+	defer k.wake(b)
+	k.private.Lock()
+	defer k.private.Unlock()
+	x := &k.scratch
+	// The process that marked the holder dead may have been stopped before it counted the death. So it is not
+	// enough to compare the count of deaths.
+	if k.reapDue() || k.hasDead() {
+		k.reap(x, b)
+	}
+	k.serveAll(x, b)
+	for i := range k.size() {
+		if valueIn(&k.at(i).first) != 0 {
+			k.focus(i)
+			k.dateFirst()
+		}
+	}
+}
+
+func checkMultiLock(a *arenakernel.Arena, o arenakernel.Object) error {
+	x, err := buildMultiLock(a, o, true)
+	if err != nil {
+		return err
+	}
+	if err := x.findBlocks(); err != nil {
+		return err
+	}
+	x.busy(func(k *multiBucket) {
+		for j := range k.size() {
+			// A free entry may be about to get another key, and have the halves of two keys.
+			if s, key := k.at(j).read(); !s.valid() || !s.free() && x.index(key) != k.number {
+				err = x.fail("multilock.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("bucket %d: key %d is %v", k.number, key, s))
+			}
+		}
+	})
+	return err
+}

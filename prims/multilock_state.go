@@ -1,0 +1,131 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// MultiLockState is the state of a key, as State returns it.
+type MultiLockState struct {
+	Held    bool              // a process holds or recovers the key, or its waiter was granted the key
+	Owner   *shmsync.Identity // that process, or a dead one that left the key locked; nil if there is none or unknown
+	Waiting bool              // there are waiters
+	Err     error             // why no call can lock the key: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Word    string            // the hold, rendered for people
+}
+
+// State reads the state of a key without locking anything. The answer may be out of date when it
+// returns.
+func (x *MultiLock) State(key uint64) MultiLockState {
+	x.opening.use()
+	state, waiting := keyFree, false
+	x.findBlocks() // after an error, the keys in the other blocks look free
+	if k := x.bucket(key); k != nil {
+		k.completeBare() // the last change may be an Unlock by a process that died before it carried it out
+		if i, ok := k.search(key); ok {
+			e := k.at(i)
+			waiting = valueIn(&e.first) != 0
+			s, is := e.read()
+			if state = s; is != key { // the entry has got another key meanwhile, so this key was free
+				state, waiting = keyFree, false
+			}
+		}
+	}
+	if n := state.holder(); n != 0 && !state.granted() && x.policy == PolicyReport && x.a.Dead(n) {
+		state = state.ownerDied(x.policy) // as if a process had reaped the dead holder
+	}
+	s := MultiLockState{Held: state.holder() != 0, Waiting: waiting, Word: state.String()}
+	if n := state.participant(); n != 0 {
+		s.Owner = x.a.Who(n)
+	}
+	s.Err = state.err()
+	return s
+}
+
+// err returns the error because of which nobody can lock a key in the state s, or nil.
+func (s keyState) err() error {
+	switch {
+	case !s.valid():
+		return shmsync.ErrCorrupt
+	case s.kind() == kindOwnerDead:
+		return shmsync.ErrOwnerDead
+	case s.kind() == kindNotRecoverable:
+		return shmsync.ErrNotRecoverable
+	}
+	return nil
+}
+
+// String renders the state on one line.
+func (x *MultiLock) String() string {
+	x.opening.use()
+	n := 0
+	x.busy(func(k *multiBucket) {
+		for i := range k.size() {
+			if e := k.at(i); !e.state().free() || valueIn(&e.first) != 0 {
+				n++
+			}
+		}
+	})
+	return fmt.Sprintf("multilock %s: %d keys are not free, of %d buckets", objectName(x.object), n, len(x.all))
+}
+
+func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
+	x, err := buildMultiLock(a, o, true)
+	if err != nil {
+		return unreadable(a, o, err)
+	}
+	i := inspect(a, o)
+	i.Policy = x.policy.String()
+	i.Counts, i.Spin = x.counts.tell(), spinText(x.words.spin.Load())
+	held, lost := map[uint64][]int{}, 0
+	x.busy(func(k *multiBucket) {
+		for j := range k.size() {
+			e := k.at(j)
+			s, key := e.read()
+			if s.free() {
+				continue
+			}
+			i.word(fmt.Sprintf("key %d", key), e.hold.Load(), "%v", s)
+			if n := s.holder(); n != 0 && s.valid() {
+				hold := ownerHold(ownerWord(s))
+				if s.granted() {
+					hold.Owner, hold.Mode = n, arenakernel.HoldReserved
+				}
+				hold.Key = &key
+				held[key] = i.hold(hold)
+				continue
+			}
+			if lost++; lost == 1 { // the state counts all lost keys, but describes only the first, with which a recovery can begin
+				i.Key = &key
+				i.lost(s.err(), s.participant())
+			}
+		}
+	})
+	i.State = fmt.Sprintf("%d keys held", len(held))
+	if lost > 0 {
+		i.State += fmt.Sprintf(", %d that nobody can have", lost)
+	}
+	dated := map[uint64]bool{}
+	for n := range i.Waits {
+		w := &i.Waits[n]
+		if w.For != "" || !inQueue(w) {
+			continue
+		}
+		w.For, w.On = "key", held[*w.Want]
+		dated[*w.Want] = dated[*w.Want] || i.dateByWait(w, w.On)
+	}
+	return i.Inspection
+}
+
+// eachLost calls f for each key that nobody can get, with its state.
+func (x *MultiLock) eachLost(f func(key uint64, s keyState)) {
+	x.busy(func(k *multiBucket) {
+		for i := range k.size() {
+			if s, key := k.at(i).read(); s.err() != nil {
+				f(key, s)
+			}
+		}
+	})
+}
