@@ -11,7 +11,8 @@ import (
 
 // recordSlots is the list of the slot records of an object, as one handle knows it. A slot record is the memory
 // that the object keeps for one participant. R is what the handle remembers of a record. A slot record stays at its
-// place until the object is deleted. So the handle reads the list again only when the list has changed.
+// place until the object is deleted. So the handle reads the list again only when the list has changed. A new handle
+// knows the record of its own participant only, and reads the list when it needs another one.
 type recordSlots[R any] struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
@@ -20,9 +21,11 @@ type recordSlots[R any] struct {
 	view   func(off arenakernel.Offset, slot int) R
 	slotOf func(R) int
 	known  atomic.Pointer[recordSlotList[R]]
+	joined bool // the participant of this handle has a record
 }
 
-// recordSlotList has slot records in the order in which they were added to the list.
+// recordSlotList has slot records: those that the handle has known for longer first, and then in the order in which
+// they were added to the list.
 type recordSlotList[R any] struct {
 	head uint32 // the latest slot record when the list was read
 	all  []R
@@ -40,20 +43,20 @@ func (l *recordSlots[R]) read() *recordSlotList[R] {
 	return r
 }
 
-// open reads the list of slot records for a new handle. If join is true, it first makes a record for this
-// participant if there is none.
+// open prepares the list for a new handle. If join is true, it makes a record for this participant if there is none.
 func (l *recordSlots[R]) open(join bool) error {
 	l.head = l.a.SlotRecords(l.object)
+	known := &recordSlotList[R]{} // the head 0 is that of a list without records
 	if join {
-		if _, err := l.a.SlotRecord(l.object, l.size); err != nil {
+		off, err := l.a.SlotRecord(l.object, l.size)
+		if err != nil {
 			return err
 		}
+		known.all = []R{l.view(off, l.a.Self().Slot())}
 	}
-	r := l.read()
-	if r.err == nil {
-		l.known.Store(r)
-	}
-	return r.err
+	l.known.Store(known)
+	l.joined = join
+	return nil
 }
 
 // makeRecord makes a slot record for this participant, which has not opened the object, but visits it because it
@@ -84,12 +87,22 @@ func (l *recordSlots[R]) load() *recordSlotList[R] {
 }
 
 // of returns the record of the participant in a slot. A record never moves, so the list is read again only if the
-// record is not known yet.
+// record is not known yet. The handle of a reaper or a tool is used once, and looks for the one record only.
 func (l *recordSlots[R]) of(slot int) (r R, ok bool) {
-	if r, ok := l.in(l.known.Load(), slot); ok {
-		return r, true
+	r, ok = l.in(l.known.Load(), slot)
+	switch {
+	case ok:
+	case l.joined:
+		r, ok = l.in(l.load(), slot)
+	default:
+		l.a.EachSlotRecord(l.object, l.size, func(off arenakernel.Offset, is int) bool {
+			if ok = is == slot; ok {
+				r = l.view(off, slot)
+			}
+			return !ok
+		})
 	}
-	return l.in(l.load(), slot)
+	return r, ok
 }
 
 func (l *recordSlots[R]) in(list *recordSlotList[R], slot int) (r R, ok bool) {
