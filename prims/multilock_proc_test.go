@@ -10,16 +10,21 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/prims"
 )
 
 func init() {
+	var without []string
+	if race.Enabled { // each Unlock makes a record
+		without = []string{"multilock.unlock.freed"}
+	}
 	addWorkload(workload{
 		name:   "multilock",
 		points: []string{"record.*", "multilock.*", "park.waitnode.*"},
 		// A wait that is given up is taken off the queue at once, so no node is left there. Blocks are never freed, so
 		// only the first processes make blocks; TestMultiLockStoppedWithAFreshKey stops and kills one that does.
-		without: []string{"park.waitnode.given_up", "multilock.block.pushed"},
+		without: append(without, "park.waitnode.given_up", "multilock.block.pushed"),
 		open: func(a *arena.Arena) (worker, error) {
 			// There are few buckets, so that they have no room for all keys and get blocks.
 			told, err := prims.OpenMultiLock(a, "told", &prims.MultiLockOptions{Buckets: 2})
@@ -37,7 +42,8 @@ func init() {
 	addWorkload(workload{
 		name: "multiquick",
 		// multilock.unlock.freed is passed only by an Unlock without a record, which is what this workload is for.
-		points: []string{"record.commit.*", "record.complete.*", "multilock.lock.*", "multilock.unlock.*"},
+		points:  []string{"record.commit.*", "record.complete.*", "multilock.lock.*", "multilock.unlock.*"},
+		without: without,
 		open: func(a *arena.Arena) (worker, error) {
 			// There are about as many entries as keys.
 			told, err := prims.OpenMultiLock(a, "told", &prims.MultiLockOptions{Buckets: 8})
