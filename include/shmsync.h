@@ -15232,6 +15232,7 @@ SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t 
  * participants make their records for all parts in the same memory. So the head of a record names the part, too. */
 
 #define SHMI_RQ_SLOT_BITS 11 /* of the commit word; the others are the version */
+#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the version in the head of a record of an object with several parts */
 #define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
 enum { SHMI_rqMost = 8 };                                                      /* words that a record changes at most */
 enum { SHMI_rqFirst = 1, SHMI_rqLast, SHMI_rqNext, SHMI_rqPrev, SHMI_rqOwnKinds }; /* kinds of words; the object defines those from the last on */
@@ -15616,7 +15617,11 @@ SHMI_FN void shmi_rq_wake(struct shmi_rq *q, struct shmi_wakes *b)
 }
 
 /* The head of the record that the commit word c names. */
-SHMI_FN uint64_t shmi_rq_head_of(const struct shmi_rq *q, uint64_t c) { return (c >> SHMI_RQ_SLOT_BITS) ^ q->part; }
+SHMI_FN uint64_t shmi_rq_head_of(const struct shmi_rq *q, uint64_t c)
+{
+    uint64_t version = c >> SHMI_RQ_SLOT_BITS;
+    return q->parts == NULL ? version : (version & SHMI_RQ_PART_MASK) | q->part;
+}
 
 /* Carries out the record that c names, unless that was done. It resolves the waits that the record has ended; the
  * caller wakes their owners. */
@@ -15887,6 +15892,8 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
             return err;
         /* Until the commit word changes, a node that is on this queue now stays on it. */
         if (shmi_rq_queued_at(q, w.n, &next) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
+            if (q->parts != NULL)
+                q->parts->turn_to(q, x, w); /* the key of these waits may have got another entry during the walk */
             q->kind->remove(q, x, w, SHMI_RECORDED_REMOVED);
             err = shmi_rq_end(q, x, b, &ok);
             if (err != 0)
@@ -27030,6 +27037,13 @@ SHMI_FN void shmi_multi_end(void *handle)
 {
     struct shmi_multilock *x = (struct shmi_multilock *)handle;
     uint32_t i;
+    /* A close does not end the waits of other threads. The memory of a handle that is closed with such a wait is not used
+     * again, because the thread still needs it. */
+    for (i = 0; x->all != NULL && i < UINT32_C(1) << x->log; i++) {
+        struct shmi_key_bucket *k = __atomic_load_n(&x->all[i], __ATOMIC_ACQUIRE);
+        if (k != NULL && shmi_ld32(&k->q.waiting) != 0)
+            return;
+    }
     for (i = 0; x->all != NULL && i < UINT32_C(1) << x->log; i++) {
         struct shmi_key_bucket *k = __atomic_load_n(&x->all[i], __ATOMIC_ACQUIRE);
         shmi_multilock_block **t, **before;
@@ -27057,7 +27071,11 @@ SHMI_FN void *shmi_multi_build(shmsync_arena *a, const shmi_object *o, const voi
     x = (struct shmi_multilock *)shmi_new_thing(sizeof *x);
     if (x == NULL)
         return NULL;
-    shmi_multi_shape(x, a, o); /* shmi_multi_handle has checked that it is possible */
+    if (!shmi_multi_shape(x, a, o)) { /* a peer has changed the number of buckets since shmi_multi_handle has read it */
+        shmi_fail(EPROTO, "multilock.open", shmi_called(o), "its body has no room for its buckets");
+        shmi_multi_end(x);
+        return NULL;
+    }
     x->own = (unsigned char *)shmi_ptr(a, record, sizeof(shmi_fairmutex_record), 8);
     x->known = shmi_rq_new_known(a);
     x->all = (struct shmi_key_bucket **)shmi_new_thing(sizeof *x->all << x->log);

@@ -296,7 +296,7 @@ type FairMutexState struct {
 
 // State reads f without locking it. The answer may be out of date when it returns.
 func (f *FairMutex) State() FairMutexState {
-	f.opening.use()
+	defer f.opening.serve(f.queue).end()
 	f.completeBare() // the last change may be an Unlock by a process that died before it carried it out
 	o := f.state()
 	if n := o.holder(); n != 0 && o.held() && f.policy == PolicyReport && f.a.Dead(n) {

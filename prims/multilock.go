@@ -172,7 +172,7 @@ func (x *MultiLock) inherit() {
 	if !ok || r.head.Load() == 0 { // 0: the slot has made no change
 		return
 	}
-	if i := r.head.Load() >> multiHeadBucket; i < uint64(len(x.all)) {
+	if i := r.head.Load() >> recordPartShift; i < uint64(len(x.all)) {
 		// No other goroutine has this handle yet. So no private lock is needed, and none may be taken here: a
 		// goroutine that has such a lock may wait for the lock of the handles, which the caller may have.
 		x.bucketAt(int(i)).completeBare()
@@ -315,8 +315,11 @@ func (x *MultiLock) Offset() arena.Offset { return x.object.Offset }
 // Is ErrClosed.
 func (x *MultiLock) Close() error { return x.opening.close("multilock.close") }
 
-// end makes the fast paths fail: from now on, they find buckets without open words.
+// end makes the fast paths fail: from now on, they find buckets without open words. No other call uses the words any
+// more, once the queue is closed: the periodic check runs only while it is open. The check takes x.mu, so the queue is
+// closed before.
 func (x *MultiLock) end() {
+	x.queue.Close()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i := range x.all {
@@ -325,7 +328,6 @@ func (x *MultiLock) end() {
 			k.blocks.Store(nil)
 		}
 	}
-	x.queue.Close()
 }
 
 // Policy says what happens to a key when its holder dies.

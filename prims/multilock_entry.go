@@ -34,7 +34,8 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	w := x.words
 	e := &k.words.entry0
 	k.init(x.a, x.object, recordQueueWords{&k.words.commit, &e.first, &e.last, &w.spin, &w.pays, &w.lastCPU, x.counts}, k)
-	k.entry, k.several, k.part, k.queue = e, true, uint64(i)<<multiHeadBucket, x.queue
+	k.entry, k.several, k.part, k.queue = e, true, uint64(i)<<recordPartShift, x.queue
+	k.hasChosen = func() bool { return k.entry.has(k.chosen) }
 	return k
 }
 

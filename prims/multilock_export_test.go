@@ -145,7 +145,7 @@ func (x *MultiLock) RecordWords() (words []arenakernel.Offset) {
 // SetRecordBucket stores the number of a bucket in the head of the record of this participant, as a
 // peer may do.
 func (x *MultiLock) SetRecordBucket(i uint64) {
-	x.record.head.Store(x.record.head.Load()&(1<<multiHeadBucket-1) | i<<multiHeadBucket)
+	x.record.head.Store(x.record.head.Load()&(1<<recordPartShift-1) | i<<recordPartShift)
 }
 
 // WriteRecord writes a record that gives a key the entry with the given index and locks the key. If
@@ -209,3 +209,6 @@ func (x *MultiLock) RemoveDead(key uint64, id arenakernel.ParticipantID) error {
 	k.focus(i)
 	return k.removeDead(&k.scratch, b)
 }
+
+// ReapAgain makes the next periodic check reap in the bucket of a key.
+func (x *MultiLock) ReapAgain(key uint64) { x.bucket(key).unreaped.Store(true) }

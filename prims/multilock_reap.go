@@ -43,7 +43,7 @@ func completeRecords(x *MultiLock) bool {
 	all := x.slots.load()
 	ok := all.err == nil
 	for _, r := range all.all {
-		i := r.words.head.Load() >> multiHeadBucket
+		i := r.words.head.Load() >> recordPartShift
 		ok = ok && i < uint64(len(x.all))
 		if i < uint64(len(x.all)) {
 			k := x.bucketAt(int(i))

@@ -3,13 +3,26 @@
 package prims_test
 
 import (
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
+
+// idOf returns the ID of the participant with a label.
+func idOf(a *arena.Arena, label string) (id arenakernel.ParticipantID) {
+	for p := range (*arenakernel.Arena)(a).Participants() {
+		if p.Label == label {
+			id = p.Name()
+		}
+	}
+	return id
+}
 
 // TestMultiLockReapStaysOnItsQueue: a reap walks along the queue of a key. While it reads a node, the
 // owner of the node gives its wait up, and uses the node for a wait for another key. The reap does not go on along
@@ -42,13 +55,7 @@ func reapWhileNodeMoves(t *testing.T, hit int) {
 		queued(1, dead)
 		queued(2, last)
 	})
-	var counted arenakernel.ParticipantID
-	for p := range (*arenakernel.Arena)(a).Participants() {
-		if p.Label == "dead" {
-			counted = p.Name()
-		}
-	}
-	require.NoError(t, x.RemoveDead(ours, counted))
+	require.NoError(t, x.RemoveDead(ours, idOf(a, "dead")))
 	require.Same(t, node, x.QueuedNodes(theirs)[0], "it uses the same node")
 	require.Len(t, x.QueuedNodes(theirs), 3)
 	h.Unlock()
@@ -62,4 +69,66 @@ func reapWhileNodeMoves(t *testing.T, hit int) {
 	_, ok := x.TryLock(theirs)
 	require.True(t, ok)
 	sound(t, a)
+}
+
+// TestMultiLockReapOfAKeyThatMoved: a reap walks along the queue of a key. Meanwhile the key loses its
+// entry and gets another one, and a dead process waits for it there, with the same node. The reap leaves the
+// wait to the next reap. It does not report damage.
+func TestMultiLockReapOfAKeyThatMoved(t *testing.T) {
+	a := newArena(t, nil)
+	x := openMulti(t, a, nil)
+	keys := sameBucketWide(x, 4)
+	key := keys[0]
+	holder, dead := lockActor(t, a, "holder"), lockActor(t, a, "dead")
+	lock := func(k uint64) { holder.must(t, order{Op: "mlock", Object: "m", Token: k}) }
+	unlock := func(k uint64) { holder.must(t, order{Op: "munlock", Object: "m", Token: k}) }
+	for _, k := range keys[:3] {
+		lock(k)
+	}
+	id := multiQueued(t, x, dead, key, order{Op: "mlockctx", Token: key})
+	node, again := x.QueuedNodes(key)[0], 0
+	crashpoint.ArmFunc("record.reap.visited", 1, func() {
+		dead.must(t, order{Op: "cancel", N: id})
+		require.Contains(t, dead.wait(t, id).Is, "ctx-canceled")
+		unlock(key)
+		lock(keys[3]) // gets the entry of key
+		unlock(keys[1])
+		lock(key) // gets the entry of keys[1]
+		again = dead.start(order{Op: "mlock", Object: "m", Token: key})
+		eventually(t, "it waits", dead.dump, func() bool { return len(x.QueuedNodes(key)) == 1 })
+	})
+	require.NoError(t, x.RemoveDead(key, idOf(a, "dead")))
+	require.Same(t, node, x.QueuedNodes(key)[0], "it uses the same node")
+	unlock(key)
+	require.Empty(t, dead.wait(t, again).Panic)
+	sound(t, a)
+}
+
+// TestMultiLockClosedDuringACheck: a handle is closed while its periodic check walks along the entries of a
+// bucket with a block. The check still finds them.
+func TestMultiLockClosedDuringACheck(t *testing.T) {
+	s := newMultiScene(t, 3, true)
+	s.y.must(t, s.order("mlock"))
+	p := s.lockAsync()
+	closed, inCheck := make(chan error, 1), make(chan struct{})
+	var visit func()
+	visit = func() {
+		if stack := make([]byte, 1<<14); !strings.Contains(string(stack[:runtime.Stack(stack, false)]), "(*MultiLock).check") {
+			crashpoint.ArmFunc("record.reap.visited", 1, visit) // another reap
+			return
+		}
+		s.y.must(t, s.order("munlock"))
+		<-p.done
+		go func() { closed <- s.x.Close() }()
+		eventually(t, "the handle is being closed", func() string { return words(s.a) }, s.x.Closing)
+		for range 2000 { // the other goroutine runs Close as far as it can get
+			runtime.Gosched()
+		}
+		close(inCheck)
+	}
+	crashpoint.ArmFunc("record.reap.visited", 1, visit)
+	s.x.ReapAgain(s.key)
+	<-inCheck
+	require.NoError(t, <-closed)
+	require.NoError(t, p.err)
 }

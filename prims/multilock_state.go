@@ -19,7 +19,7 @@ type MultiLockState struct {
 // State reads the state of a key without locking anything. The answer may be out of date when it
 // returns.
 func (x *MultiLock) State(key uint64) MultiLockState {
-	x.opening.use()
+	defer x.opening.serve(x.queue).end()
 	state, waiting := keyFree, false
 	x.findBlocks() // after an error, the keys in the other blocks look free
 	if k := x.bucket(key); k != nil {
@@ -59,7 +59,7 @@ func (s keyState) err() error {
 
 // String renders the state on one line.
 func (x *MultiLock) String() string {
-	x.opening.use()
+	defer x.opening.serve(x.queue).end()
 	n := 0
 	x.busy(func(k *multiBucket) {
 		for i := range k.size() {

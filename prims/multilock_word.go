@@ -141,6 +141,4 @@ const (
 	// multiLogDefault is the logarithm of the default number of buckets, which take 6 KiB.
 	multiLogDefault = 5
 	multiLogMost    = 16
-	// multiHeadBucket is the place of the bucket in the head of a record. The bits below it are the version.
-	multiHeadBucket = 48
 )

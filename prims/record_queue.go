@@ -32,6 +32,9 @@ type recordCommit uint64
 
 const recordSlotBits = 11
 
+// recordPartShift is the place of the part in the head of a record. The bits below it are the version.
+const recordPartShift = 48
+
 func (c recordCommit) slot() int       { return int(c & (1<<recordSlotBits - 1)) }
 func (c recordCommit) version() uint64 { return uint64(c >> recordSlotBits) }
 
@@ -101,10 +104,12 @@ type recordQueue struct {
 	last   *atomic.Uint64
 	// several is set if the object has several queues. Then first and last are the ends of the queue that the
 	// present change concerns, and at is the number by which a record names that queue. The word wanted of each node
-	// in that queue is chosen. They are guarded by private.
-	several bool
-	at      uint32
-	chosen  uint64
+	// in that queue is chosen, and hasChosen reports whether the queue is still that of these nodes. They are guarded
+	// by private.
+	several   bool
+	at        uint32
+	chosen    uint64
+	hasChosen func() bool
 	// part is 0, or distinguishes the objects whose participants make all their records in the same memory. The head
 	// of a record includes it.
 	part uint64
@@ -319,7 +324,12 @@ func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 }
 
 // headOf returns the head of the record that the commit word c names.
-func (q *recordQueue) headOf(c recordCommit) uint64 { return c.version() ^ q.part }
+func (q *recordQueue) headOf(c recordCommit) uint64 {
+	if q.several {
+		return c.version()&(1<<recordPartShift-1) | q.part
+	}
+	return c.version()
+}
 
 func (q *recordQueue) wordAt(kind uint8, where uint32) *atomic.Uint64 {
 	switch kind {

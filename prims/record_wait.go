@@ -287,6 +287,10 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 		if err := q.begin(x, b); err != nil {
 			return err
 		}
+		if q.several && !q.hasChosen() {
+			q.unreaped.Store(true) // the waits are in another queue now, which the next reap visits
+			return nil
+		}
 		// Until the commit word changes, a node that is on this queue now stays on it.
 		if n, next, ok = q.queuedAt(v); ok && !q.current(n.Owner()) {
 			q.detach(x, wait{arenakernel.Offset(v) * linkUnit, n}, arenakernel.RecordedRemoved)

@@ -20,6 +20,7 @@
  * participants make their records for all parts in the same memory. So the head of a record names the part, too. */
 
 #define SHMI_RQ_SLOT_BITS 11 /* of the commit word; the others are the version */
+#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the version in the head of a record of an object with several parts */
 #define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
 enum { SHMI_rqMost = 8 };                                                      /* words that a record changes at most */
 enum { SHMI_rqFirst = 1, SHMI_rqLast, SHMI_rqNext, SHMI_rqPrev, SHMI_rqOwnKinds }; /* kinds of words; the object defines those from the last on */
@@ -404,7 +405,11 @@ SHMI_FN void shmi_rq_wake(struct shmi_rq *q, struct shmi_wakes *b)
 }
 
 /* The head of the record that the commit word c names. */
-SHMI_FN uint64_t shmi_rq_head_of(const struct shmi_rq *q, uint64_t c) { return (c >> SHMI_RQ_SLOT_BITS) ^ q->part; }
+SHMI_FN uint64_t shmi_rq_head_of(const struct shmi_rq *q, uint64_t c)
+{
+    uint64_t version = c >> SHMI_RQ_SLOT_BITS;
+    return q->parts == NULL ? version : (version & SHMI_RQ_PART_MASK) | q->part;
+}
 
 /* Carries out the record that c names, unless that was done. It resolves the waits that the record has ended; the
  * caller wakes their owners. */
@@ -675,6 +680,8 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
             return err;
         /* Until the commit word changes, a node that is on this queue now stays on it. */
         if (shmi_rq_queued_at(q, w.n, &next) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
+            if (q->parts != NULL)
+                q->parts->turn_to(q, x, w); /* the key of these waits may have got another entry during the walk */
             q->kind->remove(q, x, w, SHMI_RECORDED_REMOVED);
             err = shmi_rq_end(q, x, b, &ok);
             if (err != 0)

@@ -734,6 +734,13 @@ SHMI_FN void shmi_multi_end(void *handle)
 {
     struct shmi_multilock *x = (struct shmi_multilock *)handle;
     uint32_t i;
+    /* A close does not end the waits of other threads. The memory of a handle that is closed with such a wait is not used
+     * again, because the thread still needs it. */
+    for (i = 0; x->all != NULL && i < UINT32_C(1) << x->log; i++) {
+        struct shmi_key_bucket *k = __atomic_load_n(&x->all[i], __ATOMIC_ACQUIRE);
+        if (k != NULL && shmi_ld32(&k->q.waiting) != 0)
+            return;
+    }
     for (i = 0; x->all != NULL && i < UINT32_C(1) << x->log; i++) {
         struct shmi_key_bucket *k = __atomic_load_n(&x->all[i], __ATOMIC_ACQUIRE);
         shmi_multilock_block **t, **before;
@@ -761,7 +768,11 @@ SHMI_FN void *shmi_multi_build(shmsync_arena *a, const shmi_object *o, const voi
     x = (struct shmi_multilock *)shmi_new_thing(sizeof *x);
     if (x == NULL)
         return NULL;
-    shmi_multi_shape(x, a, o); /* shmi_multi_handle has checked that it is possible */
+    if (!shmi_multi_shape(x, a, o)) { /* a peer has changed the number of buckets since shmi_multi_handle has read it */
+        shmi_fail(EPROTO, "multilock.open", shmi_called(o), "its body has no room for its buckets");
+        shmi_multi_end(x);
+        return NULL;
+    }
     x->own = (unsigned char *)shmi_ptr(a, record, sizeof(shmi_fairmutex_record), 8);
     x->known = shmi_rq_new_known(a);
     x->all = (struct shmi_key_bucket **)shmi_new_thing(sizeof *x->all << x->log);

@@ -48,8 +48,8 @@ func init() {
 		{
 			name: "the head of a record does not name the bucket",
 			file: "prims/record_queue.go",
-			old:  "{ return c.version() ^ q.part }",
-			new:  "{ return c.version() }",
+			old:  "return c.version()&(1<<recordPartShift-1) | q.part\n",
+			new:  "return c.version() & (1<<recordPartShift - 1)\n",
 			pkg:  "prims", run: "TestMultiLockRecordOfAnotherBucket",
 		},
 		{
