@@ -368,6 +368,29 @@ func multiStoppedFresh(t *testing.T, full int, what string, held, kill bool) {
 	s.ends()
 }
 
+// TestMultiLockDiesWithAFreshKeyBesideStrangers: a process dies after it has committed the change that
+// gives it a key without an entry. No entry of the bucket shows the hold yet. The processes that reap it have not
+// opened the MultiLock, and still take the key back.
+func TestMultiLockDiesWithAFreshKeyBesideStrangers(t *testing.T) {
+	for _, point := range []string{"record.commit.named", "record.complete.begun:1", "record.complete.begun:2", "multilock.lock.taken"} {
+		t.Run(point, func(t *testing.T) {
+			a := newArena(t, nil)
+			lockActor(t, a, "another stranger")
+			v := fairVictim(t, a, "SHMSYNC_CRASHPOINT", point)
+			v.start(order{Op: "mlock", Object: "m", Token: 5<<32 | 6})
+			v.proc.WaitSignal(t, syscall.SIGKILL)
+			alone(t, a, 2)
+			require.Equal(t, "0 keys held, 1 that nobody can have", a.Inspect(arena.Object(multiObject(t, a))).State)
+			x, err := prims.AttachMultiLock(a, "m", nil)
+			require.NoError(t, err)
+			require.ErrorIs(t, x.State(5<<32|6).Err, shmsync.ErrOwnerDead)
+			require.NoError(t, x.Recover(5<<32|6, func() error { return nil }))
+			x.Lock(5<<32 | 6).Unlock()
+			sound(t, a)
+		})
+	}
+}
+
 // TestMultiLockStoppedInAFastPath: a process is stopped or dies when it locks or unlocks a key by CAS.
 // While it is stopped, either it visibly has the key, or it has unlocked the key.
 func TestMultiLockStoppedInAFastPath(t *testing.T) {

@@ -290,6 +290,34 @@ func TestMultiLockStaleHold(t *testing.T) {
 	})
 }
 
+// TestMultiLockFindsNewBlocks: a process has locked a key whose entry is in a block. Another process does
+// not know that block yet, and finds an entry of a free key in the bucket. It does not give that entry to
+// the key.
+func TestMultiLockFindsNewBlocks(t *testing.T) {
+	a := newArena(t, nil)
+	x := openMulti(t, a, nil)
+	other := lockActor(t, a, "other")
+	keys := sameBucket(x, 5)
+	other.must(t, order{Op: "mlock", Object: "m", Token: keys[4]})
+	holds := x.LockAll(keys[:4]...)
+	require.Equal(t, 7, x.Entries(0))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err := x.LockContext(ctx, keys[4])
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	holds[0].Unlock()
+	// This Unlock makes a record. So the other process has carried out all changes, and has not looked for blocks.
+	other.must(t, order{Op: "munlock", Object: "m", Token: keys[4]})
+	got := other.do(t, order{Op: "mlockctx", Object: "m", Token: keys[3], Limit: 20 * time.Millisecond})
+	require.Contains(t, got.Is, "ctx-deadline")
+	require.False(t, other.do(t, order{Op: "mtry", Object: "m", Token: keys[3]}).OK)
+	other.must(t, order{Op: "mlock", Object: "m", Token: keys[0]})
+	require.Equal(t, "other", x.State(keys[0]).Owner.Label)
+	holds[1:].Unlock()
+	other.must(t, order{Op: "mlock", Object: "m", Token: keys[3]})
+	sound(t, a)
+}
+
 // TestMultiLockInheritedRecord: a participant dies after it has committed a change of one bucket and
 // before it has carried the change out. The next participant of its slot makes a change of another
 // bucket, whose record takes the place of the first record. The first change is carried out before.

@@ -2,6 +2,7 @@ package park
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -81,4 +82,12 @@ func TestPayWordOfAnyValue(t *testing.T) {
 		require.Equal(t, p.share(), p.afterYield(false).share())
 		require.Equal(t, p.took(), p.afterYield(true).took())
 	}
+}
+
+// TestPollLimit: a spin budget that a peer has overwritten does not make a poll long.
+func TestPollLimit(t *testing.T) {
+	require.EqualValues(t, 0, pollLimit(1, 0))
+	require.EqualValues(t, 5000, pollLimit(5001, 0))
+	require.EqualValues(t, time.Millisecond, pollLimit(1<<32-1, 0))
+	require.EqualValues(t, pollLong, pollLimit(0, 0))
 }

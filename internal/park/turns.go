@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/asm"
@@ -241,6 +242,15 @@ func (p payWord) pollBudget() int64 {
 	return pollShort
 }
 
+// pollLimit returns the maximum length of a poll in ns. b is the spin budget of the object. A peer may have written any
+// value there, so the budget counts up to 1 ms only, as in a spin.
+func pollLimit(b uint32, p payWord) int64 {
+	if b != 0 {
+		return min(int64(b-1), int64(time.Millisecond))
+	}
+	return p.pollBudget()
+}
+
 // poll reads the node until the wait is over or the budget is spent. It reports whether the wait is
 // over. Between the reads, it lets other goroutines of the process run, because these may be about
 // to join the line. If no other goroutine is on the line, poll spins instead, because yielding is
@@ -254,10 +264,7 @@ func (s *WaitNode) poll(t Tuning) bool {
 	if s.line.length.Load() == 1 {
 		return t.Spin(s.Resolved)
 	}
-	limit := payWord(t.Pays.Load()).pollBudget()
-	if b != 0 {
-		limit = int64(b - 1)
-	}
+	limit := pollLimit(b, payWord(t.Pays.Load()))
 	if oneCPU() {
 		limit = 0
 	} else if cpu, _, ok := asm.CPU(); ok && cpuNote(t.LastCPU.Load()).other(t.Slot) == cpu+1 {
