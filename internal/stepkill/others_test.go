@@ -311,8 +311,9 @@ func addQueues() {
 			if full {
 				p.hold = fill
 				p.wait = waits(func(ctx context.Context) error { return q.PutContext(ctx, 2) })
+				// An item that a dead process has claimed comes back, although a Put has used its room meanwhile.
 				p.rescue = func() {
-					if q.Len() == room {
+					if q.Len() >= room {
 						q.TryGet()
 					}
 				}
