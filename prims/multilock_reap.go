@@ -93,11 +93,11 @@ func (w *multiLockBucket) quiet() bool {
 	return true
 }
 
-// mustReap reports whether a participant that is dead or has left the arena holds a key of the bucket, or was granted
-// one.
+// mustReap reports whether a participant that is dead or has left the arena holds a key of the bucket that only a
+// record can take back, or was granted one.
 func (k *multiBucket) mustReap() bool {
 	for i := range k.size() {
-		if k.absent(k.at(i).state().holder()) {
+		if v := keyHold(k.at(i).hold.Load()); !keyOpen(v) && k.absent(keyStateOf(v).holder()) {
 			return true
 		}
 	}
