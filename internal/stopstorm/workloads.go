@@ -154,6 +154,6 @@ func within(name string, f func(ctx context.Context) error) lane {
 	return plain(name, false, func(*rand.Rand) error { return limited(f) })
 }
 
-// excuses reports whether a hold of a stopped process excuses another process that makes no progress because it needs
-// what is held. Every hold excuses it except that of a queue lock, because the user of a primitive cannot see that one.
+// excuses reports whether the hold h of a stopped process excuses another process that waits for the end of h. A hold
+// of a queue lock excuses nobody, because the user of a primitive cannot see it. Every other hold does.
 func excuses(h arenakernel.Hold) bool { return h.Mode != arenakernel.HoldQueueLock }
