@@ -412,6 +412,9 @@ func (q QueueLock) WakeAfter() { q.m.queueLock.wakeAfter() }
 // Counted reports whether there is a call for which Close waits.
 func (q QueueLock) Counted() bool { return !q.m.queueLock.queue.Empty() }
 
+// Awaited reports whether a waiter for the queue lock is announced.
+func (q QueueLock) Awaited() bool { return q.m.words.queueLock.wake.Load()&1 != 0 }
+
 // Ended reports whether the calls of the handle can no longer use its words.
 func (q QueueLock) Ended() bool { return q.m.opening.ended.Load() }
 

@@ -186,6 +186,35 @@ func TestWaitableReusesItsNodes(t *testing.T) {
 	require.Less(t, int(a.Stats().Nodes), 10)
 }
 
+// TestCloseDoesNotWaitForTheQueueLock: Close does not wait for a goroutine that cleans up and sleeps until
+// the queue lock is free, because the holder of the queue lock may be stopped.
+func TestCloseDoesNotWaitForTheQueueLock(t *testing.T) {
+	a := newArena(t, nil)
+	e, err := autoReset(a, "e")
+	require.NoError(t, err)
+	q, ok := prims.QueueLockOf(a, e.Offset())
+	require.True(t, ok)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done, closed := make(chan error, 1), make(chan error, 1)
+	go func() { done <- e.WaitContext(ctx, struct{}{}) }()
+	eventually(t, "queued", func() string { return words(a) }, func() bool { return e.Queued() == 1 })
+	require.True(t, q.Enter())
+	cancel()
+	require.Equal(t, context.Canceled, <-done)
+	eventually(t, "the goroutine that cleans up sleeps", func() string { return words(a) }, q.Awaited)
+	go func() { closed <- e.Close() }()
+	early := true
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-after(timeout()):
+		early = false
+	}
+	q.Leave()
+	require.True(t, early, "Close waited for the queue lock\n%s", words(a))
+}
+
 // TestWaitableShared: a reader that arrives after a waiting writer does not overtake the writer. When the
 // writer gives up, the reader goes on.
 func TestWaitableShared(t *testing.T) {

@@ -218,7 +218,7 @@ func TestMultiLockPlain(t *testing.T) {
 }
 
 // One agent holds more keys of a bucket than the bucket has entries, and the other agent gets them later.
-func TestMultiLockSpilled(t *testing.T) {
+func TestMultiLockBlocks(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "multi.open", "m", 1, 1)
 		require.EqualValues(t, 20, s.a.do(t, "multi.lockall", "m", 0, 20))
