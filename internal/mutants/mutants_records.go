@@ -50,7 +50,7 @@ var recordMutants = []mutant{
 		file: "prims/record_queue.go",
 		old:  "\treturn q.complete(c, b)\n}\n\n// end",
 		new:  "\treturn nil\n}\n\n// end",
-		pkg:  "prims", run: "TestSemaphorePassesByWhoGaveUp|TestSemaphoreWorkload|TestSemaphoreTwoDeaths", tags: withPoints,
+		pkg:  "prims", run: "TestSemaphorePassesByWhoGaveUp|TestSemaphoreTwoDeaths", tags: withPoints,
 	},
 	{
 		name: "a process that completes a grant does not resolve the wait",

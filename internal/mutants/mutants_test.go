@@ -3,9 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,6 +31,26 @@ func TestMutantsApply(t *testing.T) {
 		rows += m.row() + "\n"
 	}
 	require.Equal(t, rows, table+"\n", "docs/testing/mutants.md; go run ./internal/mutants -list prints the rows")
+}
+
+// The tests that find a mutant exist. A pattern that names none passes without running a test.
+func TestMutantsNameTests(t *testing.T) {
+	for _, m := range mutants {
+		var source strings.Builder
+		files, err := filepath.Glob(filepath.Join("..", "..", m.pkg, "*_test.go"))
+		require.NoError(t, err)
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			require.NoError(t, err)
+			source.Write(text)
+		}
+		for part := range strings.SplitSeq(m.run, "|") {
+			name, _, _ := strings.Cut(part, "/")
+			is, err := regexp.Compile(`(?m)^func ` + strings.TrimPrefix(strings.TrimSuffix(name, "$"), "^"))
+			require.NoError(t, err)
+			assert.True(t, is.MatchString(source.String()), "%s: no test %s in %s", m.name, name, m.pkg)
+		}
+	}
 }
 
 func TestApply(t *testing.T) {
