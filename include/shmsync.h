@@ -85,7 +85,7 @@
 /* The version of the arena layout that this header was made for. An open of an arena with another layout version
  * fails with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
-#define SHMSYNC_LAYOUT_VERSION 8 /* as arena.LayoutVersion of the Go side */
+#define SHMSYNC_LAYOUT_VERSION 9 /* as arena.LayoutVersion of the Go side */
 #endif
 
 /* Tells the implementation which layout version, and which size of a pointer, the program that includes the header
@@ -2397,7 +2397,7 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_SEMAPHORE UINT32_C(0x414d4553) /* SEMA */
 #define SHMI_VERSION_SEMAPHORE 4
 #define SHMI_KIND_WAITABLE UINT32_C(0x54494157) /* WAIT */
-#define SHMI_VERSION_WAITABLE 3
+#define SHMI_VERSION_WAITABLE 4
 #define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
 #define SHMI_VERSION_SEQUENCER 2
 #define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */

@@ -162,33 +162,30 @@ func (x *Barrier) HasRecordOf(slot int) bool { return x.slotOf(slot) != nil }
 // Object returns the object of x.
 func (x *Waitable[S, E]) Object() arenakernel.Object { return x.object }
 
-// ReadAtChange reads the state without the queue lock, while the words say that change n after the last
-// one is being copied.
-func (x *Waitable[S, E]) ReadAtChange(n uint64) (s S, ok bool) {
-	was := x.words.copying.Swap(x.words.current.Load() + n)
-	defer x.words.copying.Store(was)
-	return x.read()
-}
-
-// StateTries is State, and also returns how many times it had to read.
-func (x *Waitable[S, E]) StateTries() (s S, tries int) {
-	for ok := false; !ok && tries < stateTries; tries++ {
-		s, ok = x.read()
-	}
-	return s, tries
-}
-
 // Queued returns how many waits are in the queue of x.
-func (x *Waitable[S, E]) Queued() (n int) {
-	if x.mon.enter(nil) != nil {
-		return -1
+func (x *Waitable[S, E]) Queued() int {
+	b := takeWakes()
+	defer x.wake(b)
+	for {
+		var c recordedChange
+		if err := x.begin(&c, b); err != nil {
+			return -1
+		}
+		n := 0
+		for v := c.get(x.first); v != 0; n++ {
+			w, ok := x.waitAt(&c, v)
+			if !ok {
+				break
+			}
+			v = firstAfter(c.get(w.Next()))
+		}
+		if x.load() == c.c {
+			return n
+		}
 	}
-	defer x.mon.leave(nil)
-	x.fifo.each(func(wait) bool { n++; return true })
-	return n
 }
 
-// QueuedAt returns how many waits are in the queues of an object with a monitor.
+// QueuedAt returns how many waits are in the queues of an object.
 func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
 	if Queueless(o) {
 		return waitsOf(a, o)
@@ -249,9 +246,9 @@ func ScribbleAny(a *arena.Arena, o arenakernel.Object, r *rand.Rand) {
 			v = uint64(offs[r.IntN(len(offs))])
 		}
 	case 2:
-		v = uint64(makeLinks(arena.Offset(r.Uint32())&^63, arena.Offset(r.Uint32())&^63))
-		if len(offs) > 1 {
-			v = uint64(makeLinks(offs[0], offs[len(offs)-1]))
+		v = uint64(makeRecorded(r.Uint32(), r.Uint32()))
+		if len(offs) > 0 {
+			v = uint64(makeRecorded(uint32(offs[r.IntN(len(offs))]/linkUnit), r.Uint32N(100)))
 		}
 	}
 	if len(nodes) > 0 && r.IntN(2) == 0 {
@@ -277,7 +274,7 @@ func (s *Semaphore) Head() (off arena.Offset, n *arenakernel.Node) {
 }
 
 // Ended reports whether Close has made the calls of the handle fail.
-func (x *Waitable[S, E]) Ended() bool { return x.mon.opening.ended.Load() }
+func (x *Waitable[S, E]) Ended() bool { return x.opening.ended.Load() }
 
 // Closing reports whether a Close of the handle has begun.
 func (s *Synchronized[T]) Closing() bool { return s.lock.opening.closing.Load() }
@@ -379,44 +376,6 @@ func Queueless(o arenakernel.Object) bool {
 	return o.Kind == waitGroupKind || o.Kind == latchKind || o.Kind == onceKind || o.Kind == queueKind || o.Kind == futureKind ||
 		o.Kind == futexKind || o.Kind == barrierKind || o.Kind == sequencerKind || o.Kind == eventKind
 }
-
-// QueueLock is the queue lock of the object of an open handle of this process.
-type QueueLock struct{ m *monitor }
-
-// QueueLockOf returns the queue lock of a handle on the object at off. It returns false if the kind has no
-// queue lock, or has several.
-func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
-	handles.Lock()
-	defer handles.Unlock()
-	for _, h := range handles.of[(*arenakernel.Arena)(a).Segment()][off].open {
-		switch h := h.(type) {
-		case monitored: // a Waitable
-			return QueueLock{h.monitorOf()}, true
-		}
-	}
-	return QueueLock{}, false
-}
-
-// Enter takes the queue lock, as a call that finds it free does.
-func (q QueueLock) Enter() bool { return q.m.enter(nil) == nil }
-
-// Leave releases the queue lock.
-func (q QueueLock) Leave() { q.m.leave(nil) }
-
-// Announce announces a waiter for the queue lock.
-func (q QueueLock) Announce() { q.m.words.queueLock.wake.Or(1) }
-
-// WakeAfter does the step of a release that wakes the waiter that has announced itself.
-func (q QueueLock) WakeAfter() { q.m.queueLock.wakeAfter() }
-
-// Counted reports whether there is a call for which Close waits.
-func (q QueueLock) Counted() bool { return !q.m.queueLock.queue.Empty() }
-
-// Awaited reports whether a waiter for the queue lock is announced.
-func (q QueueLock) Awaited() bool { return q.m.words.queueLock.wake.Load()&1 != 0 }
-
-// Ended reports whether the calls of the handle can no longer use its words.
-func (q QueueLock) Ended() bool { return q.m.opening.ended.Load() }
 
 // FirstDate returns the date that is stored for a wait which became the first in its queue at ns.
 func FirstDate(ns int64) uint32 { return firstDate(ns) }

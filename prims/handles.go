@@ -89,7 +89,7 @@ func (o *Once) opened() *opening           { return o.opening }
 func (x *Barrier) opened() *opening        { return x.opening }
 func (x *queueCore) opened() *opening      { return x.opening }
 func (w *SignalWaker) opened() *opening    { return w.opening }
-func (x *Waitable[S, E]) opened() *opening { return x.mon.opening }
+func (x *Waitable[S, E]) opened() *opening { return x.opening }
 func (s *synchronized) opened() *opening   { return s.lock.opening }
 
 // handles are the open handles of this process. The first key is the segment, that is, the mapped file of the

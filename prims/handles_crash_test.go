@@ -5,7 +5,6 @@ package prims_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -64,7 +63,7 @@ func TestCloseWhileAnUpgradeGivesUp(t *testing.T) {
 	sound(t, a)
 }
 
-// waitlessKinds are the kinds of handles whose waits put no wait node into the queue of a monitor.
+// waitlessKinds are the kinds of handles whose waits put no wait node into a queue.
 var waitlessKinds = map[string]bool{
 	"mutex": true, "checked mutex": true, "cohort mutex": true, "spin lock": true, "signal waker": true,
 	"rwmutex, written": true, "rwmutex, read": true, "reader/writer spin lock, written": true, "reader/writer spin lock, read": true,
@@ -76,7 +75,7 @@ var waitlessKinds = map[string]bool{
 // returns only when the call has left, because until then the call needs the words.
 func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 	for kind, open := range handleKinds {
-		point := "monitor.queue.linked"
+		point := "record.wait.prepared"
 		switch {
 		case kind == "future", kind == "event", kind == "barrier":
 			point = "eventcount.wait.announced"
@@ -84,8 +83,6 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 			point = "event.wait.announced"
 		case strings.HasPrefix(kind, "sequencer"):
 			point = "sequencer.wait.announced"
-		case strings.HasSuffix(kind, "semaphore"), kind == "fair mutex", kind == "multilock", kind == "cond":
-			point = "record.wait.prepared"
 		case waitlessKinds[kind]:
 			continue
 		}
@@ -152,14 +149,14 @@ func TestCloseOfAMultiLockWaitsForALockOfOneKey(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForACallThatEndsWaits: a handle is closed while a call has the queue lock, or still
+// TestCloseWaitsForACallThatEndsWaits: a handle is closed while a call ends waits, or still
 // has to wake waiters. Close returns only when the call no longer needs the words.
 func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 	for kind, open := range handleKinds {
 		if waitlessKinds[kind] || kind == "once" { // the function of a Once outlives the handle
 			continue
 		}
-		points := []string{"monitor.resolve.resolved", "monitor.leave.before_wake"}
+		points := []string{"record.tell.resolved", "record.wake.before"}
 		switch kind {
 		case "future":
 			points = []string{"future.set.decided", "future.end.before_wake"}
@@ -171,8 +168,6 @@ func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 			points = []string{"sequencer.count.before_wake"}
 		case "barrier":
 			points = []string{"barrier.arrive.counted", "barrier.tell.before_wake"}
-		case "semaphore", "transferable semaphore", "fair mutex", "multilock", "cond":
-			points = []string{"record.tell.resolved", "record.wake.before"}
 		}
 		for _, point := range points {
 			t.Run(kind+"/"+point, func(t *testing.T) {
@@ -181,46 +176,6 @@ func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 				for tries := 0; !closesDuringCall(t, open, point); tries++ {
 					require.Less(t, tries, 1000, "the call never comes to the point")
 				}
-			})
-		}
-	}
-}
-
-// TestCloseWaitsForTheWakeAfterTheQueueLock: a handle is closed after a call has released the queue
-// lock. Close waits until the call has woken the waiters for the queue lock.
-func TestCloseWaitsForTheWakeAfterTheQueueLock(t *testing.T) {
-	for kind, open := range handleKinds {
-		for _, closing := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/closing %v", kind, closing), func(t *testing.T) {
-				a := newArena(t, nil)
-				mine, err := open(a)
-				require.NoError(t, err)
-				o, err := objectNamed(a, "x")
-				require.NoError(t, err)
-				q, ok := prims.QueueLockOf(a, o.Offset)
-				if !ok {
-					require.True(t, waitlessKinds[kind] || kind == "cond" || kind == "fair mutex" || kind == "multilock" || strings.HasSuffix(kind, "semaphore") || kind == "future" || kind == "event" || kind == "auto-reset event" || kind == "barrier" || strings.HasPrefix(kind, "sequencer"), "it has no queue lock")
-					return
-				}
-				closed := make(chan error, 1)
-				require.True(t, q.Enter())
-				if closing {
-					go func() { closed <- mine.Close() }()
-					eventually(t, "the handle ends", func() string { return words(a) }, q.Ended)
-				}
-				q.Announce()
-				before := crashpoint.HitCount("mutex.unlock.before_wake")
-				counted := false
-				crashpoint.ArmFunc("mutex.unlock.before_wake", 1, func() { counted = q.Counted() })
-				defer crashpoint.Disarm()
-				q.Leave()
-				require.Equal(t, before+1, crashpoint.HitCount("mutex.unlock.before_wake"))
-				require.True(t, counted, "Close does not wait for the wake")
-				if !closing {
-					closed <- mine.Close()
-				}
-				require.NoError(t, <-closed)
-				sound(t, a)
 			})
 		}
 	}

@@ -476,32 +476,6 @@ func refused(t *testing.T, verb string, use func() error) {
 	require.ErrorIs(t, use(), shmsync.ErrClosed, verb)
 }
 
-// TestWakeAfterTheCloseTouchesNothing: a call is stopped after it has released the queue lock, and
-// the handle is closed. When the call goes on, it makes no wake through the words, because they may
-// belong to another object.
-func TestWakeAfterTheCloseTouchesNothing(t *testing.T) {
-	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
-		mine := open()
-		o, err := objectNamed(a, "x")
-		require.NoError(t, err)
-		q, ok := prims.QueueLockOf(a, o.Offset)
-		if !ok {
-			return // the object has no queue lock
-		}
-		require.NoError(t, mine.Close())
-		require.NoError(t, a.Delete("x"))
-		next, err := a.Block("next", 4096) // most likely the same bytes
-		require.NoError(t, err)
-		for i := range next {
-			next[i] = 1
-		}
-		q.WakeAfter()
-		for i := range next {
-			require.Equal(t, byte(1), next[i], "byte %d of another object", i)
-		}
-	})
-}
-
 // TestCloseEndsTheWaitsOfItsHandle: Close ends the waits of its handle with ErrClosed. The waits of
 // other handles go on.
 func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {

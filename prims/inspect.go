@@ -57,7 +57,7 @@ func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, o
 	}
 }
 
-// waitsFor records what the waits in the queues of a monitor wait for, if nothing is recorded yet. A text
+// waitsFor records what the waits in the queues of the object wait for, if nothing is recorded yet. A text
 // in the parameter named what says the meaning of the wanted value of such a wait. The parameter on has the indexes
 // of the holds for whose end the waits wait.
 func (i *inspection) waitsFor(what string, on []int) {
@@ -76,7 +76,7 @@ func waitsOn(word, poller arenakernel.Offset) func(w *arenakernel.Wait) bool {
 	}
 }
 
-// inQueue reports whether w is in a queue of a monitor.
+// inQueue reports whether w is in a queue of the object.
 func inQueue(w *arenakernel.Wait) bool { return w.Want != nil }
 
 // lost records that no process can lock or use the object any more, and the reason.
@@ -130,35 +130,6 @@ func (i *inspection) wakeWord(name string, v uint32) {
 		text = "somebody announced"
 	}
 	i.word(name, uint64(v), "%s, sequence %d", text, v>>1)
-}
-
-// queueLock adds the queue lock of a monitor, that is, the lock that guards its queues. The words of the monitor
-// are at off in the body of the object.
-func (i *inspection) queueLock(off arenakernel.Offset, w monitorPlaces) {
-	o := ownerWord(w.queueLock.owner.Load())
-	if h := ownerHold(o); h.Owner != 0 && h.Mode != arenakernel.HoldReserved {
-		h.Mode = arenakernel.HoldQueueLock
-		on := i.hold(h)
-		i.waits(waitsOn(off+mutexWakeOff, off+mutexPollerOff), "queue lock", on)
-	} else {
-		i.waits(waitsOn(off+mutexWakeOff, off+mutexPollerOff), "queue lock", nil)
-	}
-	if !o.free() {
-		i.word("queue lock", uint64(o), "%v", o)
-		if !o.valid() {
-			i.lost(shmsync.ErrCorrupt, 0)
-		}
-	}
-	if n := w.redone.Load(); n != 0 {
-		i.word("redo", n, "%d words of a change are to be carried out", n)
-	}
-}
-
-// monitor adds the monitor whose words are the first of the object's body.
-func (i *inspection) monitor(w monitorPlaces) {
-	i.Counts = countsOf(i.a, &w.queueLock.counts).tell()
-	i.Spin = spinText(w.spin.Load())
-	i.queueLock(0, w)
 }
 
 // eventcount adds the counters of e, and how long its waiters spin.

@@ -261,8 +261,9 @@ func noteTag(s *park.WaitNode) {
 	}
 }
 
-// removeDead removes the waits of dead participants from the queue. Waits are added only at the end, but may leave
-// at any place. So a walk that continues from a wait which is still queued meets every wait behind it. If the walk
+// removeDead removes the waits of dead participants from the queue. Waits may leave at any place. So a walk that
+// continues from a wait which is still queued meets every wait behind it. A wait that is added before that place, as
+// only a Waitable does, was alive then, so it is left to the reap after the death of its owner. If the walk
 // comes to a node that is not on this queue, the walk begins again at the first wait, but only a limited number of
 // times. If the walk misses a wait of a dead participant because of that limit, the next reap removes that wait.
 func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {

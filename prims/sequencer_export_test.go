@@ -186,9 +186,6 @@ func (s *Sequencer) Heap() (n int, err error) {
 // QueuedWaits is Queued for s.
 func (s *Sequencer) QueuedWaits() int { return Queued((*arena.Arena)(s.a), s.object.Offset) }
 
-// MonitorBytes is the offset at which the words after the monitor of an object begin.
-const MonitorBytes = uint64(monitorBytes)
-
 // ScribbleNodes overwrites the links, tokens and stamps of some waits of an object.
 func ScribbleNodes(a *arena.Arena, o arenakernel.Object, r *rand.Rand) {
 	var all []arena.Offset

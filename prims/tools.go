@@ -71,7 +71,7 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 	case condKind:
 		return []arenakernel.Offset{condSpinOff}
 	case waitableKind:
-		return []arenakernel.Offset{monitorSpinOff}
+		return []arenakernel.Offset{waitableSpinOff}
 	}
 	return nil
 }

@@ -16,11 +16,10 @@ type spinCell struct {
 
 // The offsets, in the bodies of the objects, of the words that say how long waiters spin.
 const (
-	mutexSpinOff   = arenakernel.Offset(unsafe.Offsetof(mutexWords{}.spin))
-	spinSpinOff    = arenakernel.Offset(unsafe.Offsetof(spinWords{}.spin))
-	futexSpinOff   = arenakernel.Offset(unsafe.Offsetof(futexWords{}.spin))
-	signalSpinOff  = arenakernel.Offset(unsafe.Offsetof(signalHead{}.spin))
-	monitorSpinOff = arenakernel.Offset(unsafe.Offsetof(monitorWords{}.spin))
+	mutexSpinOff  = arenakernel.Offset(unsafe.Offsetof(mutexWords{}.spin))
+	spinSpinOff   = arenakernel.Offset(unsafe.Offsetof(spinWords{}.spin))
+	futexSpinOff  = arenakernel.Offset(unsafe.Offsetof(futexWords{}.spin))
+	signalSpinOff = arenakernel.Offset(unsafe.Offsetof(signalHead{}.spin))
 
 	// The offsets, in the bodies, of the heads of the lists of poller nodes.
 	mutexPollerOff       = arenakernel.Offset(unsafe.Offsetof(mutexWords{}.poller))

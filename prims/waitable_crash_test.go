@@ -3,12 +3,13 @@
 package prims_test
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -38,7 +39,7 @@ func TestWaitableDiesLosing(t *testing.T) {
 // the claim.
 func TestWaitableDiesAccepting(t *testing.T) {
 	for point, want := range map[string]outcomes{
-		"monitor.await.resolved": {Claimed: 1, Undone: 1},
+		"record.await.resolved":  {Claimed: 1, Undone: 1},
 		"waitable.wait.accepted": {Claimed: 1, Reaped: 1},
 	} {
 		t.Run(point, func(t *testing.T) {
@@ -56,54 +57,101 @@ func TestWaitableDiesAccepting(t *testing.T) {
 	}
 }
 
-// TestWaitableWaitReturnsWithItsClaimInTheState: a Wait returns only when the state contains its claim. This
-// holds even if the granter dies after it has ended the wait and before it has changed the state.
-func TestWaitableWaitReturnsWithItsClaimInTheState(t *testing.T) {
-	a := newArena(t, nil)
-	// The waiter spins so long that it sees at once when its wait ends.
-	x, err := prims.OpenWaitable(a, "stock", stock{}, failingRules, &prims.WaitableOptions{Spin: time.Minute})
-	require.NoError(t, err)
-	dies := newStockist(t, a, proctest.Env("SHMSYNC_CRASHPOINT=monitor.resolve.resolved"))
-	seen := make(chan stock, 1)
-	go func() {
-		if x.Wait(fine) == nil {
-			seen <- x.State()
-		}
-		close(seen)
-	}()
-	eventually(t, "queued", func() string { return words(a) }, func() bool { return x.Queued() == 1 })
-	dies.begin("free", fine)
-	dies.WaitSignal(t, syscall.SIGKILL)
-	require.Equal(t, stock{0, 1}, <-seen)
-	sound(t, a)
-}
-
 // TestWaitableDiesInTheMiddleOfAChange: a claim or a release changes both the state and the hold of the
-// process. A process that dies in the middle of it has changed both or neither. So the state is correct after
-// the hold was taken back.
+// process, and a grant also changes the queue. A process that dies in the middle of it has changed all or nothing. So
+// the state is correct after the hold was taken back.
 func TestWaitableDiesInTheMiddleOfAChange(t *testing.T) {
-	for _, point := range []string{"monitor.commit.logged", "monitor.commit.begun:1", "monitor.commit.begun:2"} {
-		for _, op := range []string{"try", "release"} {
-			t.Run(point+"/"+op, func(t *testing.T) {
+	type step struct {
+		point string
+		hit   int32
+	}
+	// A try changes three words. The others change one or two words, and then the words of a grant.
+	for op, changed := range map[string]int32{"try": 3, "release": 7, "free": 6} {
+		steps := []step{{"waitable.update.copied", 1}, {"record.commit.written", 1}, {"record.commit.named", 1}, {"record.commit.completed", 1}}
+		for i := range changed {
+			steps = append(steps, step{"record.complete.begun", i + 1})
+		}
+		for _, at := range steps {
+			t.Run(fmt.Sprintf("%s/%s:%d", op, at.point, at.hit), func(t *testing.T) {
 				a := newArena(t, nil)
+				dump := func() string { return words(a) }
 				k, err := openStocked(a)
 				require.NoError(t, err)
 				k.x.Update(func(s *stock) { s.Free = 1 })
-				at := map[string]string{"monitor.commit.logged": "monitor.commit.logged:2", "monitor.commit.begun:1": "monitor.commit.begun:5", "monitor.commit.begun:2": "monitor.commit.begun:6"}[point]
-				if op == "try" {
-					at = point
-				}
-				victim := newStockist(t, a, proctest.Env("SHMSYNC_CRASHPOINT="+at))
-				if op == "release" {
+				victim := newStockist(t, a)
+				waits := make(chan error, 1)
+				if op != "try" {
 					require.True(t, victim.do(t, "try", fine).OK)
+					go func() { waits <- k.x.Wait(fine) }()
+					eventually(t, "queued", dump, func() bool { return k.x.Queued() == 1 })
 				}
+				victim.do(t, "arm "+at.point, at.hit)
 				victim.begin(op, fine)
 				victim.WaitSignal(t, syscall.SIGKILL)
 				alone(t, a, 1)
-				require.True(t, k.x.TryWait(fine))
-				require.Equal(t, stock{Free: 0, Taken: 1}, k.x.State())
+				if op == "try" {
+					require.NoError(t, k.x.Wait(fine))
+				} else {
+					require.NoError(t, <-waits)
+				}
+				free := k.x.State().Free
+				require.Equal(t, stock{Free: free, Taken: 1}, k.x.State())
+				require.LessOrEqual(t, free, int64(1))
+				if op != "free" {
+					require.Zero(t, free)
+				}
 				sound(t, a)
 			})
 		}
 	}
+}
+
+// TestWaitableRecoveredBeforeItsWaitsEnd: a rule fails in a process. Before the process ends the waits, another process
+// recovers the Waitable, and a wait is queued. The first process leaves the wait alone, and goes on.
+func TestWaitableRecoveredBeforeItsWaitsEnd(t *testing.T) {
+	a := newArena(t, nil)
+	other := newStockist(t, a)
+	rules, fails := failingRules, true
+	rules.Claim = func(s *stock, e int32) bool {
+		if fails {
+			panic("this claim fails")
+		}
+		return failingRules.Claim(s, e)
+	}
+	x, err := prims.OpenWaitable(a, "stock", stock{}, rules, &prims.WaitableOptions{Spin: -1})
+	require.NoError(t, err)
+	waits := 0
+	crashpoint.ArmFunc("waitable.lose.marked", 1, func() {
+		require.Empty(t, other.do(t, "recover", fine).Err)
+		waits = other.begin("wait", fine)
+		eventually(t, "queued", func() string { return words(a) }, func() bool { return x.Queued() == 1 })
+	})
+	defer crashpoint.Disarm()
+	require.PanicsWithValue(t, "this claim fails", func() { x.TryWait(fine) })
+	fails = false
+	require.NoError(t, x.Err())
+	x.Update(func(s *stock) { s.Free++ })
+	require.Equal(t, stockAnswer{ID: waits}, other.answer(t, waits))
+}
+
+// TestWaitableRecoveredByAStoppedProcess: a process dies while the Waitable is not recoverable. Another process
+// recovers the Waitable, and is stopped at once. The others undo the claim of the dead process.
+func TestWaitableRecoveredByAStoppedProcess(t *testing.T) {
+	a := newArena(t, nil)
+	k, err := openStocked(a)
+	require.NoError(t, err)
+	victim, recovers := newStockist(t, a), newStockist(t, a)
+	k.x.Update(func(s *stock) { s.Free = 1 })
+	require.Equal(t, stockAnswer{ID: 1}, victim.do(t, "wait", fine))
+	require.PanicsWithValue(t, "this claim fails", func() { k.x.TryWait(panicsInClaim) })
+	victim.Kill(t)
+	alone(t, a, 2)
+	require.False(t, k.x.TryWait(fine))
+	recovers.do(t, "stop at record.commit.completed", 1)
+	recovers.begin("recover", fine)
+	recovers.AwaitStop(t)
+	require.NoError(t, k.x.Err())
+	eventually(t, "the claim is undone", func() string { return words(a) }, func() bool { return k.x.TryWait(fine) })
+	require.Equal(t, stock{0, 1}, k.x.State())
+	recovers.Cont(t)
 }

@@ -3,37 +3,68 @@ package prims
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
 var _ = crashpoint.Register("waitable.lose.marked")
 
-// Rules are a program's own code. They run with the queue lock held, and also when a process serves the waits
-// of others or cleans up after a death. If a rule panics, or ends its goroutine as t.FailNow does, the lock
-// must still be released. A call that runs the rule for another process must not end either. So:
+// Rules are a program's own code. A process also runs them when it serves the waits of others or cleans up after a
+// death. If a rule panics, or ends its goroutine as t.FailNow does, the process must still release its private lock.
+// A call that runs the rule for another process must not end either. So:
 //
-//   - a rule works on a copy of the state, which becomes the state once the rule has returned;
+//   - a rule works on a private copy of the state, which becomes the state once the rule has returned;
 //   - if a rule does not return, the Waitable is marked as not recoverable, and no rule is
 //     called any more until Recover succeeds;
-//   - a panic continues if the rule was run for the call itself (locked, enqueue), and
-//     stops if the rule was run for others (guarded);
+//   - a panic continues if the rule was run for the call itself (locked), and stops if the rule was run for others
+//     (guarded);
 //   - nothing stops runtime.Goexit, so goroutines of this library, and a call that cleans up
 //     after a death, run rules in a separate goroutine (aside).
 
+// locked calls f with the private lock held, serves the queue if f has changed the state, and releases the lock. If a
+// rule that f runs panics or ends its goroutine, x becomes not recoverable.
+func (x *Waitable[S, E]) locked(f func(c *recordedChange, b *wakes) (changed bool)) {
+	b, done := takeWakes(), false
+	defer x.reapMissed()
+	defer x.wake(b)
+	x.private.Lock()
+	defer x.private.Unlock()
+	c := &x.scratch
+	defer func() {
+		switch {
+		case done:
+		case x.noRule:
+			x.noRule = false
+		default:
+			v := recover()
+			x.markLost(c, b, v)
+			x.refuseAll(c, b)
+			if v != nil {
+				panic(v)
+			}
+		}
+	}()
+	if x.reapDue() && !x.lost() {
+		x.reapAside(c, b)
+	}
+	// A wait that is queued after the change is served by its own process.
+	if f(c, b) && valueIn(x.first) != 0 {
+		x.resolve(c, b)
+	}
+	done = true
+}
+
 // guarded calls f, which runs rules for other processes or other waits. So a panic of a rule does not continue in
-// the caller. If x is not recoverable, guarded does nothing.
-func (x *Waitable[S, E]) guarded(f func()) {
+// the caller. If x is not recoverable, guarded does nothing. The caller holds x.private.
+func (x *Waitable[S, E]) guarded(c *recordedChange, b *wakes, f func()) {
 	if x.lost() {
 		return
 	}
 	done := false
 	defer func() {
 		if !done {
-			x.markLost(recover())
+			x.markLost(c, b, recover())
 		}
 	}()
 	f()
@@ -53,86 +84,49 @@ func aside(f func()) (returned bool) {
 	return returned
 }
 
-// reapIfDue undoes the claims of dead participants if a participant has died since the last reap. It does so in a
-// separate goroutine, because that runs rules. The caller holds the queue lock.
-func (x *Waitable[S, E]) reapIfDue(b *wakes) {
-	if m := x.mon; m.reapDue() && !aside(func() { m.sweep(b) }) {
-		x.resolve(b)
-	}
-}
-
-// asideFromRules sets up the monitor so that goroutines which must survive a rule run the rules in separate
-// goroutines.
-func (x *Waitable[S, E]) asideFromRules() {
-	m := x.mon
-	m.queueLock.alsoCheck = func() { aside(m.check) }
-	m.queueLock.repair = func() (err error) {
-		if !aside(func() { err = m.replay() }) {
-			err = m.replay() // x is not recoverable by now, so replay calls no rule
-		}
-		return err
-	}
-}
-
-// fail ends a call in which a rule panicked with v or ended its goroutine. It ends all waits, releases the queue
-// lock, and calls the function after. Then it continues the panic, if v is not nil.
-func (x *Waitable[S, E]) fail(v any, b *wakes, after func()) {
-	x.markLost(v)
-	x.resolve(b)
-	x.mon.leave(b)
-	if after != nil {
-		after()
-	}
-	if v != nil {
-		panic(v)
-	}
-}
-
-// lost reports whether x is not recoverable, because a rule has panicked or ended its goroutine.
-func (x *Waitable[S, E]) lost() bool { return x.words.lostBy.Load() != 0 }
-
-// markLost makes x not recoverable. It records that a rule panicked with v in this process or, if v is nil,
-// that a rule ended its goroutine. The queue lock is held.
-func (x *Waitable[S, E]) markLost(v any) {
-	if x.lost() {
-		return
-	}
+// markLost makes x not recoverable. It records that a rule panicked with v in this process or, if v is nil, that a
+// rule ended its goroutine. The caller holds x.private.
+func (x *waitableCore) markLost(c *recordedChange, b *wakes, v any) {
 	text := "runtime.Goexit"
 	if v != nil {
 		text = fmt.Sprint(v)
 	}
-	clear(x.words.lostText[:])
-	copy(x.words.lostText[:], text)
-	// sync(waitable.lost): release
-	x.words.lostBy.Store(uint64(x.name))
-	crashpoint.Hit("waitable.lose.marked")
-}
-
-// notRecoverable returns the error of an operation on x while x is not recoverable.
-func (x *Waitable[S, E]) notRecoverable(op string) error {
-	// sync(waitable.lost): acquire
-	by := arenakernel.ParticipantID(x.words.lostBy.Load() & arenakernel.ParticipantIDMask)
-	return x.mon.fail(op, shmsync.ErrNotRecoverable, x.a.Who(by), "a rule did not return: "+lostText(x.words))
-}
-
-// lostText returns the text of the panic that made a Waitable not recoverable. A peer may have overwritten the
-// text.
-func lostText(w *waitableWords) string {
-	text, _, _ := strings.Cut(string(w.lostText[:]), "\x00")
-	return strings.ToValidUTF8(text, "")
+	for {
+		// The loop repeats only if another process has changed the Waitable. So it is lock-free. An error means
+		// that a peer has overwritten the Waitable; then the next call reports it.
+		if err := x.begin(c, b); err != nil || x.lostIn(c) != 0 {
+			return
+		}
+		// No process reads the text before the record, which is ordered behind it.
+		clear(x.own.text[:])
+		copy(x.own.text[:], text)
+		c.set(waitableLostWord, 0, &x.words.lostBy, uint32(x.name))
+		// sync(waitable.lost): release
+		switch ok, err := x.end(c, b); {
+		case ok:
+			crashpoint.Hit("waitable.lose.marked")
+			return
+		case err != nil:
+			return
+		}
+	}
 }
 
 // Err returns nil if x can be used. Otherwise it returns an error that Is ErrNotRecoverable or, after Stop, an
 // error that Is ErrCanceled. Like State it does not wait.
 func (x *Waitable[S, E]) Err() error {
-	if err := x.mon.opening.error("waitable.err"); err != nil {
-		return err
+	s, ok := x.opening.tryServe(x.queue)
+	if !ok {
+		return x.closed()
 	}
-	switch {
-	case x.lost():
-		return x.notRecoverable("waitable.err")
-	case x.words.stopped.Load() != 0:
-		return x.stopped()
+	defer s.end()
+	x.completeBare() // a process may have died, or been stopped, before it carried out its last change
+	// sync(waitable.lost): acquire
+	if by := x.lostBy(); by != 0 {
+		return x.notRecoverable("waitable.err", by)
+	}
+	if valueIn(&x.words.stopped) != 0 {
+		return x.wasStopped()
 	}
 	return nil
 }
@@ -142,39 +136,95 @@ func (x *Waitable[S, E]) Err() error {
 // repair leaves has to be consistent with them. Right after that, the rules undo the claims of processes that have
 // died meanwhile. If repair returns an error, or panics, x remains as it is, and Recover returns the error.
 //
+// Like a rule, repair must do nothing but change *s. Recover excludes nobody: if several goroutines call it at the
+// same time, in one process or in several, each may call its repair. The first one that has ended determines the
+// state, and the others have no effect.
+//
 // If the Waitable can be used, Recover does not call repair. Apart from an error of repair, Recover returns the
 // errors of Wait. It panics if repair is nil.
 func (x *Waitable[S, E]) Recover(repair func(s *S) error) error {
 	return x.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext does what Recover does, but returns ctx.Err() when ctx ends before repair is called.
+// RecoverContext does what Recover does, but returns ctx.Err() if ctx has ended before repair is called.
 func (x *Waitable[S, E]) RecoverContext(ctx context.Context, repair func(s *S) error) error {
 	mustHaveRepair(repair != nil, "waitable "+objectName(x.object))
-	if err := x.mon.enter(ctx); err != nil {
-		return err
+	// stayIfOpen keeps the object open until the end. Close does not wait for that, because a repair may take long.
+	if !x.opening.stayIfOpen() {
+		return x.closed()
 	}
-	var failed error
-	x.locked(func() (changed bool) {
-		if !x.lost() {
-			return false
+	defer x.opening.leaveStay(x.queue)
+	for {
+		// The loop repeats only if another call has recovered x meanwhile, and a rule has failed again.
+		s, lost, err := x.lostState()
+		if err != nil || lost.participant() == 0 {
+			return err
 		}
-		s := x.state()
-		if failed = repair(&s); failed != nil {
-			return false
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		var c change
-		c.set(&x.words.lostBy, 0)
-		x.change(&c, &s)
-		x.mon.commit(&c)
-		x.reap(x.mon.absent)
-		return true
+		if err := repair(&s); err != nil {
+			return x.fail("waitable.recover", shmsync.ErrNotRecoverable, nil, "the repair failed: "+err.Error())
+		}
+		if over, err := x.recovered(&s, lost); over || err != nil {
+			return err
+		}
+	}
+}
+
+// lostState returns a copy of the state, and the word lostBy. If the value of that word is 0, x is not lost.
+func (x *Waitable[S, E]) lostState() (s S, lost recordedWord, err error) {
+	if !x.queue.EnterStay() {
+		return s, 0, x.closed()
+	}
+	defer x.queue.ExitLasting()
+	b := takeWakes()
+	defer x.wake(b)
+	var c recordedChange
+	if err = x.begin(&c, b); err != nil {
+		return s, 0, err
+	}
+	// The state does not change while lostBy has this value. So it does not matter that the copy is made later.
+	lost = recordedWord(x.words.lostBy.Load())
+	err = x.copyState(&c, b, &s)
+	return s, lost, err
+}
+
+// recovered makes *s the state, and x usable, if x is still lost by the change that stored the word lost. While x is
+// lost, no change of the state takes effect. over is false if another call has recovered x, and x was lost again.
+func (x *Waitable[S, E]) recovered(s *S, lost recordedWord) (over bool, err error) {
+	if !x.queue.EnterStay() {
+		return true, x.closed()
+	}
+	defer x.queue.ExitLasting()
+	x.locked(func(c *recordedChange, b *wakes) (changed bool) {
+		for {
+			// The loop repeats only if another process has changed the Waitable. So it is lock-free.
+			if err = x.begin(c, b); err != nil {
+				return false
+			}
+			if is := recordedWord(x.words.lostBy.Load()); is != lost {
+				if x.load() != c.c {
+					continue
+				}
+				over = is.participant() == 0
+				return false
+			}
+			x.put(c, s)
+			c.set(waitableLostWord, 0, &x.words.lostBy, 0)
+			var ok bool
+			if ok, err = x.end(c, b); ok || err != nil {
+				over = ok
+				break
+			}
+		}
+		if over {
+			x.reapAside(c, b)
+		}
+		return over
 	})
-	switch {
-	case failed != nil:
-		return x.mon.fail("waitable.recover", shmsync.ErrNotRecoverable, nil, "the repair failed: "+failed.Error())
-	case x.lost():
-		return x.notRecoverable("waitable.recover")
+	if over && err == nil && x.lost() { // a rule has failed for a claim of a dead process
+		err = x.notRecoverable("waitable.recover", x.lostBy())
 	}
-	return nil
+	return over, err
 }

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -121,6 +123,12 @@ func (k stocked) do(o stockOrder) (a stockAnswer) {
 				a.Panic = fmt.Sprint(v)
 			}
 		}()
+		if point, arms := strings.CutPrefix(o.Op, "arm "); arms {
+			crashpoint.Arm(point, int(o.E))
+		}
+		if point, arms := strings.CutPrefix(o.Op, "stop at "); arms {
+			crashpoint.ArmStop(point, int(o.E))
+		}
 		switch o.Op {
 		case "wait":
 			fill(k.x.Wait(o.E))
@@ -134,6 +142,8 @@ func (k stocked) do(o stockOrder) (a stockAnswer) {
 			k.x.Release(o.E)
 		case "free":
 			k.x.Update(func(s *stock) { s.Free++ })
+		case "recover":
+			fill(k.x.Recover(func(*stock) error { return nil }))
 		case "lock":
 			k.m.Lock()
 		case "acquire":
@@ -367,9 +377,8 @@ func TestWaitableRecoverBringsBackAfterARuleFailed(t *testing.T) {
 	require.Equal(t, stockAnswer{ID: p.next + 1}, p.do(t, "wait", fine))
 }
 
-// TestWaitableClosedWhileReapingKeepsItsWords: to reap, a process takes the queue lock of a Waitable through
-// one of its own handles. The words stay mapped until it has released the lock, even if the handle is closed
-// meanwhile.
+// TestWaitableClosedWhileReapingKeepsItsWords: to reap, a process uses one of its own handles on a Waitable. The
+// words stay mapped until it has reaped, even if the handle is closed meanwhile.
 func TestWaitableClosedWhileReapingKeepsItsWords(t *testing.T) {
 	a := newArena(t, nil)
 	keeper := newStockist(t, a)
@@ -405,5 +414,51 @@ func TestWaitableClosedWhileReapingKeepsItsWords(t *testing.T) {
 	eventually(t, "the handle ends when the reaper has left", func() string { return words(a) }, x.Ended)
 	alone(t, a, 2)
 	keeper.Cont(t)
-	require.Equal(t, stockAnswer{ID: 1}, keeper.do(t, "wait a while", fine), "the queue lock is free")
+	require.Equal(t, stockAnswer{ID: 1}, keeper.do(t, "wait a while", fine), "it can be used")
+}
+
+// TestWaitableFunctionThatBlocksDelaysNoOtherObject: the function of an Update blocks, and a process dies that holds a
+// Mutex and a claim. The goroutines of the updating process that wait for other objects are still notified.
+func TestWaitableFunctionThatBlocksDelaysNoOtherObject(t *testing.T) {
+	a := newArena(t, nil)
+	k, err := openStocked(a)
+	require.NoError(t, err)
+	victim := newStockist(t, a)
+	for i, op := range []string{"free", "wait", "lock"} {
+		require.Equal(t, stockAnswer{ID: i + 1}, victim.do(t, op, fine))
+	}
+	waits, locks := make(chan error, 1), make(chan error, 1)
+	go func() { waits <- k.x.Wait(fine) }()
+	eventually(t, "queued", func() string { return words(a) }, func() bool { return k.x.Queued() == 1 })
+	updating, goOn := make(chan bool), make(chan bool)
+	updated := make(chan bool)
+	go func() {
+		k.x.Update(func(*stock) {
+			updating <- true
+			<-goOn
+		})
+		close(updated)
+	}()
+	<-updating
+	go func() { locks <- k.m.LockContext(context.Background()) }()
+	waiting(t, a, "mutex", 1)
+	victim.Kill(t)
+	select {
+	case err := <-locks:
+		require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+	case <-after(timeout()):
+		t.Errorf("the waiter of the Mutex is not notified\n%s", words(a))
+	}
+	require.Empty(t, waits)
+	goOn <- true
+	for done := false; !done; { // the reap changes the state, so the function runs again
+		select {
+		case <-updating:
+			goOn <- true
+		case <-updated:
+			done = true
+		}
+	}
+	require.NoError(t, <-waits, "the claim of the dead process")
+	require.Equal(t, stock{0, 1}, k.x.State())
 }

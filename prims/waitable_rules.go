@@ -1,276 +1,168 @@
 package prims
 
 import (
-	"slices"
+	"fmt"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
-	"github.com/shmsync/shmsync/internal/crashpoint"
 )
-
-var _ = crashpoint.Register("waitable.wait.accepted")
-
-func (x *Waitable[S, E]) claim(s *S, extra uint64) bool {
-	return x.rules.Claim(s, unpackExtra[E](extra))
-}
-
-// find returns the entry for the claims of participant n for one value of E, which extra contains, or nil if there
-// is none.
-func (x *Waitable[S, E]) find(n arenakernel.ParticipantID, extra uint64) *waitableHold {
-	for _, h := range x.holds {
-		if h.count.Load() != 0 && h.name.Load() == uint64(n) && h.extra.Load() == extra {
-			return h
-		}
-	}
-	return nil
-}
 
 // held reports whether processes hold claims, that is, whether a claim lasts until it is released or its process
 // dies.
 func (x *Waitable[S, E]) held() bool { return x.rules.Release != nil || x.rules.OnDeath != nil }
 
-// noted reports whether a claim needs an entry in the array of waitableHold. It does if processes hold claims. It
+// counted reports whether a claim needs an entry in the array of waitableHold. It does if processes hold claims. It
 // also does if the claim is granted to a wait, which may die before it accepts the claim.
-func (x *Waitable[S, E]) noted(granted bool) bool {
+func (x *Waitable[S, E]) counted(granted bool) bool {
 	return x.held() || granted && x.rules.Undo != nil
 }
 
-// place finds an entry of the array of waitableHold for one more claim of participant n: the entry for equal claims
-// of n, or a free one. It returns the number of the entry, counted from 1, or 0 if the claim needs no entry. ok is
-// false if there is no room.
-func (x *Waitable[S, E]) place(n arenakernel.ParticipantID, extra uint64, granted bool) (place uint32, ok bool) {
-	if !x.noted(granted) {
-		return 0, true
+// claimResult says how an attempt to make a claim ended.
+type claimResult uint8
+
+const (
+	ruleAllows   claimResult = iota // the change contains the claim
+	ruleRefuses                     // the rule does not allow the claim in the present state
+	noHold                          // there is no room for the claim
+	labelled                        // the change labels a hold for the claim, and the caller then tries again
+	behindOthers                    // other waits are served first
+	stateChanged                    // another process has changed the Waitable meanwhile
+)
+
+// claim runs the rule Claim for a wait of the participant n on the copy of the state that copyState has just made. If
+// the rule allows the claim, claim adds to the change c that n has it. If first is not nil, it is the first wait of the
+// queue, and the claim is for this wait; then c also takes the wait off the queue.
+func (x *Waitable[S, E]) claim(c *recordedChange, n arenakernel.ParticipantID, extra uint64, first *wait) claimResult {
+	if x.load() != c.c {
+		return stateChanged // what the caller has read may belong to different states
 	}
-	free := uint32(0)
-	for i, h := range x.holds {
-		switch {
-		case h.free():
-			if free == 0 {
-				free = uint32(i + 1)
+	if !x.rules.Claim(&x.copied, unpackExtra[E](extra)) {
+		return ruleRefuses
+	}
+	before := *c
+	index, counted := 0, x.counted(first != nil)
+	if counted {
+		if index, counted = x.place(n, extra); !counted && x.held() {
+			return noHold
+		}
+	}
+	if counted {
+		h := x.holds[index]
+		x.label(c, index, n, extra)
+		if x.held() {
+			x.setCount(c, index, valueIn(&h.count)+1)
+		}
+		if first != nil {
+			x.setGranted(c, index, valueIn(&h.granted)+1)
+		}
+	}
+	if first != nil {
+		x.detach(c, *first, arenakernel.RecordedGranted)
+		if !counted {
+			c.set(recordPrev, first.index(), first.Extra(), grantedWithoutHold)
+		}
+	}
+	if c.n == recordMost || c.tooMany { // there is no room for the word current
+		*c = before
+		x.label(c, index, n, extra)
+		return labelled
+	}
+	x.put(c, &x.copied)
+	return ruleAllows
+}
+
+// grantedWithoutHold is the value of the word extra of a wait node if no hold counts the claim that the wait was
+// granted. Otherwise the value is 0, because a wait is granted when it is the first.
+const grantedWithoutHold = 1
+
+// serve ends the waits that can go on, in the order of the queue. If x is stopped or not recoverable, it ends all
+// waits. The caller holds x.private.
+func (x *Waitable[S, E]) serve(c *recordedChange, b *wakes) error {
+	for {
+		// The loop repeats only after it has taken a wait off the queue or labelled a hold, or after another process
+		// has changed the Waitable.
+		if err := x.begin(c, b); err != nil {
+			return err
+		}
+		w, ok := x.head(c)
+		if !ok && !c.torn {
+			return nil
+		}
+		granted := arenakernel.ParticipantID(0)
+		if ok && !x.dismiss(c, w) {
+			if err := x.copyState(c, b, &x.copied); err != nil {
+				return err
 			}
-		case h.name.Load() == uint64(n) && h.extra.Load() == extra:
-			return uint32(i + 1), h.count.Load() < waitableCount
+			if is, _ := x.head(c); is.off != w.off || x.ending(c) {
+				continue
+			}
+			granted = w.Owner() & arenakernel.ParticipantIDMask
+			switch x.claim(c, granted, w.Wanted().Load(), &w) {
+			case ruleRefuses, noHold:
+				return nil
+			case stateChanged:
+				continue
+			}
+		}
+		switch ok, err := x.end(c, b); {
+		case err != nil:
+			return err
+		case ok:
+			x.reconsider(granted)
 		}
 	}
-	return free, free != 0 || !x.held() // a claim that is not held can do without an entry
 }
 
-// note adds to the change c that participant n has one more claim, in the entry whose number is place.
-func (x *Waitable[S, E]) note(c *change, place uint32, n arenakernel.ParticipantID, extra uint64, granted bool) {
-	if place < 1 || int(place) > len(x.holds) {
-		return
+// ending reports whether all waits have to end by the state that the change c has found.
+func (x *waitableCore) ending(c *recordedChange) bool { return x.lostIn(c) != 0 || x.stoppedIn(c) }
+
+// dismiss adds to the change c that the first wait, w, ends without a claim, if its owner is dead, or if all waits have
+// to end. It reports whether it did.
+func (x *waitableCore) dismiss(c *recordedChange, w wait) bool {
+	switch {
+	case !x.waiting(w):
+		x.detach(c, w, arenakernel.RecordedRemoved)
+	case x.ending(c):
+		x.refuse(c, w, x.lostIn(c))
+	default:
+		return false
 	}
-	h := x.holds[place-1]
-	count := uint64(0)
-	if h.name.Load() == uint64(n) && h.extra.Load() == extra {
-		count = h.count.Load()
-	} else {
-		c.set(&h.name, uint64(n))
-		c.set(&h.extra, extra)
-	}
-	if x.held() {
-		c.set(&h.count, count+1)
-	}
-	if granted {
-		c.set(&h.granted, h.granted.Load()+1)
-	}
+	return true
 }
 
-// accept records that a wait of this process has accepted the claim that it was granted. The claim is in the entry
-// whose number is place.
-func (x *Waitable[S, E]) accept(place uint32) {
-	if place >= 1 && int(place) <= len(x.holds) {
-		x.holds[place-1].accepted.Add(1)
-		crashpoint.Hit("waitable.wait.accepted")
-	}
-}
-
-// unaccepted returns how many claims of an entry were granted to waits that have not accepted them. A wait may
-// accept its claim before the grant is recorded; then the result is 0, not negative.
-func (h *waitableHold) unaccepted() uint64 {
-	if n := int64(h.granted.Load() - h.accepted.Load()); n > 0 {
-		return min(uint64(n), waitableCount) // bounded, because a peer may have written the counts
-	}
-	return 0
-}
-
-// free reports whether an entry has no claims and can be used for others.
-func (h *waitableHold) free() bool {
-	return h.count.Load() == 0 && h.granted.Load() == h.accepted.Load()
-}
-
-// next returns the wait that is served next, by the order of the rules.
-func (x *Waitable[S, E]) next() (first wait, ok bool) {
-	first, ok = x.fifo.head()
-	if x.rules.Before == nil || !ok {
-		return first, ok
-	}
-	best := unpackExtra[E](first.Wanted().Load())
-	x.fifo.each(func(w wait) bool {
-		if e := unpackExtra[E](w.Wanted().Load()); w != first && x.rules.Before(e, best) {
-			first, best = w, e
+// refuseAll ends all waits while x is stopped or not recoverable. It runs no rules. The caller holds x.private.
+func (x *waitableCore) refuseAll(c *recordedChange, b *wakes) {
+	for {
+		// The loop repeats only after it has taken a wait off the queue, or after another process has changed the
+		// Waitable.
+		if err := x.begin(c, b); err != nil {
+			return
 		}
-		return true
-	})
-	return first, true
-}
-
-// inOrder returns the waits of the queue in the order in which they are served.
-func (x *Waitable[S, E]) inOrder() (all []wait) {
-	x.fifo.each(func(w wait) bool {
-		all = append(all, w)
-		return true
-	})
-	slices.SortStableFunc(all, func(v, w wait) int {
-		e, f := unpackExtra[E](v.Wanted().Load()), unpackExtra[E](w.Wanted().Load())
-		switch {
-		case x.rules.Before(e, f):
-			return -1
-		case x.rules.Before(f, e):
-			return 1
+		w, ok := x.head(c)
+		if ok && (!x.ending(c) || !x.dismiss(c, w)) || !ok && !c.torn {
+			return
 		}
-		return 0
-	})
-	return all
-}
-
-// resolve ends the waits that can go on, in order. If x is not recoverable, it ends all waits.
-func (x *Waitable[S, E]) resolve(b *wakes) {
-	x.guarded(func() { x.serveAll(b) })
-	if x.lost() {
-		x.mon.endAll(b, &x.fifo, waitableLost, 0)
-	}
-}
-
-func (x *Waitable[S, E]) serveAll(b *wakes) {
-	w, ok := x.next()
-	if x.rules.Before == nil {
-		for ok && x.serve(b, w) {
-			w, ok = x.next()
-		}
-		return
-	}
-	if !ok || !x.serve(b, w) {
-		return
-	}
-	// Call inOrder only once, because a search for the first wait in each iteration would take quadratic time.
-	for _, w := range x.inOrder() {
-		if !x.serve(b, w) {
+		if _, err := x.end(c, b); err != nil {
 			return
 		}
 	}
 }
 
-// serve ends the wait w, which is the next in order. It reports false if w cannot end yet.
-func (x *Waitable[S, E]) serve(b *wakes, w wait) bool {
-	switch {
-	case !x.mon.waiting(w):
-		x.detach(w)
-		x.mon.releaseNode(w)
-		return true
-	case x.words.stopped.Load() != 0:
-		if x.mon.end(b, w, waitableStopped, 0) {
-			x.mon.account(w, nil)
-		}
-		return true
-	}
-	s, wanted, owner := x.state(), w.Wanted().Load(), w.Owner()
-	if !x.claim(&s, wanted) {
-		return false
-	}
-	place, ok := x.place(owner, wanted, true)
-	if !ok {
-		return false
-	}
-	if x.mon.end(b, w, waitableGranted, place) {
-		var c change
-		x.note(&c, place, owner, wanted, true)
-		x.change(&c, &s)
-		x.mon.account(w, &c)
-	}
-	return true
+// refuse adds to the change c that the first wait, w, ends without a claim, because the participant by has made x
+// not recoverable or, if by is 0, because x was stopped. It stores the reason in the word extra of the wait node.
+func (x *waitableCore) refuse(c *recordedChange, w wait, by arenakernel.ParticipantID) {
+	x.detach(c, w, arenakernel.RecordedRefused)
+	c.set(recordPrev, w.index(), w.Extra(), uint32(by))
 }
 
-// account changes the state for a grant, if the process that granted the wait died before it had changed the state.
-func (x *Waitable[S, E]) account(w wait) {
-	var c change
-	if f := outcome(w.Extra().Load()); f.result() == waitableGranted {
-		x.guarded(func() {
-			s, wanted := x.state(), w.Wanted().Load()
-			if x.claim(&s, wanted) {
-				x.note(&c, f.aux(), w.Owner(), wanted, true)
-				x.change(&c, &s)
-			}
-		})
+// resolve calls serve, which runs rules for other waits. So a panic of a rule does not continue in the caller.
+func (x *Waitable[S, E]) resolve(c *recordedChange, b *wakes) {
+	x.guarded(c, b, func() { x.serve(c, b) })
+	if x.lost() {
+		x.refuseAll(c, b)
 	}
-	x.mon.account(w, &c)
 }
 
-func (x *Waitable[S, E]) detach(w wait)          { x.fifo.detach(w) }
-func (x *Waitable[S, E]) requeue(w wait)         { x.fifo.requeue(w) }
-func (x *Waitable[S, E]) each(f func(wait) bool) { x.fifo.each(f) }
-func (x *Waitable[S, E]) clear()                 { x.fifo.clear() }
-
-// reap undoes the claims of dead participants. Claims that a participant had not accepted are undone at once. The
-// other claims are undone when the process of the participant has ended.
-func (x *Waitable[S, E]) reap(dead func(arenakernel.ParticipantID) bool) {
-	lost, unknown := x.rules.OnDeath, x.rules.Undo
-	if lost == nil {
-		lost = x.rules.Release
-	}
-	if unknown == nil {
-		unknown = x.rules.Release
-	}
-	if unknown == nil {
-		unknown = lost
-	}
-	if unknown == nil {
-		return
-	}
-	if lost == nil {
-		lost = unknown
-	}
-	x.guarded(func() {
-		for _, h := range x.holds {
-			if h.count.Load() > waitableCount {
-				h.count.Store(0) // only a peer that overwrote the entry can have written this
-			}
-			of := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)
-			if h.free() || !dead(of) {
-				continue
-			}
-			n, u := h.count.Load(), h.unaccepted()
-			if x.held() {
-				u = min(u, n)
-			}
-			for ; u > 0; u-- {
-				n = max(n, 1) - 1
-				x.undo(h, unknown, n, u-1)
-			}
-			for ; n > 0 && x.mon.ended(of); n-- {
-				x.undo(h, lost, n-1, 0)
-			}
-			h.granted.Store(h.accepted.Load()) // a peer may have written any value
-		}
-	})
-}
-
-// undo undoes one claim of an entry by a call of the given rule. Afterwards the entry has count held claims, and
-// the given number of claims that were granted and not accepted.
-func (x *Waitable[S, E]) undo(h *waitableHold, rule func(s *S, e E), count, unaccepted uint64) {
-	s := x.state()
-	rule(&s, unpackExtra[E](h.extra.Load()))
-	var c change
-	c.set(&h.count, count)
-	c.set(&h.granted, h.accepted.Load()+unaccepted)
-	x.change(&c, &s)
-	x.mon.commit(&c)
-}
-
-func (x *Waitable[S, E]) holders(f func(arenakernel.ParticipantID)) {
-	for _, h := range x.holds {
-		if !h.free() {
-			f(arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask))
-		}
-	}
+func (x *Waitable[S, E]) full() error {
+	return x.fail("waitable.wait", shmsync.ErrNoSpace, nil, fmt.Sprintf("all %d holds are taken, or one %d times", len(x.holds), waitableCount))
 }

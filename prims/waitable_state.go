@@ -9,71 +9,100 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-var _ = crashpoint.Register("waitable.update.copied")
+var (
+	_ = crashpoint.Register("waitable.state.copied")
+	_ = crashpoint.Register("waitable.update.copied")
+)
 
-// The state has two copies, and the lowest bit of the field current says which copy is valid. A process that
-// changes the state first stores the number of the change in the field copying, then writes the other copy, and
-// then increments current:
-//
-//	changes                       State
-//	copying = current+1           c = current
-//	write copy current+1          read copy c
-//	current = current+1           copying is c or c+1: it was valid all the time
-//
-// So a read fails only if other processes made a whole change during the read and then began the next one, which
-// overwrites the copy that is read.
-
-// stateTries is how often State tries to read before it takes the queue lock. Only if a peer overwrites the words
-// do that many tries fail.
-const stateTries = 10_000
+// stateTries is how often a call copies the state at most. Only a peer that overwrites the words can make that many
+// copies fail: between two changes of the state lies at least the time in which their author copies the state twice.
+const stateTries = 1_000_000
 
 // State returns a copy of the state. State waits for no other process. All parts of the copy are from one moment.
 func (x *Waitable[S, E]) State() S {
-	x.mon.opening.use()
-	// Enter keeps the arena mapped during the call.
-	q := x.mon.queueLock.queue
-	if !q.Enter() {
-		panic(x.mon.closed())
+	defer x.opening.serve(x.queue).end()
+	var s S
+	if x.read(&s) {
+		return s
 	}
-	defer q.Exit()
-	for i := range stateTries {
-		if s, ok := x.read(); ok {
-			race.Acquire(x.mon.key)
-			return s
+	b := takeWakes()
+	defer x.wake(b)
+	var c recordedChange
+	if err := x.copyState(&c, b, &s); err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// read copies the state to *s, if the last change is complete and no other change is made meanwhile.
+func (x *Waitable[S, E]) read(s *S) (ok bool) {
+	c := x.load()
+	if x.completed.Load() != uint64(c) {
+		return false
+	}
+	p := x.image(valueIn(&x.words.current))
+	if p == nil {
+		return false
+	}
+	*s = copyOf[S](p)
+	asm.LoadFence()
+	// sync(waitable.state): acquire
+	ok = x.load() == c
+	race.Acquire(x.key)
+	return ok
+}
+
+// copyState begins the change c, and copies the state that c has found to *s.
+//
+//	copyState                          a process that changes the state
+//	c = the commit word                writes an image of its own slot that is not valid
+//	carries out its record             CAS of the commit word: the image is valid, by the record
+//	w = current; *s = the image of w
+//	c = the commit word
+//	carries out its record
+//	is current still w?
+//
+// No process writes a valid image. So if current, with its tag, is w before and after the copy, the image did not
+// change meanwhile. Other changes, such as those of the queue, do not matter.
+func (x *Waitable[S, E]) copyState(c *recordedChange, b *wakes, s *S) error {
+	if err := x.begin(c, b); err != nil {
+		return err
+	}
+	for tries := range stateTries {
+		w := recordedWord(x.words.current.Load())
+		p := x.image(w.value())
+		if p != nil {
+			*s = copyOf[S](p)
+			crashpoint.Hit("waitable.state.copied")
+			asm.LoadFence()
 		}
-		if i%100 == 99 {
+		// sync(waitable.state): acquire
+		if err := x.begin(c, b); err != nil {
+			return err
+		}
+		switch {
+		case recordedWord(x.words.current.Load()) != w:
+		case p == nil:
+			return x.corrupt("its state is in the slot record of a slot that has none")
+		default:
+			race.Acquire(x.key)
+			return nil
+		}
+		if tries%100 == 99 {
 			shmsync.Yield()
 		}
 	}
-	if err := x.mon.enter(nil); err != nil {
-		panic(err)
-	}
-	defer x.mon.leave(nil)
-	return x.state()
+	return x.corrupt("its state changes all the time")
 }
 
-// read reads the state without the queue lock. ok is false if the copy may have been overwritten
-// while it was read.
-func (x *Waitable[S, E]) read() (s S, ok bool) {
-	// sync(waitable.state): acquire
-	c := x.words.current.Load()
-	s = *x.copies[c&1]
-	asm.LoadFence()
-	return s, x.words.copying.Load()-c <= 1
-}
-
-// state returns the valid copy of the state. The caller holds the queue lock.
-func (x *Waitable[S, E]) state() S { return *x.copies[x.words.current.Load()&1] }
-
-// change adds to the change c that the state becomes *s.
-func (x *Waitable[S, E]) change(c *change, s *S) {
-	next := x.words.current.Load() + 1
-	putBetween(&x.words.copying, next)
-	*x.copies[next&1] = *s
+// put adds to the change c that the state becomes *s.
+func (x *Waitable[S, E]) put(c *recordedChange, s *S) {
+	race.ReleaseMerge(x.key)
+	name := x.spare(c)
+	storeAt(x.own.imageIn(x.shape, name), s)
 	crashpoint.Hit("waitable.update.copied")
 	// sync(waitable.state): release
-	putBetween(&x.words.copying, next)
-	c.set(&x.words.current, next)
+	c.set(waitableCurrentWord, 0, &x.words.current, name)
 }
 
 // String renders the state on one line.

@@ -82,7 +82,9 @@ func priority(a *arena.Arena, name string, permits uint32) (*prims.Waitable[uint
 func init() {
 	addWorkload(workload{
 		name:   "waitable",
-		points: []string{"monitor.*", "waitable.update.*", "park.waitnode.*", "mutex.unlock.before_release"},
+		points: []string{"record.*", "waitable.state.*", "waitable.update.*", "waitable.wait.*", "park.waitnode.*"},
+		// A wait that is given up is taken off the queue at once, so no node is left there.
+		without: []string{"park.waitnode.given_up"},
 		open: func(a *arena.Arena) (worker, error) {
 			rw, err := shared(a, "shared")
 			if err != nil {
@@ -186,35 +188,6 @@ func TestWaitableReusesItsNodes(t *testing.T) {
 	require.Less(t, int(a.Stats().Nodes), 10)
 }
 
-// TestCloseDoesNotWaitForTheQueueLock: Close does not wait for a goroutine that cleans up and sleeps until
-// the queue lock is free, because the holder of the queue lock may be stopped.
-func TestCloseDoesNotWaitForTheQueueLock(t *testing.T) {
-	a := newArena(t, nil)
-	e, err := autoReset(a, "e")
-	require.NoError(t, err)
-	q, ok := prims.QueueLockOf(a, e.Offset())
-	require.True(t, ok)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	done, closed := make(chan error, 1), make(chan error, 1)
-	go func() { done <- e.WaitContext(ctx, struct{}{}) }()
-	eventually(t, "queued", func() string { return words(a) }, func() bool { return e.Queued() == 1 })
-	require.True(t, q.Enter())
-	cancel()
-	require.Equal(t, context.Canceled, <-done)
-	eventually(t, "the goroutine that cleans up sleeps", func() string { return words(a) }, q.Awaited)
-	go func() { closed <- e.Close() }()
-	early := true
-	select {
-	case err := <-closed:
-		require.NoError(t, err)
-	case <-after(timeout()):
-		early = false
-	}
-	q.Leave()
-	require.True(t, early, "Close waited for the queue lock\n%s", words(a))
-}
-
 // TestWaitableShared: a reader that arrives after a waiting writer does not overtake the writer. When the
 // writer gives up, the reader goes on.
 func TestWaitableShared(t *testing.T) {
@@ -267,8 +240,8 @@ func TestWaitablePriority(t *testing.T) {
 	}
 }
 
-// TestWaitablePriorityCrowd: many waits are served at once, in an order that the rules define. The test counts
-// the comparisons. Their number is far less than the square of the number of waits.
+// TestWaitablePriorityCrowd: many waits join, and are then served at once, in an order that the rules define. The
+// test counts the comparisons. Their number is far less than the square of the number of waits.
 func TestWaitablePriorityCrowd(t *testing.T) {
 	const n = 10_000
 	compared := 0
@@ -287,16 +260,15 @@ func TestWaitablePriorityCrowd(t *testing.T) {
 		}, nil)
 		require.NoError(t, err)
 		var wg sync.WaitGroup
-		for i := range uint32(n) {
+		for _, i := range rand.Perm(n) {
 			wg.Go(func() {
-				if err := s.Wait(i); err != nil {
+				if err := s.Wait(uint32(i)); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		eventually(t, "queued", func() string { return words(a) }, func() bool { return s.Queued() == n })
 		start := time.Now()
-		compared = 0
 		s.Update(func(free *uint32) { *free = n })
 		since := time.Since(start)
 		wg.Wait()
@@ -309,8 +281,9 @@ func TestWaitablePriorityCrowd(t *testing.T) {
 		compared++
 		return x > y
 	})
+	require.Positive(t, compared)
 	t.Logf("%d served in %v, by priority in %v after %d comparisons", n, fifo, priority, compared)
-	require.Less(t, compared, n*n/10)
+	require.Less(t, compared, n*n/50)
 }
 
 func init() {

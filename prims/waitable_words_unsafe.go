@@ -8,100 +8,133 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// waitableWords is the head of the body of a Waitable, 512 bytes. Two copies of the user's state follow, each
-// at a multiple of 64 bytes, and then the array of waitableHold.
+// waitableWords is the head of the body of a Waitable, 128 bytes. In an arena that counts, a [countWords] follows.
+// After that come an image of the state, at a multiple of 64, and the array of waitableHold. See docs/design/0060.
 type waitableWords struct {
-	_   structs.HostLayout
-	mon monitorWords
-	// current counts the changes of the state; its lowest bit says which copy is
-	// valid.
-	//   writers: the holder of the queue lock, as a change
-	//   readers: the holder of the queue lock; State
-	//   order:   release for State; else the queue lock's
-	//   futex:   none
-	//   crash:   a change takes effect by one store, or by the redo log
+	_      structs.HostLayout
+	commit atomic.Uint64 // see recordCommit
+	// current is a recordedWord that names the valid image, that is, the memory that contains the state. 0 is the
+	// image in the body. 2n and 2n+1 are the two images in the slot record of slot n.
 	current atomic.Uint64
-	queue   listWords
-	stopped atomic.Uint64 // 1 after Stop; the same rules as for the field current
-	// holds is the length of the array of waitableHold at the end of the body.
-	//   writers: the creator
-	//   readers: periodic checks
-	//   order:   relaxed
-	//   futex:   none
-	//   crash:   never changes
-	holds atomic.Uint64
-	// copying is the number of the last change that has begun to write its copy of the state; see State.
-	//   writers: the holder of the queue lock, before it writes the copy, and after it
-	//   readers: State
-	//   order:   before the stores that follow it, and after those that precede it; State reads
-	//            after asm.LoadFence
-	//   futex:   none
-	//   crash:   current or one more; the next change stores it again
-	copying atomic.Uint64
-	// lostBy is the ID of the participant in which a rule panicked or ended its goroutine, and 0 if none did. While
-	// it is not 0, no process calls a rule.
-	//   writers: the holder of the queue lock; Recover as part of a change
-	//   readers: the holder of the queue lock, Err, periodic checks
-	//   order:   release, for lostText
-	//   futex:   none
-	//   crash:   a process that dies before the store leaves a usable object, and the
-	//            rule fails for the next process that runs it; one that dies after the
-	//            store leaves waits, which the next holder of the queue lock ends
+	first   atomic.Uint64 // the first and the last wait of the queue; see recordQueue
+	last    atomic.Uint64
+	stopped atomic.Uint64 // a recordedWord: 1 after Stop
+	// lostBy is a recordedWord: the participant in which a rule panicked or ended its goroutine, or 0 if none did.
+	// While it is not 0, no rule is called. The text of the panic is in the slot record of that participant.
 	lostBy atomic.Uint64
-	// lostText is the text of the panic, truncated, and ended by a 0. guarded by: lostBy, which
-	// is 0 while the text is written
-	lostText [72]byte
+	// holds is the length of the array of waitableHold at the end of the body. It is immutable after init, and
+	// only tools read it.
+	holds atomic.Uint64
+	// lastCPU, spin and pays control the spinning of waiters, as in mutexWords.
+	lastCPU atomic.Uint32
+	spin    atomic.Uint32
+	pays    atomic.Uint32
+	// wake and poller belong to a [park.Queue]. No goroutine sleeps on the word wake, because each wait sleeps on
+	// its own wait node.
+	wake   atomic.Uint32
+	poller atomic.Uint64
+	_      [48]byte
 }
 
-// waitableHold counts the claims of one participant for one value of E that the participant has not given back.
-//
-//	writers: the holder of the queue lock
-//	readers: the same, periodic checks
-//	order:   the queue lock's
-//	futex:   none
-//	crash:   the reaper takes the claims of a participant that is not current back
+// waitableHold counts the claims of one participant for one value of E. All words except accepted are
+// recordedWords.
 type waitableHold struct {
-	name  atomic.Uint64
-	extra atomic.Uint64 // the value of E for which the claims were made
-	count atomic.Uint64 // number of claims that are held
-	// The field granted counts the claims that waits of the participant were granted. The holder of the queue
-	// lock writes it. The field accepted counts the claims that these waits have accepted. The waits write it
-	// without the queue lock. The entry is free when the field count is 0 and the fields granted and accepted
-	// are equal.
-	granted, accepted atomic.Uint64
+	name      atomic.Uint64 // the participant
+	extraLow  atomic.Uint64 // the low and the high half of the value of E
+	extraHigh atomic.Uint64
+	count     atomic.Uint64 // number of claims that are held
+	// granted counts the claims that waits of the participant were granted, modulo 2^32. The entry is free when
+	// count is 0 and accepted equals granted.
+	granted atomic.Uint64
+	// accepted counts the granted claims that the waits have accepted, modulo 2^32.
+	//
+	//	writers: a wait of the participant that was granted a claim, by CAS
+	//	readers: processes that look for a free entry; reapers; tools
+	//	order:   seq-cst
+	//	futex:   none
+	//	crash:   a reaper undoes the claims that were granted and not accepted
+	accepted atomic.Uint64
 }
 
+// waitableRecord is the slot record of a Waitable. Two images of the state follow, each at a multiple of 64.
+type waitableRecord struct {
+	_      structs.HostLayout
+	record plainRecord
+	// text is the text of the last panic of a rule in this process, truncated, and ended by a 0 if it is shorter.
+	//
+	//	writers: the participant, before it makes the record that stores its ID in lostBy
+	//	readers: processes that have read that ID in lostBy
+	//	order:   relaxed; that record orders it
+	//	futex:   none
+	//	crash:   without the record, the text means nothing
+	text [128]byte
+}
+
+// The offsets are part of the binary interface. If one of them changes, the package does not compile.
 var (
-	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.current)-384]
-	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.queue)-392]
-	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.stopped)-408]
-	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.holds)-416]
-	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.copying)-424]
-	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.lostBy)-432]
-	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.lostText)-440]
-	_ = [1]struct{}{}[unsafe.Sizeof(waitableWords{})-512]
-	_ = [1]struct{}{}[unsafe.Offsetof(waitableHold{}.accepted)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.current)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.first)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.last)-24]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.stopped)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.lostBy)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.holds)-48]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.lastCPU)-56]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.spin)-60]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.pays)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.wake)-68]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.poller)-72]
+	_ = [1]struct{}{}[unsafe.Sizeof(waitableWords{})-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableHold{}.accepted)-40]
 	_ = [1]struct{}{}[unsafe.Sizeof(waitableHold{})-waitableHoldSize]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableRecord{}.text)-plainRecordBytes]
+	_ = [1]struct{}{}[unsafe.Sizeof(waitableRecord{})-waitableRecordBytes]
 )
 
-const waitableLostTextOff = arenakernel.Offset(unsafe.Offsetof(waitableWords{}.lostText))
+const (
+	waitableHoldSize    = 48
+	waitableRecordBytes = 320 // without the images
+	waitableSpinOff     = arenakernel.Offset(unsafe.Offsetof(waitableWords{}.spin))
+	waitableWakeOff     = arenakernel.Offset(unsafe.Offsetof(waitableWords{}.wake))
+)
 
-// waitableShape says where the parts of a Waitable are in its body.
+// waitableShape says where the parts of a Waitable are.
 type waitableShape struct {
-	copies [2]arenakernel.Offset // offsets in the body
-	holds  arenakernel.Offset
-	count  int // length of the array of waitableHold
-	size   uint64
+	image arenakernel.Offset // offset in the body of the image there
+	each  arenakernel.Offset // the size of an image
+	holds arenakernel.Offset // offset in the body of the array of waitableHold
+	count int                // the length of that array
+	size  uint64             // of the body
 }
 
-func waitableShapeOf(state uintptr, holds int) (s waitableShape) {
-	each := (arenakernel.Offset(state) + 63) &^ 63
-	s.copies[0] = arenakernel.Offset(unsafe.Sizeof(waitableWords{}))
-	s.copies[1] = s.copies[0] + each
-	s.holds = s.copies[1] + each
+// waitableShapeOf returns the shape of a Waitable with a state of the given size.
+func waitableShapeOf(a *arenakernel.Arena, state uintptr, holds int) (s waitableShape) {
+	s.image = arenakernel.Offset(unsafe.Sizeof(waitableWords{}))
+	if a.Counted() {
+		s.image += arenakernel.Offset(unsafe.Sizeof(countWords{}))
+	}
+	s.each = (arenakernel.Offset(state) + 63) &^ 63
+	s.holds = s.image + s.each
 	s.count = holds
 	s.size = uint64(s.holds) + uint64(holds)*waitableHoldSize
 	return s
+}
+
+// record returns the size of a slot record.
+func (s waitableShape) record() uint64 { return waitableRecordBytes + 2*uint64(s.each) }
+
+// waitableAt returns the words of o. counts is nil if the arena does not count operations.
+func waitableAt(a *arenakernel.Arena, o arenakernel.Object) (w *waitableWords, counts *countWords) {
+	w = arenakernel.At[waitableWords](a, o.Body)
+	if a.Counted() {
+		counts = arenakernel.At[countWords](a, o.Body+arenakernel.Offset(unsafe.Sizeof(waitableWords{})))
+	}
+	return w, counts
+}
+
+// imageIn returns a pointer to one of the images in a slot record of the given shape.
+func (r *waitableRecord) imageIn(s waitableShape, i uint32) unsafe.Pointer {
+	// SAFETY: a slot record has two images after its words; see waitableShape.record.
+	return unsafe.Add(unsafe.Pointer(r), waitableRecordBytes+uintptr(i&1)*uintptr(s.each))
 }
 
 // packExtra packs a value of E, which has at most eight bytes and no pointers, into a word.
@@ -124,6 +157,34 @@ func waitableBody(b []byte) *waitableWords {
 
 // initialState writes the first value of the state into the body of an object that is being created.
 func initialState[S any](body []byte, shape waitableShape, s *S) {
-	_ = body[shape.copies[0]+arenakernel.Offset(unsafe.Sizeof(*s))-1 : shape.size]
-	*(*S)(unsafe.Pointer(&body[shape.copies[0]])) = *s
+	if unsafe.Sizeof(*s) > 0 {
+		*(*S)(unsafe.Pointer(&body[shape.image : shape.image+shape.each][0])) = *s
+	}
 }
+
+// image returns the memory of the image with the given name, or nil if there is no such image.
+func (x *waitableCore) image(name uint32) unsafe.Pointer {
+	if name == 0 {
+		return x.bodyImage()
+	}
+	if slot := int(name / 2); slot != x.slot || x.own == nil {
+		s, ok := x.slots.of(slot)
+		if !ok {
+			return nil
+		}
+		return s.record.imageIn(x.shape, name)
+	}
+	return x.own.imageIn(x.shape, name)
+}
+
+// bodyImage returns a pointer to the image in the body.
+func (x *waitableCore) bodyImage() unsafe.Pointer {
+	// SAFETY: the body has an image at that offset; see waitableShapeOf. An empty state has no memory.
+	return unsafe.Add(unsafe.Pointer(x.words), x.shape.image)
+}
+
+// copyOf returns a copy of the state in the image at p.
+func copyOf[S any](p unsafe.Pointer) S { return *(*S)(p) }
+
+// storeAt stores *s in the image at p.
+func storeAt[S any](p unsafe.Pointer, s *S) { *(*S)(p) = *s }

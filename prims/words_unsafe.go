@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/race"
 )
 
 // mutexWords is the body of a Mutex, 192 bytes. The word that every operation writes has two cache lines to
@@ -141,3 +142,17 @@ func takeWords(own, wake **uint32) {
 //go:norace
 //go:noinline
 func redirect[T any](p **T, to *T) { *p = to }
+
+// storeWord stores v in a word that no other goroutine writes at this time. Go's atomic store is a locked exchange on
+// amd64; storeWord is a plain move, which is faster. The stores of one process become visible in the order of its
+// program. So if a process dies, all stores before some point have taken place and none after it.
+//
+// Under the race detector, storeWord stores atomically. Otherwise the detector would report a plain store and an
+// atomic load of a word in an arena of package arenatest as a race.
+func storeWord(w *atomic.Uint64, v uint64) {
+	if race.Enabled {
+		w.Store(v)
+		return
+	}
+	*(*uint64)(unsafe.Pointer(w)) = v
+}

@@ -66,7 +66,7 @@ func (x *workerGroup) crashAt(point string, n int) {
 	x.t.Helper()
 	what := fmt.Sprintf("%s:%d", point, n)
 	second := slices.ContainsFunc([]string{
-		"monitor.replay.", "monitor.reap.", "mutex.recover.", "arena.node.inherited", "fairmutex.recover.", "multilock.recover.", "cond.settle.", "future.reap.",
+		"mutex.recover.", "arena.node.inherited", "fairmutex.recover.", "multilock.recover.", "cond.settle.", "future.reap.",
 	}, func(p string) bool { return strings.HasPrefix(point, p) })
 	if !second {
 		x.launch(what, 2, proctest.Env("SHMSYNC_CRASHPOINT="+what)).WaitSignal(x.t, syscall.SIGKILL)

@@ -40,7 +40,7 @@ func TestArenaOfAnotherLayout(t *testing.T) {
 	}
 	a := listed()
 	require.EqualValues(t, layout, a.Layout)
-	require.Equal(t, "layout 7, this shmctl reads 8", a.Health)
+	require.Equal(t, "layout 8, this shmctl reads 9", a.Health)
 	_, out, _ := shmctl("ls")
 	require.Regexp(t, name+` +1 MiB +- +none `, out)
 
@@ -53,7 +53,7 @@ func TestArenaOfAnotherLayout(t *testing.T) {
 	require.Regexp(t, name+` +1 MiB +- +some `, out)
 	code, _, errs := shmctl("rm", name)
 	require.Equal(t, exitRefused, code)
-	require.Contains(t, errs, "a process has it open, with layout 7")
+	require.Contains(t, errs, "a process has it open, with layout 8")
 	require.NoError(t, member.Close())
 	require.Contains(t, soon(t, exitOK, "rm", name), "removed")
 	require.NoFileExists(t, f.Name())
@@ -125,7 +125,7 @@ func TestUsage(t *testing.T) {
 func TestVersion(t *testing.T) {
 	code, out, _ := shmctl("--version")
 	require.Equal(t, exitOK, code)
-	require.Regexp(t, `^shmctl \S+, commit \S+, memory layout 8\n$`, out)
+	require.Regexp(t, `^shmctl \S+, commit \S+, memory layout 9\n$`, out)
 }
 
 // One command makes all locks and keys usable again that deaths have left unusable. The locks of living processes do

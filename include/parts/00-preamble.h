@@ -84,7 +84,7 @@
 /* The version of the arena layout that this header was made for. An open of an arena with another layout version
  * fails with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
-#define SHMSYNC_LAYOUT_VERSION 8 /* as arena.LayoutVersion of the Go side */
+#define SHMSYNC_LAYOUT_VERSION 9 /* as arena.LayoutVersion of the Go side */
 #endif
 
 /* Tells the implementation which layout version, and which size of a pointer, the program that includes the header

@@ -93,6 +93,9 @@ type KindOps struct {
 	// wakes wake no thread. For a kind without Inspect, tools show the waits that [Arena.WaitsOf]
 	// finds.
 	Inspect func(a *Arena, o Object) Inspection
+	// RecordWords says how many bytes at the beginning of a slot record contain no user data. 0 means
+	// all bytes of the record. Reports leave the other bytes out.
+	RecordWords uint64
 	// UserData calls the function hide for each range of the body that contains user data. It
 	// passes the offset of the range in the body and its length. Reports leave these bytes out. For
 	// a kind without Inspect, the whole body is user data.

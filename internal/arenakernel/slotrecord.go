@@ -326,6 +326,20 @@ func (c *core) isRecord(b block, w blockWord) bool {
 	return ok && o.size >= objectHeader && o.load().kind() == blockObject && c.listsRecord(object, b)
 }
 
+// recordWords returns how many bytes at the beginning of the slot record b contain no user data.
+func (a *Arena) recordWords(b block) uint64 {
+	o, ok := a.locate(Offset(a.peek64(b.off + recordObject)))
+	if !ok || o.load().kind() != blockObject {
+		return b.size
+	}
+	if h, err := a.readHeader(o); err == nil {
+		if ops, known := opsOf(h.Object); known && ops.RecordWords != 0 {
+			return min(ops.RecordWords, b.size)
+		}
+	}
+	return b.size
+}
+
 // listsRecord reports whether the list of an object has the slot record b.
 //
 // Preconditions: this participant guards the object, or reads a copy of the arena.

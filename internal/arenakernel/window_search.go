@@ -91,6 +91,9 @@ func (s *idSearch) run(a *Arena) {
 			if w.recordSlot() == 0 {
 				return true
 			}
+			if b, ok := a.locate(off); ok {
+				size = a.recordWords(b)
+			}
 		case blockObject:
 			if h, err := a.headerAt(off); err == nil {
 				words(off, h.Body)

@@ -14,7 +14,7 @@ var txImages = []string{"SHMSYNC_TEST_STEPKILLS=20", "SHMSYNC_TEST_SCENE=mutex r
 
 const withPoints = "crashpoint"
 
-var mutants = slices.Concat(generalMutants, deathMutants, recordMutants, synchronizedMutants, txMutants, closeMutants, eventcountMutants, eventMutants, sequencerMutants, queueMutants, adviceMutants)
+var mutants = slices.Concat(generalMutants, deathMutants, recordMutants, synchronizedMutants, txMutants, closeMutants, eventcountMutants, eventMutants, sequencerMutants, queueMutants, adviceMutants, waitableMutants)
 
 var generalMutants = []mutant{
 	{
@@ -65,34 +65,6 @@ var generalMutants = []mutant{
 		old:  "uint64(s|futexAnnounced)) {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\ts |= futexAnnounced\n",
 		new:  "uint64(s)) {\n\t\t\t\tcontinue\n\t\t\t}\n",
 		pkg:  "prims", run: "TestFutexMultipleWaiters|TestFutexWaitSuspended", tags: withPoints, env: noLooks,
-	},
-	{
-		name: "skip the redo log",
-		file: "prims/monitor_redo.go",
-		old:  "\t\tr.redone.Store(uint64(c.n))\n",
-		new:  "",
-		pkg:  "prims", run: "TestWaitableDiesInTheMiddleOfAChange", tags: withPoints,
-	},
-	{
-		name: "wake nobody after a monitor",
-		file: "prims/monitor.go",
-		old:  "\tm.queueLock.Unlock()\n\tm.wake(b)\n",
-		new:  "\tm.queueLock.Unlock()\n",
-		pkg:  "prims", run: "TestWaitableAutoReset|TestWaitablePriority$", tags: withPoints, env: noLooks,
-	},
-	{
-		name: "a wait that is over stays in the queue",
-		file: "prims/monitor.go",
-		old:  "\tw.Stamp().Store(0)\n\tcrashpoint.Hit(\"monitor.released\")\n",
-		new:  "\tcrashpoint.Hit(\"monitor.released\")\n",
-		pkg:  "prims", run: "TestWaitableReusesItsNodes",
-	},
-	{
-		name: "account for nobody", // a waiter whose granter died
-		file: "prims/monitor_redo.go",
-		old:  "\t\t\tm.rules.account(w)\n",
-		new:  "\t\t\tm.releaseNode(w)\n",
-		pkg:  "prims", run: "TestWaitAnySequencerSetterDiesOnTheWay", tags: withPoints,
 	},
 	{
 		name: "forget the records that a peer hides",
@@ -185,34 +157,6 @@ var generalMutants = []mutant{
 		pkg: "prims", run: "TestWaitGroupZeroUntold", tags: withPoints,
 	},
 	{
-		name: "claims die with their owner",
-		file: "prims/waitable_rules.go",
-		old:  "if h.free() || !dead(of) {",
-		new:  "if h.free() || dead != nil || !dead(of) {",
-		pkg:  "prims", run: "TestWaitableTakesBackFromTheDead",
-	},
-	{
-		name: "a claim that the dead never knew of is undone",
-		file: "prims/waitable_rules.go",
-		old:  "c.set(&h.granted, h.granted.Load()+1)",
-		new:  "c.set(&h.granted, h.granted.Load()+0)",
-		pkg:  "prims", run: "TestGrantsToTheStoppedAndKilledPassOn",
-	},
-	{
-		name: "a rule that panics gives the lock back",
-		file: "prims/waitable.go",
-		old:  "x.fail(recover(), b, func() {",
-		new:  "_ = x.fail; func(any, *wakes, func()) {}(nil, b, func() {",
-		pkg:  "prims", run: "TestWaitableRuleThatFailsEndsItsCallerOnly",
-	},
-	{
-		name: "a State that was overwritten meanwhile is read again",
-		file: "prims/waitable_state.go",
-		old:  "x.words.copying.Load()-c <= 1",
-		new:  "x.words.copying.Load()-c <= 1<<40",
-		pkg:  "prims", run: "TestWaitableStateIsReadAgainWhenOverwritten",
-	},
-	{
 		name: "a grant to a dead process counts as a hold",
 		file: "prims/fairmutex_reap.go",
 		old:  "\tif o.granted() {\n\t\treturn ownerFree, false, true\n\t}\n",
@@ -295,20 +239,6 @@ var generalMutants = []mutant{
 		old:  "\t\t\ta := &Arena{membership: a.membership}\n",
 		new:  "",
 		pkg:  "internal/arenakernel", run: "TestReapingOutlivesTheOpeningThatMetTheDeath",
-	},
-	{
-		name: "reap by a handle that ends meanwhile",
-		file: "prims/waitable_repair.go",
-		old:  "m != nil && m.opening.stayIfOpen() {\n\t\tdefer m.opening.leave()\n",
-		new:  "m != nil {\n",
-		pkg:  "prims", run: "TestWaitableClosedWhileReapingKeepsItsWords",
-	},
-	{
-		name: "Close waits for a goroutine that cleans up",
-		file: "prims/monitor_repair.go",
-		old:  "err := m.queueLock.lockEntered(nil)",
-		new:  "err := m.enter(nil)",
-		pkg:  "prims", run: "TestCloseDoesNotWaitForTheQueueLock",
 	},
 	{
 		name: "do not read the act words after the search for IDs",

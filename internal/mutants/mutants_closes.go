@@ -3,20 +3,6 @@ package main
 // closeMutants are mistakes in calls that run while another goroutine closes their handle, and in RecoverAll.
 var closeMutants = []mutant{
 	{
-		name: "a call wakes by the words of a handle that has ended",
-		file: "prims/mutex_slow.go",
-		old:  "\t\tif m.opening.ended.Load() {\n\t\t\treturn // the close of the handle makes this wake instead\n\t\t}\n",
-		new:  "",
-		pkg:  "prims", run: "TestWakeAfterTheCloseTouchesNothing",
-	},
-	{
-		name: "a call does not count itself while it wakes after a queue lock",
-		file: "prims/mutex_slow.go",
-		old:  "\t\tm.queue.EnterEnding() // so Close waits for this call until its wake is over, which comes after the release\n\t\tdefer m.queue.Exit()\n",
-		new:  "",
-		pkg:  "prims", run: "TestCloseWaitsForTheWakeAfterTheQueueLock", tags: withPoints,
-	},
-	{
 		name: "RecoverAll resets what the repair has set",
 		file: "prims/recoverall.go",
 		old:  "\tif len(still) > 0 { // otherwise",

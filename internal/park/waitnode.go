@@ -192,7 +192,6 @@ func (s *WaitNode) Abandon() bool {
 		if w.State() == arenakernel.NodeResolved {
 			return false
 		}
-		// sync(waitnode.abandon): release
 		if s.Node.Swap(w, w.With(arenakernel.NodeLeft)) {
 			break
 		}

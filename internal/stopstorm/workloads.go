@@ -35,9 +35,6 @@ type prim struct {
 	open  func(w *worker) ([]lane, error)
 }
 
-// queueLocked is the reason why primitives whose calls take a queue lock are known to freeze.
-const queueLocked = "each call takes the queue lock of the object; see docs/design/0005-monitor.md"
-
 // arenaLocked is the reason for workloads that open objects and allocate memory.
 const arenaLocked = "not a primitive: which locks of the arena these calls take is not examined yet"
 
@@ -63,7 +60,7 @@ var workloads = append([]prim{
 	{"barrier", "", openBarrier},
 	{"once", "", openOnce},
 	{"signal", "", openSignal},
-	{"waitable", queueLocked, openWaitable},
+	{"waitable", "", openWaitable},
 	{"synchronized", "", openSynchronized},
 	{"objects", arenaLocked, openObjects},
 }, madeUp...)

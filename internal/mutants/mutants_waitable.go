@@ -1,0 +1,82 @@
+package main
+
+// waitableMutants are mistakes in the Waitable.
+var waitableMutants = []mutant{
+	{
+		name: "claims die with their owner",
+		file: "prims/waitable_reap.go",
+		old:  "if h.free() || !x.absent(h.participant()) {\n",
+		new:  "if h.free() || x.held() || !x.absent(h.participant()) {\n",
+		pkg:  "prims", run: "TestWaitableTakesBackFromTheDead",
+	},
+	{
+		name: "a claim that the dead never knew of is undone",
+		file: "prims/waitable_rules.go",
+		old:  "x.setGranted(c, index, valueIn(&h.granted)+1)",
+		new:  "x.setGranted(c, index, valueIn(&h.granted))",
+		pkg:  "prims", run: "TestGrantsToTheStoppedAndKilledPassOn",
+	},
+	{
+		name: "a rule that panics leaves the Waitable usable",
+		file: "prims/waitable_lost.go",
+		old:  "\t\t\tx.markLost(c, b, v)\n\t\t\tx.refuseAll(c, b)\n",
+		new:  "",
+		pkg:  "prims", run: "TestWaitableRuleThatFailsEndsItsCallerOnly",
+	},
+	{
+		name: "waits that end after a rule has failed run rules",
+		file: "prims/waitable_lost.go",
+		old:  "\t\t\tx.markLost(c, b, v)\n\t\t\tx.refuseAll(c, b)\n",
+		new:  "\t\t\tx.markLost(c, b, v)\n\t\t\tx.serve(c, b)\n",
+		pkg:  "prims", run: "TestWaitableRecoveredBeforeItsWaitsEnd", tags: withPoints,
+	},
+	{
+		name: "a copy of the state is not checked",
+		file: "prims/waitable_state.go",
+		old:  "\t\tcase recordedWord(x.words.current.Load()) != w:\n",
+		new:  "",
+		pkg:  "prims", run: "TestWaitableStateIsWhole",
+	},
+	{
+		name: "a change overwrites the valid image",
+		file: "prims/waitable_core.go",
+		old:  "\tif c.get(&x.words.current) == first {\n\t\treturn first + 1\n\t}\n\treturn first\n",
+		new:  "\treturn first + c.get(&x.words.current)&1\n",
+		pkg:  "prims", run: "TestWaitableStateIsWhole",
+	},
+	{
+		name: "reap by a handle that ends meanwhile",
+		file: "prims/waitable_reap.go",
+		old:  "x != nil && x.opened().stayIfOpen() {\n\t\tdefer x.opened().leave()\n",
+		new:  "x != nil {\n",
+		pkg:  "prims", run: "TestWaitableClosedWhileReapingKeepsItsWords",
+	},
+	{
+		name: "a reap waits for the function of an Update",
+		file: "prims/waitable_reap.go",
+		old:  "\t\tif !x.private.TryLock() {\n\t\t\tx.completeBare()\n\t\t\treturn\n\t\t}\n",
+		new:  "\t\tx.private.Lock()\n",
+		pkg:  "prims", run: "TestWaitableFunctionThatBlocksDelaysNoOtherObject",
+	},
+	{
+		name: "claims of the dead are forgotten while the Waitable is not recoverable",
+		file: "prims/waitable_reap.go",
+		old:  "\tif x.lost() {\n\t\tx.unreaped.Store(true)",
+		new:  "\tif false {\n\t\tx.unreaped.Store(true)",
+		pkg:  "prims", run: "TestWaitableRecoveredByAStoppedProcess", tags: withPoints,
+	},
+	{
+		name: "a wait with Before joins at the end of the queue",
+		file: "prims/waitable_order.go",
+		old:  "\tif x.rules.Before == nil {\n",
+		new:  "\tif true {\n",
+		pkg:  "prims", run: "TestWaitablePriority$",
+	},
+	{
+		name: "a walk along the queue begins at its end",
+		file: "prims/waitable_order.go",
+		old:  "\t\tat = x.begins(c, e)\n",
+		new:  "\t\tat = last\n",
+		pkg:  "prims", run: "TestWaitablePriorityCrowd",
+	},
+}

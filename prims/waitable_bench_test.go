@@ -1,0 +1,47 @@
+//go:build linux
+
+package prims_test
+
+import "testing"
+
+// BenchmarkWaitable measures calls that do not wait: a claim and its release, an Update, and a State. The states are
+// of 4 bytes, and of 4 KiB.
+func BenchmarkWaitable(b *testing.B) {
+	a := newArena(b, nil)
+	rw, err := shared(a, "rw")
+	if err != nil {
+		b.Fatal(err)
+	}
+	x, err := openWide(a)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("claim and release", func(b *testing.B) {
+		for b.Loop() {
+			if !rw.TryWait(true) {
+				b.Fatal("it is free")
+			}
+			rw.Release(true)
+		}
+	})
+	b.Run("update", func(b *testing.B) {
+		for b.Loop() {
+			rw.Update(func(*sharedState) {})
+		}
+	})
+	b.Run("state", func(b *testing.B) {
+		for b.Loop() {
+			rw.State()
+		}
+	})
+	b.Run("update, wide", func(b *testing.B) {
+		for b.Loop() {
+			x.Update(func(s *wide) { s[0]++ })
+		}
+	})
+	b.Run("state, wide", func(b *testing.B) {
+		for b.Loop() {
+			x.State()
+		}
+	})
+}

@@ -1,0 +1,195 @@
+package prims
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// waitableCore is the part of a handle on a Waitable that does not depend on the types S and E. It is all that a
+// process needs that has no rules, such as a tool.
+//
+// The state is in one of several images. The recordedWord current names the valid image. A change runs a rule on a
+// private copy of that image, writes the result to another image, which belongs to the slot of this participant, and
+// makes a record that stores the name of the new image in current. So nobody holds a lock while a rule runs. If
+// another process has made a change meanwhile, the record does not take effect, and the rule runs again on the new
+// state. See docs/design/0060.
+type waitableCore struct {
+	recordQueue
+	slots recordSlots[waitableSlot]
+	own   *waitableRecord // the slot record of this participant; nil in the handle of a tool or a reaper
+	words *waitableWords
+	shape waitableShape
+	holds []*waitableHold
+	name  arenakernel.ParticipantID
+	// lastHold is the index of a hold that was used last. guarded by: private
+	lastHold int
+	opening  *opening
+	missed   atomic.Bool // a reap is due, which did not wait for the private lock
+}
+
+// waitableSlot is the slot record of one participant, and the index of its slot.
+type waitableSlot struct {
+	slot   int
+	record *waitableRecord
+}
+
+// The kinds of the words of a Waitable that records change, beside the words of the queue. The words of a hold have
+// the index of the hold as their place.
+const (
+	waitableCurrentWord = recordOwnKinds + iota
+	waitableStoppedWord
+	waitableLostWord
+	waitableNameWord
+	waitableLowWord
+	waitableHighWord
+	waitableCountWord
+	waitableGrantedWord
+)
+
+// openCore prepares x, a new handle on o. If bare is set, the handle is for a reaper or a tool, and cannot wait.
+func (x *waitableCore) openCore(a *arenakernel.Arena, o arenakernel.Object, shape waitableShape, bare bool) error {
+	w, counts := waitableAt(a, o)
+	x.words, x.shape, x.name = w, shape, a.Self()
+	for i := range shape.count {
+		x.holds = append(x.holds, arenakernel.At[waitableHold](a, o.Body+shape.holds+arenakernel.Offset(waitableHoldSize*i)))
+	}
+	x.init(a, o, recordQueueWords{&w.commit, &w.first, &w.last, &w.spin, &w.pays, &w.lastCPU, counts}, x)
+	x.slots = recordSlots[waitableSlot]{
+		a: a, object: o, size: shape.record(), slotOf: func(r waitableSlot) int { return r.slot },
+		view: func(off arenakernel.Offset, slot int) waitableSlot {
+			return waitableSlot{slot, arenakernel.SlotRecordAt[waitableRecord](a, off)}
+		},
+	}
+	if err := x.slots.open(!bare); err != nil || bare {
+		return err
+	}
+	own, ok := x.slots.of(x.slot)
+	if !ok {
+		return x.corrupt("its list of slot records")
+	}
+	x.own = own.record
+	return nil
+}
+
+// openWaits prepares x for waits. The function check is called ten times a second while a goroutine of this process
+// waits, and after each death.
+func (x *waitableCore) openWaits(check func()) {
+	w := x.words
+	x.opening = newOpening(x.a, x.object)
+	x.queue = park.NewQueue(park.Config{
+		WaitList: park.WaitList{Arena: x.a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller},
+		Object:   x.object, Word: x.object.Body + waitableWakeOff, All: true, Check: check,
+	})
+	x.opening.waitsIn(x.queue)
+	x.opening.end = x.queue.Close
+	// A rule runs with the private lock held. So the lock belongs to this object alone: a rule may use other objects.
+	x.private = common[sync.Mutex](x.opening)
+}
+
+// recordAt returns the record of the participant in a slot. The recordQueue calls it.
+func (x *waitableCore) recordAt(slot int) (r recordPlaces, ok bool) {
+	at := x.own
+	if at == nil || slot != x.slot {
+		s, ok := x.slots.of(slot)
+		if !ok {
+			return r, false
+		}
+		at = s.record
+	}
+	return recordPlaces{&at.record.head, &at.record.kinds, &at.record.entries}, true
+}
+
+// wordAt returns the word of x that kind and where name in a record. The recordQueue calls it.
+func (x *waitableCore) wordAt(kind uint8, where uint32) *atomic.Uint64 {
+	switch kind {
+	case waitableCurrentWord:
+		return &x.words.current
+	case waitableStoppedWord:
+		return &x.words.stopped
+	case waitableLostWord:
+		return &x.words.lostBy
+	}
+	if uint64(where) >= uint64(len(x.holds)) {
+		return nil
+	}
+	h := x.holds[where]
+	switch kind {
+	case waitableNameWord:
+		return &h.name
+	case waitableLowWord:
+		return &h.extraLow
+	case waitableHighWord:
+		return &h.extraHigh
+	case waitableCountWord:
+		return &h.count
+	case waitableGrantedWord:
+		return &h.granted
+	}
+	return nil
+}
+
+// removed is called when a wait of a dead participant leaves the queue. Nothing else changes with it.
+func (x *waitableCore) removed(*recordedChange) {}
+
+func (x *waitableCore) corrupt(detail string) error {
+	return x.fail("waitable.change", shmsync.ErrCorrupt, nil, detail)
+}
+
+func (x *waitableCore) fail(op string, err error, who *shmsync.Identity, detail string) error {
+	return failed(x.a, x.object, op, err, who, detail)
+}
+
+func (x *waitableCore) closed() error {
+	return x.fail("waitable.wait", shmsync.ErrClosed, nil, closedHandle)
+}
+
+// spare returns the name of an image in the slot record of this participant that is not the valid image. Only a record
+// of this participant can make it valid, and the caller holds x.private. A process that copied the state from that
+// image earlier, and is still at it, finds another commit word afterwards.
+func (x *waitableCore) spare(c *recordedChange) uint32 {
+	first := uint32(2 * x.slot)
+	if c.get(&x.words.current) == first {
+		return first + 1
+	}
+	return first
+}
+
+// lostIn returns the participant that made x not recoverable by the state that the change c has found, or 0.
+func (x *waitableCore) lostIn(c *recordedChange) arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(c.get(&x.words.lostBy) & arenakernel.ParticipantIDMask)
+}
+
+func (x *waitableCore) stoppedIn(c *recordedChange) bool { return c.get(&x.words.stopped) != 0 }
+
+// lost reports whether x is not recoverable, because a rule has panicked or ended its goroutine.
+func (x *waitableCore) lost() bool { return x.lostBy() != 0 }
+
+// lostBy returns the participant that made x not recoverable, or 0.
+func (x *waitableCore) lostBy() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(valueIn(&x.words.lostBy) & arenakernel.ParticipantIDMask)
+}
+
+// notRecoverable returns the error of an operation on x that the participant by has made not recoverable.
+func (x *waitableCore) notRecoverable(op string, by arenakernel.ParticipantID) error {
+	return x.fail(op, shmsync.ErrNotRecoverable, x.a.Who(by), "a rule did not return: "+x.textOf(by))
+}
+
+// textOf returns the text of the panic by which a participant made x not recoverable. A peer may have overwritten the
+// text.
+func (x *waitableCore) textOf(n arenakernel.ParticipantID) string {
+	s, ok := x.slots.of(n.Slot())
+	if !ok {
+		return ""
+	}
+	text, _, _ := strings.Cut(string(s.record.text[:]), "\x00")
+	return strings.ToValidUTF8(text, "")
+}
+
+func (x *waitableCore) wasStopped() error {
+	return x.fail("waitable.wait", shmsync.ErrCanceled, nil, "it was stopped")
+}

@@ -1,0 +1,219 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+func init() {
+	arenakernel.RegisterKind(arenakernel.KindOps{
+		Kind: waitableKind, Version: waitableVersion, Repair: repairWaitable, Complete: completeWaitable, Check: checkWaitable,
+		Inspect: inspectWaitable, UserData: hideWaitable, RecordWords: plainRecordBytes,
+	})
+}
+
+// ruled is a handle on a Waitable in a process that has its rules.
+type ruled interface {
+	handle
+	reapDead()
+}
+
+// repairWaitable undoes the claims of the dead participant, if this process has opened the object and so has its
+// rules. Otherwise it only completes the last change. A process that has the rules then undoes the claims when its
+// poller is notified of the death, or in its next call.
+func repairWaitable(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
+	if x := openRuled(a, o); x != nil && x.opened().stayIfOpen() {
+		defer x.opened().leave()
+		x.reapDead()
+		return
+	}
+	completeWaitable(a, o)
+}
+
+// openRuled returns a handle of this process on o, or nil if there is none.
+func openRuled(a *arenakernel.Arena, o arenakernel.Object) ruled {
+	handles.Lock()
+	defer handles.Unlock()
+	if on := handles.of[a.Segment()][o.Offset]; on != nil {
+		for _, h := range on.open {
+			if h, ok := h.(ruled); ok {
+				return h
+			}
+		}
+	}
+	return nil
+}
+
+// bareWaitable makes the handle of a reaper or a tool, which has no rules. ok is false if the object is so damaged
+// that no process can open it.
+func bareWaitable(a *arenakernel.Arena, o arenakernel.Object) (x *waitableCore, ok bool) {
+	least := waitableShapeOf(a, 0, 0)
+	if o.Size < least.size {
+		return nil, false
+	}
+	// The handle does not know the type S. So the size of the state follows from the number of holds.
+	w, _ := waitableAt(a, o)
+	holds := min(w.holds.Load(), (o.Size-least.size)/waitableHoldSize)
+	shape := waitableShapeOf(a, uintptr(o.Size-least.size-holds*waitableHoldSize), int(holds))
+	if shape.size != o.Size { // a peer has overwritten the number of holds
+		return nil, false
+	}
+	x = new(waitableCore)
+	return x, x.openCore(a, o, shape, true) == nil
+}
+
+// completeWaitable completes the last change, if the process that made the change has not completed it.
+func completeWaitable(a *arenakernel.Arena, o arenakernel.Object) bool {
+	x, ok := bareWaitable(a, o)
+	return ok && x.completeBare()
+}
+
+// reapDead undoes the claims of dead participants and serves the queue. It does not wait for the private lock, because
+// a goroutine of this process may have it for long, in a function of the program. In that case, that goroutine reaps as
+// soon as it has released the lock; see reapMissed.
+func (x *Waitable[S, E]) reapDead() {
+	if !x.private.TryLock() {
+		x.missed.Store(true)
+		// Either this TryLock succeeds, or the goroutine that has the lock now finds missed set afterwards.
+		if !x.private.TryLock() {
+			x.completeBare()
+			return
+		}
+	}
+	b := takeWakes()
+	defer x.wake(b)
+	defer x.private.Unlock()
+	x.reapAside(&x.scratch, b)
+}
+
+// reapMissed reaps if reapDead found that this goroutine had the private lock. The caller has released the lock.
+func (x *Waitable[S, E]) reapMissed() {
+	if x.missed.Load() && x.missed.Swap(false) {
+		x.reapDead()
+	}
+}
+
+// reapAside undoes the claims of dead participants and serves the queue, in a separate goroutine, because that runs
+// rules. The caller holds x.private.
+func (x *Waitable[S, E]) reapAside(c *recordedChange, b *wakes) {
+	if !aside(func() {
+		x.reap(c, b)
+		x.resolve(c, b)
+	}) {
+		x.refuseAll(c, b)
+	}
+}
+
+// check is called ten times a second while a goroutine of this process waits, and after each death. It completes what
+// a dead or a stopped process has left undone.
+func (x *Waitable[S, E]) check() {
+	dead := x.reapDue()
+	for _, h := range x.holds {
+		if !dead && !h.free() {
+			// The process that marked the participant dead may have been stopped before it counted the death.
+			n := h.participant()
+			dead = n != 0 && x.a.Dead(n)
+		}
+	}
+	switch {
+	case dead:
+		x.reapDead()
+	case valueIn(x.first) != 0 && x.private.TryLock():
+		b := takeWakes()
+		defer x.wake(b)
+		defer x.private.Unlock()
+		if !aside(func() { x.resolve(&x.scratch, b) }) {
+			x.refuseAll(&x.scratch, b)
+		}
+	}
+}
+
+// reap takes the waits of dead participants off the queue, and then undoes their claims. Claims that a participant had
+// not accepted are undone at once. The other claims are undone when the process of the participant has ended. The
+// caller holds x.private.
+func (x *Waitable[S, E]) reap(c *recordedChange, b *wakes) {
+	if x.beginReap(c, b) != nil {
+		return
+	}
+	lost, unused := x.rules.OnDeath, x.rules.Undo
+	if lost == nil {
+		lost = x.rules.Release
+	}
+	if unused == nil {
+		unused = x.rules.Release
+	}
+	if unused == nil {
+		unused = lost
+	}
+	if lost == nil {
+		lost = unused
+	}
+	if lost == nil {
+		return // claims are never undone
+	}
+	x.guarded(c, b, func() {
+		for i := range x.holds {
+			for x.undoOne(c, b, i, lost, unused) {
+			}
+		}
+	})
+	if x.lost() {
+		x.unreaped.Store(true) // so the first reap after a Recover undoes the claims
+	}
+}
+
+// undoOne undoes one claim of a dead participant: one of those that the hold of the given index counts. It calls the
+// rule unused for a claim that the participant never had, since its wait had not accepted the claim, and the rule lost
+// for any other claim. It reports whether there may be more to undo.
+func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, index int, lost, unused func(s *S, e E)) (more bool) {
+	h := x.holds[index]
+	if h.free() || !x.absent(h.participant()) {
+		return false
+	}
+	if x.copyState(c, b, &x.copied) != nil {
+		return false
+	}
+	of, extra, count, n := h.participant(), h.extra(), h.held(), h.unaccepted()
+	if x.held() {
+		n = min(n, count)
+	}
+	rule := lost
+	switch {
+	case x.load() != c.c:
+		return true
+	case x.lostIn(c) != 0 || h.free() || !x.absent(of):
+		return false
+	case n > 0:
+		rule, n = unused, n-1
+	case count == 0: // a peer has overwritten the counts
+		x.setCount(c, index, 0)
+		x.setGranted(c, index, uint32(h.accepted.Load()))
+		_, err := x.end(c, b)
+		return err == nil
+	case !x.a.Gone(of):
+		x.unreaped.Store(true) // so the next reap tries again
+		return false
+	}
+	rule(&x.copied, unpackExtra[E](extra))
+	x.put(c, &x.copied)
+	x.setCount(c, index, max(count, 1)-1)
+	x.setGranted(c, index, uint32(h.accepted.Load())+n)
+	_, err := x.end(c, b)
+	return err == nil
+}
+
+func checkWaitable(a *arenakernel.Arena, o arenakernel.Object) error {
+	x, ok := bareWaitable(a, o)
+	if !ok {
+		return wrongKind("waitable.check", o, waitableKind, waitableVersion)
+	}
+	if s := valueIn(&x.words.stopped); s > 1 {
+		return x.fail("waitable.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("stopped is %d", s))
+	}
+	if n := valueIn(&x.words.current); x.image(n) == nil {
+		return x.fail("waitable.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("the valid image is %d, and there is no such image", n))
+	}
+	return nil
+}

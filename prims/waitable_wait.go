@@ -1,0 +1,258 @@
+package prims
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// Wait waits until the rules let a wait for e go on, and makes the claim. An error means that no claim was made.
+// The error Is ErrCanceled after Stop, ErrNotRecoverable, ErrNoSpace, ErrCorrupt or ErrClosed.
+func (x *Waitable[S, E]) Wait(e E) error { return x.WaitContext(context.Background(), e) }
+
+// WaitContext does what Wait does, but returns ctx.Err() when ctx ends first. A wait that may go on at once
+// succeeds even if ctx has ended.
+func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
+	// This call may be granted a claim. So Close of the handle waits until the call has accepted the claim.
+	if !x.queue.EnterNode() {
+		return x.closed()
+	}
+	defer x.queue.Exit()
+	made, err := x.take(e)
+	if made || err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s, err := x.queue.TakeNode()
+	if err != nil {
+		return err
+	}
+	x.prepare(s, packExtra(e))
+	queued, err := x.enqueue(s, e)
+	if !queued {
+		return err
+	}
+	switch r, err := x.await(ctx, s, true, (*waitableWaits[S, E])(x)); r {
+	case park.Canceled:
+		crashpoint.Hit("record.await.withdrawn")
+		return err
+	case park.Closed:
+		crashpoint.Hit("record.await.withdrawn")
+		return x.closed()
+	}
+	return x.ended(s, packExtra(e))
+}
+
+// take makes a claim for this process if no wait is queued and the rules allow the claim. It first serves the queue,
+// because another process may have changed the state and then have been stopped.
+func (x *Waitable[S, E]) take(e E) (made bool, err error) {
+	x.locked(func(c *recordedChange, b *wakes) (changed bool) {
+		for served := false; ; {
+			// The loop repeats only after another process has changed the Waitable, and once after it has served
+			// the queue.
+			r, failed := x.tryClaim(c, b, e)
+			switch {
+			case failed != nil:
+				err = failed
+				return false
+			case r == stateChanged:
+			case r == behindOthers && !served:
+				served = true
+				x.resolve(c, b)
+			default:
+				made = r == ruleAllows
+				return false // a new claim does not let any other wait go on
+			}
+		}
+	})
+	return made, err
+}
+
+// tryClaim begins the change c. If no wait is queued and the rules allow a claim for e, tryClaim makes the claim. If
+// it returns stateChanged, another process has changed the Waitable meanwhile, and the caller tries again.
+func (x *Waitable[S, E]) tryClaim(c *recordedChange, b *wakes, e E) (claimResult, error) {
+	if err := x.begin(c, b); err != nil {
+		return stateChanged, err
+	}
+	if r, err := x.mayClaim(c); r != ruleAllows || err != nil {
+		return r, err
+	}
+	if err := x.copyState(c, b, &x.copied); err != nil {
+		return stateChanged, err
+	}
+	// c may have begun once more since the first check.
+	if r, err := x.mayClaim(c); r != ruleAllows || err != nil {
+		return r, err
+	}
+	switch r := x.claim(c, x.name, packExtra(e), nil); {
+	case r == noHold && x.load() == c.c:
+		return r, x.full()
+	case r == noHold:
+		return stateChanged, nil
+	case r != ruleAllows:
+		return r, nil
+	}
+	ok, err := x.end(c, b)
+	if !ok {
+		return stateChanged, err
+	}
+	return ruleAllows, nil
+}
+
+// mayClaim returns behindOthers if a wait is queued, and an error if no wait can succeed. Otherwise it returns
+// ruleAllows.
+func (x *waitableCore) mayClaim(c *recordedChange) (claimResult, error) {
+	switch by := x.lostIn(c); {
+	case by != 0:
+		return stateChanged, x.notRecoverable("waitable.wait", by)
+	case x.stoppedIn(c):
+		return stateChanged, x.wasStopped()
+	case !x.empty(c):
+		return behindOthers, nil
+	}
+	return ruleAllows, nil
+}
+
+// enqueue makes a claim for this process or, if that is not possible now, queues the wait of the prepared node s for e.
+// If queued is false, the wait is over, and enqueue has put s back.
+func (x *Waitable[S, E]) enqueue(s *park.WaitNode, e E) (queued bool, err error) {
+	done, place := false, uint32(0)
+	defer func() {
+		switch {
+		case done && queued:
+		case !queued:
+			x.unused(s)
+		case !done: // a rule has ended this goroutine, or panicked, after the wait was queued
+			if !x.withdraw(s) {
+				x.ended(s, packExtra(e))
+			}
+		}
+	}()
+	x.locked(func(c *recordedChange, b *wakes) (changed bool) {
+		for {
+			// The loop repeats only after another process has changed the Waitable.
+			r, failed := x.tryClaim(c, b, e)
+			switch {
+			case failed != nil || r == ruleAllows:
+				err = failed
+				return false
+			case r == stateChanged:
+				continue
+			}
+			prev, ok := x.behind(c, e, place)
+			if ok {
+				x.joinBehind(c, s, prev)
+			}
+			if place = prev; place == 0 {
+				place = c.get(x.first)
+			}
+			switch ok, err = x.end(c, b); {
+			case err != nil && c.made:
+				s.Forget()
+				queued = true
+				return false
+			case err != nil:
+				return false
+			case ok:
+				queued = true
+				if x.rules.Before != nil {
+					x.mark(uint32(s.Off/linkUnit), e)
+				}
+				x.counts.add(countContended)
+				return true // by the rule Before, the wait may be the first now
+			}
+		}
+	})
+	done = true
+	return queued && err == nil, err
+}
+
+// ended is called when the wait of the node s is over. It gives the node back. If the wait was granted a claim, ended
+// accepts the claim. Otherwise it returns the reason as an error.
+func (x *Waitable[S, E]) ended(s *park.WaitNode, extra uint64) error {
+	for tries := 0; ; tries++ {
+		switch next, by := valueIn(s.Node.Next()), arenakernel.ParticipantID(valueIn(s.Node.Extra())&arenakernel.ParticipantIDMask); {
+		case next == arenakernel.RecordedRefused:
+			crashpoint.Hit("record.await.resolved")
+			x.handBack(s)
+			if by != 0 {
+				return x.notRecoverable("waitable.wait", by)
+			}
+			return x.wasStopped()
+		case x.collect(s):
+			if x.counted(true) && by != grantedWithoutHold {
+				x.accept(extra)
+			}
+			return nil
+		case tries > 0 || x.withdraw(s):
+			return x.fail("waitable.wait", shmsync.ErrCorrupt, nil, "a wait node, which ended a wait that was not granted")
+		}
+	}
+}
+
+// waitableWaits is a Waitable as the Withdrawer of a [park.WaitNode], that is, as the object that takes the wait of
+// such a node off its queue.
+type waitableWaits[S, E any] Waitable[S, E]
+
+// Withdraw calls the method withdraw.
+func (x *waitableWaits[S, E]) Withdraw(s *park.WaitNode) bool {
+	return (*Waitable[S, E])(x).withdraw(s)
+}
+
+// withdraw ends a wait of this process that gives up. It takes the wait off the queue and gives its node back. It
+// reports false if the wait was already granted or refused. Then it serves the queue in a separate goroutine, because
+// that runs rules for the waits behind it.
+func (x *Waitable[S, E]) withdraw(s *park.WaitNode) bool {
+	left, more := x.takeOff(s)
+	if left && more {
+		aside(x.serveQueue)
+	}
+	return left
+}
+
+// takeOff takes the wait of this process off the queue, and gives its node back. left is false if the wait was already
+// granted or refused. The result more says whether other waits are queued.
+func (x *waitableCore) takeOff(s *park.WaitNode) (left, more bool) {
+	b := takeWakes()
+	defer x.wake(b)
+	x.private.Lock()
+	defer x.private.Unlock()
+	c, w := &x.scratch, wait{s.Off, s.Node}
+	for {
+		// The loop repeats only if another process has changed the Waitable. So it is lock-free.
+		err := x.begin(c, b)
+		v := c.get(w.Next())
+		switch {
+		case err != nil:
+		case arenakernel.RecordedEnds(v) && s.Resolved():
+			return false, false
+		case queuedValue(v):
+			x.detach(c, w, arenakernel.RecordedLeft)
+			var ok bool
+			if ok, err = x.end(c, b); err == nil && !ok {
+				continue
+			}
+		case x.load() != c.c:
+			continue // the record that ends the wait may be only partly carried out
+		default: // a peer has overwritten the node
+			s.Forget()
+			return true, false
+		}
+		if err != nil { // a peer has overwritten the queue, which may still name the node
+			s.Forget()
+			return true, false
+		}
+		x.unused(s)
+		return true, !x.empty(c)
+	}
+}
+
+// serveQueue ends the waits that can go on.
+func (x *Waitable[S, E]) serveQueue() {
+	x.locked(func(*recordedChange, *wakes) (changed bool) { return true })
+}
