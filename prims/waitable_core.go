@@ -29,7 +29,13 @@ type waitableCore struct {
 	// lastHold is the index of a hold that was used last. guarded by: private
 	lastHold int
 	opening  *opening
-	missed   atomic.Bool // a reap is due, which did not wait for the private lock
+	*waitableShared
+}
+
+// waitableShared is what all handles of this process on a Waitable share.
+type waitableShared struct {
+	lock   sync.Mutex  // recordQueue.private points to it
+	missed atomic.Bool // a reap is due, which did not wait for the private lock
 }
 
 // waitableSlot is the slot record of one participant, and the index of its slot.
@@ -88,7 +94,8 @@ func (x *waitableCore) openWaits(check func()) {
 	x.opening.waitsIn(x.queue)
 	x.opening.end = x.queue.Close
 	// A rule runs with the private lock held. So the lock belongs to this object alone: a rule may use other objects.
-	x.private = common[sync.Mutex](x.opening)
+	x.waitableShared = common[waitableShared](x.opening)
+	x.private = &x.lock
 }
 
 // recordAt returns the record of the participant in a slot. The recordQueue calls it.

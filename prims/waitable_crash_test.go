@@ -155,3 +155,33 @@ func TestWaitableRecoveredByAStoppedProcess(t *testing.T) {
 	require.Equal(t, stock{0, 1}, k.x.State())
 	recovers.Cont(t)
 }
+
+// TestWaitableGrantOfAStoppedProcess: a process grants a wait, and is stopped before it has carried out all of the
+// record. The process of the waiter carries out the rest by itself.
+func TestWaitableGrantOfAStoppedProcess(t *testing.T) {
+	for hit := range int32(7) {
+		t.Run(fmt.Sprint(hit+1), func(t *testing.T) {
+			a := newArena(t, nil)
+			k, err := openStocked(a)
+			require.NoError(t, err)
+			releases := newStockist(t, a)
+			k.x.Update(func(s *stock) { s.Free = 1 })
+			require.True(t, releases.do(t, "try", fine).OK)
+			waits := make(chan error, 1)
+			go func() { waits <- k.x.Wait(fine) }()
+			eventually(t, "queued", func() string { return words(a) }, func() bool { return k.x.Queued() == 1 })
+			// A release changes two words, and the grant after it changes seven.
+			releases.do(t, "stop at record.complete.begun", 2+hit+1)
+			releases.begin("release", fine)
+			releases.AwaitStop(t)
+			select {
+			case err := <-waits:
+				require.NoError(t, err)
+			case <-after(timeout()):
+				t.Fatalf("the waiter waits for a stopped process\n%s", words(a))
+			}
+			require.Equal(t, stock{0, 1}, k.x.State())
+			releases.Cont(t)
+		})
+	}
+}

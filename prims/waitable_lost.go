@@ -56,19 +56,20 @@ func (x *Waitable[S, E]) locked(f func(c *recordedChange, b *wakes) (changed boo
 }
 
 // guarded calls f, which runs rules for other processes or other waits. So a panic of a rule does not continue in
-// the caller. If x is not recoverable, guarded does nothing. The caller holds x.private.
-func (x *Waitable[S, E]) guarded(c *recordedChange, b *wakes, f func()) {
+// the caller. If x is not recoverable, guarded does nothing. It reports whether f has returned. The caller holds
+// x.private.
+func (x *Waitable[S, E]) guarded(c *recordedChange, b *wakes, f func()) (returned bool) {
 	if x.lost() {
-		return
+		return false
 	}
-	done := false
 	defer func() {
-		if !done {
+		if !returned {
 			x.markLost(c, b, recover())
 		}
 	}()
 	f()
-	done = true
+	returned = true
+	return returned
 }
 
 // aside runs f in a separate goroutine, and reports whether f returned instead of panicking or ending its

@@ -82,13 +82,15 @@ func (x *Waitable[S, E]) reapDead() {
 			return
 		}
 	}
+	defer x.reapMissed()
 	b := takeWakes()
 	defer x.wake(b)
 	defer x.private.Unlock()
 	x.reapAside(&x.scratch, b)
 }
 
-// reapMissed reaps if reapDead found that this goroutine had the private lock. The caller has released the lock.
+// reapMissed reaps if reapDead found that a goroutine of this process had the private lock. Each goroutine calls it
+// after it has released the lock.
 func (x *Waitable[S, E]) reapMissed() {
 	if x.missed.Load() && x.missed.Swap(false) {
 		x.reapDead()
@@ -102,6 +104,7 @@ func (x *Waitable[S, E]) reapAside(c *recordedChange, b *wakes) {
 		x.reap(c, b)
 		x.resolve(c, b)
 	}) {
+		x.unreaped.Store(true)
 		x.refuseAll(c, b)
 	}
 }
@@ -109,6 +112,7 @@ func (x *Waitable[S, E]) reapAside(c *recordedChange, b *wakes) {
 // check is called ten times a second while a goroutine of this process waits, and after each death. It completes what
 // a dead or a stopped process has left undone.
 func (x *Waitable[S, E]) check() {
+	x.completeBare() // the last change may be a grant that takes the last wait off the queue
 	dead := x.reapDue()
 	for _, h := range x.holds {
 		if !dead && !h.free() {
@@ -121,6 +125,7 @@ func (x *Waitable[S, E]) check() {
 	case dead:
 		x.reapDead()
 	case valueIn(x.first) != 0 && x.private.TryLock():
+		defer x.reapMissed()
 		b := takeWakes()
 		defer x.wake(b)
 		defer x.private.Unlock()
@@ -153,13 +158,12 @@ func (x *Waitable[S, E]) reap(c *recordedChange, b *wakes) {
 	if lost == nil {
 		return // claims are never undone
 	}
-	x.guarded(c, b, func() {
+	if !x.guarded(c, b, func() {
 		for i := range x.holds {
 			for x.undoOne(c, b, i, lost, unused) {
 			}
 		}
-	})
-	if x.lost() {
+	}) {
 		x.unreaped.Store(true) // so the first reap after a Recover undoes the claims
 	}
 }
@@ -183,7 +187,10 @@ func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, index int, lost, u
 	switch {
 	case x.load() != c.c:
 		return true
-	case x.lostIn(c) != 0 || h.free() || !x.absent(of):
+	case x.lostIn(c) != 0:
+		x.unreaped.Store(true) // as in reap
+		return false
+	case h.free() || !x.absent(of):
 		return false
 	case n > 0:
 		rule, n = unused, n-1

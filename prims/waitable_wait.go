@@ -148,7 +148,7 @@ func (x *Waitable[S, E]) enqueue(s *park.WaitNode, e E) (queued bool, err error)
 			if ok {
 				x.joinBehind(c, s, prev)
 			}
-			if place = prev; place == 0 {
+			if place = prev; ok && place == 0 {
 				place = c.get(x.first)
 			}
 			switch ok, err = x.end(c, b); {
@@ -211,6 +211,8 @@ func (x *Waitable[S, E]) withdraw(s *park.WaitNode) bool {
 	left, more := x.takeOff(s)
 	if left && more {
 		aside(x.serveQueue)
+	} else {
+		x.reapMissed()
 	}
 	return left
 }

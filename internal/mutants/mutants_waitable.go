@@ -79,4 +79,11 @@ var waitableMutants = []mutant{
 		new:  "\t\tat = last\n",
 		pkg:  "prims", run: "TestWaitablePriorityCrowd",
 	},
+	{
+		name: "a waiter does not complete the grant of a stopped process",
+		file: "prims/waitable_reap.go",
+		old:  "\tx.completeBare() // the last change may be",
+		new:  "\t// the last change may be",
+		pkg:  "prims", run: "TestWaitableGrantOfAStoppedProcess", tags: withPoints,
+	},
 }
