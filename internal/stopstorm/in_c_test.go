@@ -37,8 +37,9 @@ func optionsInC(in string, stops int, prims ...string) *Options {
 
 func TestStopFreezesNobodyInC(t *testing.T) {
 	needCompiler(t)
-	for _, name := range free() {
+	for _, p := range workloads[:sound] {
 		for _, in := range []string{inC, inMixed} {
+			name := p.name
 			if onlyGo[name] != "" {
 				continue
 			}
@@ -48,19 +49,6 @@ func TestStopFreezesNobodyInC(t *testing.T) {
 				require.Zero(t, d.Results[0].Freezes)
 				require.Equal(t, proctest.Rounds(2, 30), d.Results[0].Stops)
 			})
-		}
-	}
-}
-
-// Workers in C can run the workload of each primitive that may freeze. The test does not check whether a stop freezes
-// it.
-func TestWorkloadsRunInC(t *testing.T) {
-	needCompiler(t)
-	for _, p := range workloads[:sound] {
-		if p.known != "" && onlyGo[p.name] == "" {
-			o := optionsInC(inMixed, 1, p.name)
-			o.Bound = 100 * time.Millisecond
-			require.Equal(t, 1, measure(t, o).Results[0].Stops, p.name)
 		}
 	}
 }

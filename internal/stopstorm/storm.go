@@ -145,7 +145,7 @@ type proc struct {
 func newStorm(ctx context.Context, o *Options, t target, step int) (s *storm, err error) {
 	which := t.which
 	s = &storm{ctx: ctx, o: o, prim: &workloads[which], in: t.in, program: o.program, r: rand.New(rand.NewPCG(o.Seed, uint64(which)))}
-	s.res = &Result{Prim: s.prim.name, Lang: t.in, Known: s.prim.known}
+	s.res = &Result{Prim: s.prim.name, Lang: t.in}
 	s.observed.lanes = map[string]int{}
 	s.observed.where = map[string]int{}
 	begun := s // a return statement with an error sets s to nil

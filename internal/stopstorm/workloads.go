@@ -29,40 +29,34 @@ type lane struct {
 // prim is the test of one primitive: it opens objects and gives the operations that workers repeat with them.
 type prim struct {
 	name string
-	// known is the reason why a stopped process can freeze others with this primitive today. If it is empty, the
-	// tests require that this does not happen.
-	known string
-	open  func(w *worker) ([]lane, error)
+	open func(w *worker) ([]lane, error)
 }
 
-// arenaLocked is the reason for workloads that open objects and allocate memory.
-const arenaLocked = "not a primitive: which locks of the arena these calls take is not examined yet"
-
 var workloads = append([]prim{
-	{"mutex", "", openMutex},
-	{"fairmutex", "", openFairMutex},
-	{"cohortmutex", "", openCohortMutex},
-	{"spinlock", "", openSpinLock},
-	{"rwmutex", "", openRWMutex},
-	{"rwspinlock", "", openRWSpinLock},
-	{"multilock", "", openMultiLock},
-	{"semaphore", "", openSemaphore},
-	{"sequencer", "", openSequencer},
-	{"event", "", openEvent},
-	{"event-auto", "", openAutoEvent},
-	{"futex", "", openFutex},
-	{"future", "", openFuture},
-	{"waitany", "", openWaitAny},
-	{"cond", "", openCond},
-	{"queue", "", openQueue},
-	{"waitgroup", "", openWaitGroup},
-	{"latch", "", openLatch},
-	{"barrier", "", openBarrier},
-	{"once", "", openOnce},
-	{"signal", "", openSignal},
-	{"waitable", "", openWaitable},
-	{"synchronized", "", openSynchronized},
-	{"objects", arenaLocked, openObjects},
+	{"mutex", openMutex},
+	{"fairmutex", openFairMutex},
+	{"cohortmutex", openCohortMutex},
+	{"spinlock", openSpinLock},
+	{"rwmutex", openRWMutex},
+	{"rwspinlock", openRWSpinLock},
+	{"multilock", openMultiLock},
+	{"semaphore", openSemaphore},
+	{"sequencer", openSequencer},
+	{"event", openEvent},
+	{"event-auto", openAutoEvent},
+	{"futex", openFutex},
+	{"future", openFuture},
+	{"waitany", openWaitAny},
+	{"cond", openCond},
+	{"queue", openQueue},
+	{"waitgroup", openWaitGroup},
+	{"latch", openLatch},
+	{"barrier", openBarrier},
+	{"once", openOnce},
+	{"signal", openSignal},
+	{"waitable", openWaitable},
+	{"synchronized", openSynchronized},
+	{"objects", openObjects},
 }, madeUp...)
 
 // sound is the number of workloads that test the library. The workloads after these in the list are made up for tests.
@@ -70,9 +64,9 @@ var sound = len(workloads) - len(madeUp)
 
 // madeUp are workloads that test this package, because the result of each is known.
 var madeUp = []prim{
-	{"test:frozen", "", openFrozen},
-	{"test:held", "", openHeld},
-	{"test:refused", "", openRefused},
+	{"test:frozen", openFrozen},
+	{"test:held", openHeld},
+	{"test:refused", openRefused},
 }
 
 // openRefused returns an error in each worker, but not in the parent.
@@ -117,16 +111,6 @@ func Names() string {
 		names = append(names, p.name)
 	}
 	return strings.Join(names, ",")
-}
-
-// Known returns the reason why a primitive may freeze today, or an empty string.
-func Known(name string) string {
-	for _, p := range workloads {
-		if p.name == name {
-			return p.known
-		}
-	}
-	return ""
 }
 
 // limited calls f with a context that ends after the time giveUp. If f returns the error of that context, limited
