@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
@@ -100,6 +101,33 @@ func init() {
 	each("waitable/wait for an update", doors("d", func(x *prims.Waitable[door, int32], p *part) {
 		p.op = func() { x.Wait(1) }
 	}), 0, 2)
+	// The waits that are queued before the call are for 2, 0, 2, ..., so the call joins the queue between two waits.
+	each("waitable/wait with a priority", func(a *arena.Arena) (part, error) {
+		rules := doorRules
+		rules.Before = func(x, y int32) bool { return x > y }
+		x, err := prims.OpenWaitable(a, "by priority", door{}, rules, &prims.WaitableOptions{Holds: 8, Spin: -1})
+		if err != nil {
+			return part{}, err
+		}
+		open := func() { x.Update(set(true)) }
+		n := new(atomic.Int32)
+		wait := func(e func() int32) func(ctx context.Context) error {
+			return func(ctx context.Context) error { return x.WaitContext(ctx, e()) }
+		}
+		return part{
+			hold: func() { x.Update(set(false)) }, free: open, rescue: open, close: x.Close,
+			wait: waits(wait(func() int32 { return 2 * (n.Add(1) % 2) })),
+			op:   func() { x.Wait(1) },
+			use: func() error {
+				open()
+				if err := waits(wait(func() int32 { return 1 }))(); err != nil {
+					return err
+				}
+				x.Update(set(false))
+				return nil
+			},
+		}, nil
+	}, 0, 2, 3)
 	each("waitable/state", doors("d", func(x *prims.Waitable[door, int32], p *part) { p.op = func() { x.State() } }), 0)
 	eachFresh("waitable/stop", func(a *arena.Arena) (part, error) {
 		name := object

@@ -1,0 +1,72 @@
+//go:build linux
+
+package prims
+
+import "testing"
+
+// TestModelWaitable: no rule sees a torn state, the state and the holds agree, waits are served in order, and each wait
+// ends.
+func TestModelWaitable(t *testing.T) {
+	requireModels(t, []exploration{
+		{"two", small, wtModel(1, "0W1R1", "1W1R1").explore, []bug{wtSplitGrant, wtNoServe, wtNoTags, wtAcceptEarly}},
+		{"updates", small, wtModel(1, "0U0U0U0", "1U0").explore, []bug{wtNoLook, wtNoLookTag, wtRuleFirst}},
+		{"the state", small, wtModel(1, "0U0U0U0", "1S0").explore, []bug{wtNoLook, wtNoLookTag}},
+		{"an order", small, wtModel(2, "1W2", "1W1", "2W2").explore, []bug{wtLastPlace}},
+		{"a place that leaves", small, wtModel(2, "1W2", "1C1", "2W1").explore, []bug{wtStaleWalk}},
+		{"a try", small, wtModel(2, "0W1T1R1", "1W2R2").explore, []bug{wtBarges}},
+		{"two holds", small, wtModel(2, "0W1W1", "1T1").explore, []bug{wtLabelsUsed}},
+		{"a label first", small, wtModel(2, "0W1R1", "1W2R2").withLabels().explore, nil},
+		{"a context", small, wtModel(2, "0W1", "1C2", "1W1").explore, []bug{wtLeavesQuiet}},
+		{"in steps", large, wtModel(1, "0W1R1", "1W1R1").inSteps().explore, []bug{wtNoTags}},
+		{"a label first, in steps", large, wtModel(2, "0W1R1", "1W2R2").withLabels().inSteps().explore, nil},
+		{"an order of three", large, wtModel(2, "0W2", "1W1", "2W2").explore, []bug{wtLastPlace}},
+		{"a place of three that leaves", large, wtModel(2, "0W2", "1C1", "2W1").explore, []bug{wtStaleWalk}},
+		{"three", large, wtModel(2, "0W1R1", "1W2R2", "1W1R1").explore, nil},
+		{"three and a context", large, wtModel(2, "0W2R2", "1C2R2", "1W1R1").explore, []bug{wtLastPlace}},
+	})
+}
+
+// TestModelWaitableLost: a rule panics. Then the state does not change, waits end, and Recover makes the Waitable usable
+// with the state that its repair was called with.
+func TestModelWaitableLost(t *testing.T) {
+	requireModels(t, []exploration{
+		{"a wait", small, wtModel(1, "0P0X0", "1W1R1").explore, []bug{wtTextLate}},
+		{"an update", small, wtModel(1, "0P0X0", "1U0").explore, []bug{wtIgnoresLost}},
+		{"twice", small, wtModel(1, "0P0X0U0P0", "1X0").explore, []bug{wtNoLostTag}},
+		{"a stop", small, wtModel(1, "0P0X0", "1W1R1").withStop().explore, nil},
+		{"an heir", small, wtModel(1, "0P0", "1X0W1R1", "2P0").withHeir().explore, []bug{wtTextLate}},
+		{"a stop and a death", large, wtModel(1, "0P0X0", "1W1R1").withStop().withKills(1).explore, nil},
+		{"claims of the dead", large, wtModel(1, "0W1", "1P0X0", "2T1T1").withKills(1).explore, []bug{wtReapsLost}},
+	})
+}
+
+// TestModelWaitableDeath: a process dies at each step. Its claims are undone once, by Undo if a wait had not accepted
+// the claim. The next participant in its slot does not disturb the others.
+func TestModelWaitableDeath(t *testing.T) {
+	requireModels(t, []exploration{
+		{"two", small, wtModel(1, "0W1", "1W1").withKills(1).explore, []bug{wtUndoTwice, wtNoReap}},
+		{"two and a try", large, wtModel(1, "0W1R1T1", "1W1").withKills(1).explore, []bug{wtSwapsRules, wtNoChecks, wtHelperQuiet}},
+		{"an end", small, wtModel(1, "0T1", "1T1T1").withKills(1).withEnd().explore, []bug{wtForgetsLate}},
+		{"a wait and an end", small, wtModel(1, "0W1", "1W1").withKills(1).withEnd().explore, nil},
+		{"an heir waits", small, wtModel(1, "0W1R1", "2W1R1").withHeir().explore, []bug{wtBlindSpare}},
+		{"an heir updates", small, wtModel(1, "0U0", "1U0", "2U0U0").withHeir().explore, []bug{wtBlindSpare}},
+		{"an heir and the state", small, wtModel(1, "0U0", "1S0S0", "2U0U0").withHeir().explore, []bug{wtBlindSpare}},
+		{"in steps", large, wtModel(1, "0W1R1", "1W1R1").withKills(1).inSteps().explore, nil},
+		{"a context", large, wtModel(1, "0W1R1", "1C1R1").withKills(1).explore, nil},
+		{"a label first", large, wtModel(2, "0W1R1", "1W2R2").withKills(1).withLabels().explore, nil},
+		{"one behind the dead", large, wtModel(1, "0W1", "0W1", "1W1").withKills(1).explore, []bug{wtGrantsDead}},
+		{"two reap", large, wtModel(2, "0W1", "1T1", "2T2").withKills(1).explore, []bug{wtExtraLate}},
+		{"an heir behind another", large, wtModel(1, "0W1R1", "1W1R1", "2W1R1").withHeir().explore, nil},
+	})
+}
+
+// TestModelWaitableStop: a process stops for ever at each step. Others wait for it only if they need a claim that it has,
+// or that its wait was granted.
+func TestModelWaitableStop(t *testing.T) {
+	requireModels(t, []exploration{
+		{"two", small, wtModel(1, "0W1R1", "1W1").withStop().explore, []bug{wtHelperQuiet, wtNoChecks, wtChecksFirst}},
+		{"updates", small, wtModel(1, "0U0U0", "1U0W1").withStop().explore, nil},
+		{"in steps", large, wtModel(1, "0W1R1", "1W1R1").withStop().inSteps().explore, nil},
+		{"a stop and a death", large, wtModel(1, "0W1R1", "1W1R1").withStop().withKills(1).explore, nil},
+	})
+}

@@ -1,0 +1,180 @@
+//go:build linux
+
+package prims
+
+// runRule runs a rule on the copy of thread i, and makes the record that the result needs.
+func (m *waitableModel) runRule(s *wtState, i int) {
+	t, p := &s.thread[i], m.proc(i)
+	r, h, ok := &t.rec, t.hold-1, false
+	t.pc = wtPut
+	switch {
+	case t.stage == wtReap:
+		if m.bug == wtExtraLate {
+			t.e = s.word[wtLabel+h].v % 4
+		}
+		if t.v, ok = wtReturn(t.copied[0], t.e); !ok {
+			s.wrong = "a rule undoes a claim that the state does not have"
+		}
+		if t.did = wtUndid; m.bug != wtUndoTwice {
+			m.less(s, r, h, t.undo)
+		}
+	case t.stage == wtServe:
+		m.grant(s, i)
+	case t.mode <= wtJoins:
+		if t.v, ok = wtClaim(t.copied[0], t.e); !ok {
+			m.overlooks(s, i)
+			m.refused(s, i)
+			return
+		}
+		if h, ok = m.hold(s, p, t.e); !ok {
+			m.over(s, i, wtNothing)
+			return
+		}
+		t.did = wtTook
+		m.more(s, r, h, p, t.e)
+	case t.mode == wtReleases:
+		if t.v, ok = wtReturn(t.copied[0], t.e); !ok {
+			s.wrong = "a rule releases a claim that the state does not have"
+		}
+		t.did = wtGave
+		m.less(s, r, h, false)
+	case t.mode == wtUpdates:
+		t.v, t.did = t.copied[0]+1, wtUpdated
+	case t.mode == wtFails:
+		t.mode, t.pc = wtLoses, wtBegin
+	}
+}
+
+// grant models the part of Waitable.claim for the first wait of the queue.
+func (m *waitableModel) grant(s *wtState, i int) {
+	t, ok := &s.thread[i], false
+	r, of, k := &t.rec, t.of-1, t.hold-1
+	if t.v, ok = wtClaim(t.copied[0], t.e); !ok {
+		m.served(s, i)
+		return
+	}
+	h, ok := m.hold(s, of, t.e)
+	if !ok {
+		m.served(s, i)
+		return
+	}
+	if m.wide && s.word[wtLabel+h].v != wtLabelOf(of, t.e) {
+		r.set(s, wtLabel+h, wtLabelOf(of, t.e))
+		t.did, t.pc = wtAgain, wtName
+		return
+	}
+	m.more(s, r, h, of, t.e)
+	if m.bug != wtSplitGrant {
+		r.set(s, wtGrant+h, s.word[wtGrant+h].v+1)
+	}
+	if t.did = wtGranted; !r.detach(s, k, rqGranted) {
+		t.pc = wtBegin
+	}
+}
+
+// more adds to r that a hold counts one more claim.
+func (m *waitableModel) more(s *wtState, r *wtRecord, h, p, e uint8) {
+	r.set(s, wtLabel+h, wtLabelOf(p, e))
+	r.set(s, wtCount+h, s.word[wtCount+h].v+1)
+}
+
+// less adds to r that a hold counts one claim less. undo says that the claim was not accepted.
+func (m *waitableModel) less(s *wtState, r *wtRecord, h uint8, undo bool) {
+	if r.set(s, wtCount+h, s.word[wtCount+h].v-1); undo {
+		r.set(s, wtGrant+h, s.word[wtGrant+h].v-1)
+	}
+}
+
+// overlooks checks that a call does not fail because of the claims of the dead. A participant whose process ended after
+// the call had locked the private lock does not count.
+func (m *waitableModel) overlooks(s *wtState, i int) {
+	t := &s.thread[i]
+	for q := range uint8(wtProcs) {
+		if t.saw&s.seen[m.proc(i)]&(1<<q) != 0 && s.got[q] != [2]uint8{} && s.commit == t.c && s.word[wtLost].v == 0 {
+			s.wrong = "a call fails because of a claim of the dead"
+		}
+	}
+}
+
+// takesEffect records the effect of the change of thread i in the history.
+func (m *waitableModel) takesEffect(s *wtState, i int) {
+	t, p := &s.thread[i], m.proc(i)
+	for e := range t.rec.n {
+		if s.word[t.rec.word[e]] != t.rec.was[e] {
+			s.wrong = "a word is not what the record says"
+		}
+	}
+	if t.rec.sets(wtCurrent) {
+		if t.copied[0] != s.truth {
+			s.wrong = "a change is that of an old state"
+		}
+		if s.word[wtLost].v != 0 && t.did != wtRecovered {
+			s.wrong = "the state changes while the Waitable is not recoverable"
+		}
+		s.truth = t.v
+		for j := range m.threads {
+			if o := &s.thread[j]; o.mode == wtReads {
+				o.since[t.v/8] |= 1 << (t.v % 8)
+			}
+		}
+	}
+	switch n := t.e - 1; t.did {
+	case wtTook:
+		s.got[p][n]++
+		for _, q := range s.queue {
+			if q != 0 && !m.isDead(s, m.proc(int(q-1))) {
+				s.wrong = "a claim is made although others wait"
+			}
+		}
+	case wtGave:
+		s.got[p][n]--
+	case wtUpdated:
+		s.size++
+	case wtGranted:
+		s.given[t.of-1][n]++
+	case wtUndid:
+		of := &s.got[t.of-1][n]
+		if t.undo {
+			of = &s.given[t.of-1][n]
+		}
+		if *of == 0 {
+			s.wrong = "a claim is undone twice, or by the wrong rule"
+			return
+		}
+		*of--
+	case wtJoined:
+		m.queues(s, uint8(i))
+	}
+	for e := range t.rec.n {
+		w := t.rec.word[e]
+		if w < wtNext || w >= wtPrev || rqIsQueued(t.rec.to[e]) {
+			continue
+		}
+		k := w - wtNext
+		if t.rec.to[e] == rqGranted && s.queue[0] != k+1 {
+			s.wrong = "a wait is granted that is not the first"
+		}
+		var left [wtThreads]uint8
+		at := 0
+		for _, q := range s.queue {
+			if q != 0 && q != k+1 {
+				left[at] = q
+				at++
+			}
+		}
+		s.queue = left
+	}
+}
+
+// queues puts the wait of node k at its place in the queue of the history: behind the last wait that is not served
+// after it.
+func (m *waitableModel) queues(s *wtState, k uint8) {
+	at := 0
+	for q, n := range s.queue {
+		if n != 0 && m.wants(s, n-1) >= m.wants(s, k) {
+			at = q + 1
+		}
+	}
+	copy(s.queue[at+1:], s.queue[at:])
+	s.queue[at] = k + 1
+}

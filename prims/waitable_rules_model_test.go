@@ -1,0 +1,374 @@
+//go:build linux
+
+package prims
+
+// A state of the model is a number. It has the free permits in its low three bits, and then how many claims there are for
+// 1 and for 2, in two bits each. One half of an image is that number, and the other half is its complement.
+
+func wtHalves(v uint8) [2]uint8 { return [2]uint8{v, ^v} }
+func wtFree(v uint8) uint8      { return v & 7 }
+func wtTaken(v, e uint8) uint8  { return v >> (2*e + 1) & 3 }
+
+// wtClaim is the rule Claim.
+func wtClaim(v, e uint8) (to uint8, ok bool) { return v - e + 1<<(2*e+1), wtFree(v) >= e }
+
+// wtReturn is the rule Release, OnDeath and Undo. ok is false if the state has no such claim.
+func wtReturn(v, e uint8) (to uint8, ok bool) { return v + e - 1<<(2*e+1), wtTaken(v, e) != 0 }
+
+// wtLabelOf returns the label of a hold of a process.
+func wtLabelOf(p, e uint8) uint8 { return (p+1)*4 + e }
+
+func (r *wtRecord) get(s *wtState, w uint8) uint8 {
+	for i := range r.n {
+		if r.word[i] == w {
+			return r.to[i]
+		}
+	}
+	return s.word[w].v
+}
+
+func (r *wtRecord) sets(w uint8) bool {
+	for i := range r.n {
+		if r.word[i] == w {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *wtRecord) set(s *wtState, w, v uint8) {
+	for i := range r.n {
+		if r.word[i] == w {
+			r.to[i] = v
+			return
+		}
+	}
+	if s.word[w].v != v {
+		r.word[r.n], r.to[r.n], r.was[r.n] = w, v, s.word[w]
+		r.n++
+	}
+}
+
+// detach adds to r that the wait of node k leaves the queue. It reports whether the queue is one of whole words; if not,
+// the commit word has changed.
+func (r *wtRecord) detach(s *wtState, k, outcome uint8) bool {
+	next, prev := r.get(s, wtNext+k), r.get(s, wtPrev+k)
+	if !rqIsQueued(next) || next >= rqNode+wtThreads || prev > wtThreads {
+		return false
+	}
+	if next == rqEnd {
+		r.set(s, wtLast, prev)
+	} else {
+		r.set(s, wtPrev+next-rqNode, prev)
+	}
+	switch {
+	case prev != 0:
+		r.set(s, wtNext+prev-1, next)
+	case next == rqEnd:
+		r.set(s, wtFirst, 0)
+	default:
+		r.set(s, wtFirst, next-rqNode+1)
+	}
+	r.set(s, wtNext+k, outcome)
+	return true
+}
+
+// before is the rule Before: a wait for 2 is served before a wait for 1.
+func (m *waitableModel) before(x, y uint8) bool { return x > y && m.bug != wtLastPlace }
+
+// walk models Waitable.behind: the walk goes on at the place where the earlier one ended, if that wait is queued.
+// Otherwise it begins at another wait of the process, or at the last wait.
+func (m *waitableModel) walk(s *wtState, i int) (place uint8) {
+	t, e := &s.thread[i], m.wants(s, uint8(i))
+	at := t.place
+	if m.bug == wtStaleWalk && at != 0 {
+		return at
+	}
+	if at == 0 || !rqIsQueued(s.word[wtNext+at-1].v) {
+		at = s.word[wtLast].v
+		for n := range m.threads { // a mark of the process
+			if k := uint8(n); m.proc(n) == m.proc(i) && rqIsQueued(s.word[wtNext+k].v) {
+				at = k + 1
+				break
+			}
+		}
+	}
+	for range 2 * wtThreads { // the words may be of different states, and then the queue may be a circle
+		if at == 0 {
+			return 0
+		}
+		if m.before(e, m.wants(s, at-1)) {
+			at = s.word[wtPrev+at-1].v
+			continue
+		}
+		next := s.word[wtNext+at-1].v
+		if next < rqNode || m.before(e, m.wants(s, next-rqNode)) {
+			return at
+		}
+		at = next - rqNode + 1
+	}
+	return at
+}
+
+// join makes a record that puts the wait of node k behind the node t.place.
+func (m *waitableModel) join(s *wtState, t *wtThread, k uint8) {
+	r, prev := &t.rec, t.place
+	next := rqEnd
+	if prev != 0 {
+		next = s.word[wtNext+prev-1].v
+		r.set(s, wtNext+prev-1, rqNode+k)
+	} else {
+		if first := s.word[wtFirst].v; first != 0 {
+			next = rqNode + first - 1
+		}
+		r.set(s, wtFirst, k+1)
+	}
+	if next >= rqNode {
+		r.set(s, wtPrev+next-rqNode, k+1)
+	} else {
+		r.set(s, wtLast, k+1)
+	}
+	s.word[wtPrev+k].v = prev // only the owner changes this word now
+	r.set(s, wtNext+k, next)
+}
+
+func (m *waitableModel) free(s *wtState, h uint8) bool {
+	return (s.word[wtCount+h].v == 0 || m.bug == wtLabelsUsed) && s.word[wtGrant+h].v == s.accepted[h]
+}
+
+// hold models waitableCore.place.
+func (m *waitableModel) hold(s *wtState, p, e uint8) (h uint8, ok bool) {
+	h = wtHolds
+	for n := range uint8(wtHolds) {
+		is := s.word[wtLabel+n].v == wtLabelOf(p, e)
+		switch {
+		case is && !m.free(s, n):
+			return n, true
+		case m.free(s, n) && (h == wtHolds || is):
+			h = n
+		}
+	}
+	return h, h < wtHolds
+}
+
+// settled reports whether the words that thread i has read are of one state. Otherwise the thread begins again.
+func (m *waitableModel) settled(s *wtState, i int) bool {
+	if s.commit != s.thread[i].c {
+		s.thread[i].pc = wtBegin
+		return false
+	}
+	return true
+}
+
+// over ends the main part of a call, which changes nothing.
+func (m *waitableModel) over(s *wtState, i int, out uint8) {
+	if m.settled(s, i) {
+		s.thread[i].out, s.thread[i].pc = out, wtUnlock
+	}
+}
+
+// copyState makes the thread copy the valid image. It then completes the record of the commit word, and reads the words
+// once more.
+func (t *wtThread) copyState(s *wtState) {
+	t.from, t.fresh = s.word[wtCurrent], false
+	t.img, t.pc = t.from.v, wtCopy
+}
+
+// rule makes thread i run a rule for a claim of a process, once it has a copy of the state.
+func (m *waitableModel) rule(s *wtState, i int, p, e uint8) {
+	switch t := &s.thread[i]; {
+	case !t.fresh:
+		t.copyState(s)
+	case m.settled(s, i):
+		t.of, t.e, t.pc = p+1, e, wtRule
+	}
+}
+
+// look decides what thread i does. The record of its commit word is complete.
+func (m *waitableModel) look(s *wtState, i int) {
+	t := &s.thread[i]
+	t.pc = wtName
+	switch t.stage {
+	case wtReap:
+		m.lookReap(s, i)
+	case wtServe:
+		m.lookServe(s, i)
+	default:
+		m.lookMain(s, i)
+	}
+}
+
+// goOn continues with another stage of the call, if the words are of one state.
+func (m *waitableModel) goOn(s *wtState, i int, stage uint8) {
+	if m.settled(s, i) {
+		s.thread[i].stage, s.thread[i].fresh = stage, false
+		m.look(s, i)
+	}
+}
+
+func (m *waitableModel) lookReap(s *wtState, i int) {
+	t, p := &s.thread[i], m.proc(i)
+	for k := range m.threads {
+		if k := uint8(k); m.isDead(s, m.proc(int(k))) && rqIsQueued(s.word[wtNext+k].v) && m.bug != wtGrantsDead {
+			if t.did = wtAgain; !t.rec.detach(s, k, rqRemoved) {
+				t.pc = wtBegin
+			}
+			return
+		}
+	}
+	if s.word[wtLost].v != 0 {
+		if m.settled(s, i) && m.bug != wtReapsLost {
+			s.seen[p] = 0 // nothing was undone, so the next call reaps
+		}
+		m.goOn(s, i, wtServe)
+		return
+	}
+	for h := range uint8(wtHolds) {
+		label := s.word[wtLabel+h].v
+		if of := label/4 - 1; label != 0 && m.isDead(s, of) && !m.free(s, h) {
+			t.hold, t.undo = h+1, s.word[wtGrant+h].v != s.accepted[h] && m.bug != wtSwapsRules
+			if !t.undo && s.gone&(1<<of) == 0 {
+				if m.bug != wtForgetsLate {
+					s.seen[p] = 0 // so the next call reaps
+				}
+				continue
+			}
+			m.rule(s, i, of, label%4)
+			return
+		}
+	}
+	m.goOn(s, i, wtServe)
+}
+
+func (m *waitableModel) lookServe(s *wtState, i int) {
+	t := &s.thread[i]
+	first := s.word[wtFirst].v
+	if first == 0 {
+		m.served(s, i)
+		return
+	}
+	k, whole := first-1, true
+	switch p := m.proc(int(k)); {
+	case m.isDead(s, p) && m.bug == wtGrantsDead:
+		m.served(s, i)
+		return
+	case m.isDead(s, p):
+		t.did, whole = wtAgain, t.rec.detach(s, k, rqRemoved)
+	case s.word[wtLost].v != 0:
+		t.did, whole = wtAgain, t.rec.detach(s, k, wtRefused)
+	default:
+		t.hold = k + 1
+		m.rule(s, i, p, m.wants(s, k))
+	}
+	if !whole {
+		t.pc = wtBegin
+	}
+}
+
+// served is called when no wait can go on.
+func (m *waitableModel) served(s *wtState, i int) {
+	if t := &s.thread[i]; !t.post {
+		m.goOn(s, i, wtMain)
+	} else if m.settled(s, i) {
+		t.pc = wtUnlock
+	}
+}
+
+func (m *waitableModel) lookMain(s *wtState, i int) {
+	t, p, k := &s.thread[i], m.proc(i), uint8(i)
+	verb, e := m.op(s, i)
+	lost := s.word[wtLost]
+	switch t.mode {
+	case wtReads:
+		if t.fresh {
+			m.hasRead(s, i)
+			return
+		}
+		if t.lost = lost; verb == 'X' && lost.v == 0 {
+			m.finish(s, i)
+			return
+		}
+		t.copyState(s)
+		return
+	case wtRecovers:
+		if lost != t.lost && (m.bug != wtNoLostTag || lost.v != t.lost.v) {
+			m.over(s, i, wtNothing)
+			return
+		}
+		t.v, t.did, t.pc = t.copied[0], wtRecovered, wtPut
+		t.rec.set(s, wtLost, 0)
+		return
+	case wtWithdraws:
+		switch v := s.word[wtNext+k].v; {
+		case rqIsQueued(v):
+			if t.did = wtWithdrew; !t.rec.detach(s, k, rqLeft) {
+				t.pc = wtBegin
+			}
+		case s.resolved&(1<<k) != 0:
+			t.out, t.pc = wtWasEnded, wtUnlock
+		case m.settled(s, i):
+			s.wrong = "a wait that is given up is on no queue, and its owner was not told"
+		}
+		return
+	}
+	switch {
+	case lost.v != 0 && (t.mode != wtUpdates || m.bug != wtIgnoresLost):
+		if t.mode == wtLoses {
+			t.stage, t.post = wtServe, true
+			m.look(s, i)
+			return
+		}
+		m.over(s, i, wtNothing)
+	case t.mode == wtLoses:
+		if t.rec.set(s, wtLost, p+1); m.bug != wtTextLate {
+			t.pc = wtText
+		}
+		t.did = wtMarked
+	case t.mode == wtReleases:
+		for h := range uint8(wtHolds) {
+			if s.word[wtLabel+h].v == wtLabelOf(p, e) && s.word[wtCount+h].v != 0 {
+				t.hold = h + 1
+				m.rule(s, i, p, e)
+				return
+			}
+		}
+		if m.settled(s, i) {
+			s.wrong = "a claim is not found"
+		}
+	case t.mode > wtJoins || s.word[wtFirst].v == 0 || m.bug == wtBarges:
+		m.rule(s, i, p, e)
+	case t.mode == wtJoins:
+		t.pc = wtWalk
+	case !t.served:
+		t.served = true
+		m.goOn(s, i, wtServe)
+	default:
+		m.refused(s, i)
+	}
+}
+
+// hasRead ends State, or the first part of Recover, whose copy is valid.
+func (m *waitableModel) hasRead(s *wtState, i int) {
+	t := &s.thread[i]
+	if m.seeWhole(s, t); t.since[t.copied[0]/8]&(1<<(t.copied[0]%8)) == 0 {
+		s.wrong = "State returns a state that there was not during the call"
+	}
+	if verb, _ := m.op(s, i); verb == 'X' {
+		*t = wtThread{at: t.at, pc: wtLock, mode: wtRecovers, has: t.has, lost: t.lost, copied: t.copied}
+		return
+	}
+	m.finish(s, i)
+}
+
+// refused ends an attempt to make a claim: others wait, or the rules do not allow the claim.
+func (m *waitableModel) refused(s *wtState, i int) {
+	t := &s.thread[i]
+	switch verb, _ := m.op(s, i); {
+	case t.mode == wtJoins:
+		t.pc = wtWalk
+	case verb == 'T':
+		m.over(s, i, wtNothing)
+	default:
+		m.over(s, i, wtNeedsNode)
+	}
+}
