@@ -230,9 +230,12 @@ func (x *Waitable[S, E]) Update(f func(s *S)) {
 // change calls both functions again if another process has changed the Waitable meanwhile. The words that they read
 // belong to the copied state.
 func (x *Waitable[S, E]) change(op string, may func() bool, f func(c *recordedChange)) (err error) {
+	var tries attempts
+	defer x.over(&tries)
 	x.locked(func(c *recordedChange, b *wakes) (changed bool) {
 		for {
 			// The loop repeats only if another process has changed the Waitable. So it is lock-free.
+			x.again(&tries)
 			if err = x.copyState(c, b, &x.copied); err != nil {
 				return false
 			}

@@ -111,8 +111,9 @@ func TestWaitableDiesInTheMiddleOfAChange(t *testing.T) {
 func TestWaitableRecoveredBeforeItsWaitsEnd(t *testing.T) {
 	a := newArena(t, nil)
 	other := newStockist(t, a)
-	rules, fails := failingRules, true
+	rules, fails, calls := failingRules, true, 0
 	rules.Claim = func(s *stock, e int32) bool {
+		calls++
 		if fails {
 			panic("this claim fails")
 		}
@@ -128,6 +129,7 @@ func TestWaitableRecoveredBeforeItsWaitsEnd(t *testing.T) {
 	})
 	defer crashpoint.Disarm()
 	require.PanicsWithValue(t, "this claim fails", func() { x.TryWait(fine) })
+	require.Equal(t, 1, calls, "no rule runs for the wait of the other process")
 	fails = false
 	require.NoError(t, x.Err())
 	x.Update(func(s *stock) { s.Free++ })

@@ -25,6 +25,7 @@ var _ = crashpoint.Register("waitable.lose.marked")
 // locked calls f with the private lock held, serves the queue if f has changed the state, and releases the lock. If a
 // rule that f runs panics or ends its goroutine, x becomes not recoverable.
 func (x *Waitable[S, E]) locked(f func(c *recordedChange, b *wakes) (changed bool)) {
+	x.yield()
 	b, done := takeWakes(), false
 	defer x.reapMissed()
 	defer x.wake(b)

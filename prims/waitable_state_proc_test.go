@@ -48,6 +48,19 @@ func init() {
 		c.Ready()
 		var op string
 		c.Recv(&op)
+		if op == "slowly" {
+			for range 20 {
+				runs := 0
+				x.Update(func(s *wide) {
+					runs++
+					for begun := time.Now(); time.Since(begun) < 300*time.Microsecond; {
+						s[0]++
+					}
+				})
+				c.Say(runs)
+			}
+			return
+		}
 		if op == "stop" {
 			x.TryWait(true)
 		}
@@ -117,4 +130,30 @@ func TestWaitableStateIsWhole(t *testing.T) {
 		}
 		before = s[0]
 	}
+}
+
+// TestWaitableSlowUpdateIsNotStarved: a process updates the state without a pause, and another one needs much longer
+// for each of its updates. The slow updates succeed, too.
+func TestWaitableSlowUpdateIsNotStarved(t *testing.T) {
+	a := newArena(t, nil)
+	x, err := openWide(a)
+	require.NoError(t, err)
+	dump := proctest.Dump(func() string { return words(a) })
+	fast := proctest.Start(t, "waitable/wide", proctest.Params(nameOf(a)), dump)
+	slow := proctest.Start(t, "waitable/wide", proctest.Params(nameOf(a)), dump)
+	fast.Await(t)
+	slow.Await(t)
+	fast.Send("update")
+	eventually(t, "it changes", func() string { return words(a) }, func() bool { return x.State()[1] > 1000 })
+	slow.Send("slowly")
+	total := 0
+	for range 20 {
+		var runs int
+		slow.Recv(t, &runs)
+		total += runs
+	}
+	t.Logf("%d runs for 20 updates", total)
+	require.Less(t, total, 20*40)
+	was := x.State()[1]
+	eventually(t, "the other goes on", func() string { return words(a) }, func() bool { return x.State()[1] > was+1000 })
 }

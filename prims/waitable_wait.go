@@ -51,10 +51,13 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 // take makes a claim for this process if no wait is queued and the rules allow the claim. It first serves the queue,
 // because another process may have changed the state and then have been stopped.
 func (x *Waitable[S, E]) take(e E) (made bool, err error) {
+	var tries attempts
+	defer x.over(&tries)
 	x.locked(func(c *recordedChange, b *wakes) (changed bool) {
 		for served := false; ; {
 			// The loop repeats only after another process has changed the Waitable, and once after it has served
 			// the queue.
+			x.again(&tries)
 			r, failed := x.tryClaim(c, b, e)
 			switch {
 			case failed != nil:
@@ -133,9 +136,12 @@ func (x *Waitable[S, E]) enqueue(s *park.WaitNode, e E) (queued bool, err error)
 			}
 		}
 	}()
+	var tries attempts
+	defer x.over(&tries)
 	x.locked(func(c *recordedChange, b *wakes) (changed bool) {
 		for {
 			// The loop repeats only after another process has changed the Waitable.
+			x.again(&tries)
 			r, failed := x.tryClaim(c, b, e)
 			switch {
 			case failed != nil || r == ruleAllows:

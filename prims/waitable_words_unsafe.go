@@ -33,7 +33,16 @@ type waitableWords struct {
 	// its own wait node.
 	wake   atomic.Uint32
 	poller atomic.Uint64
-	_      [48]byte
+	// yieldUntil is a CLOCK_MONOTONIC time in ns, or 0. Until then, a call asks other processes not to begin a change,
+	// because it has begun again often.
+	//
+	//	writers: such a call
+	//	readers: each call, before it begins a change
+	//	order:   relaxed; it is a hint
+	//	futex:   none
+	//	crash:   the others wait until that time, at most 5 ms
+	yieldUntil atomic.Uint64
+	_          [40]byte
 }
 
 // waitableHold counts the claims of one participant for one value of E. All words except accepted are
@@ -83,6 +92,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.pays)-64]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.wake)-68]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.poller)-72]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.yieldUntil)-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(waitableWords{})-128]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableHold{}.accepted)-40]
 	_ = [1]struct{}{}[unsafe.Sizeof(waitableHold{})-waitableHoldSize]

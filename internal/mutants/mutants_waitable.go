@@ -86,4 +86,11 @@ var waitableMutants = []mutant{
 		new:  "\t// the last change may be",
 		pkg:  "prims", run: "TestWaitableGrantOfAStoppedProcess", tags: withPoints,
 	},
+	{
+		name: "calls do not let a slow call go first",
+		file: "prims/waitable_yield.go",
+		old:  "\tif x.words.yieldUntil.Load() == 0 {\n",
+		new:  "\tif true {\n",
+		pkg:  "prims", run: "TestWaitableSlowUpdateIsNotStarved",
+	},
 }

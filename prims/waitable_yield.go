@@ -1,0 +1,67 @@
+package prims
+
+import (
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/asm"
+)
+
+// A call whose rule takes long could begin again for ever, if other processes change the state more often than the
+// rule returns. So a call that has begun again yieldAfter times stores a time in the word yieldUntil. Until that time,
+// other processes do not begin a change. The time is at most yieldMost ahead. So a process that is stopped meanwhile,
+// or dies, delays the others only once, and only by that much.
+
+const (
+	yieldAfter = 16
+	yieldLeast = 200 * time.Microsecond
+	yieldMost  = 5 * time.Millisecond
+)
+
+// attempts counts how often one call has begun a change, and remembers when the last attempt began.
+type attempts struct {
+	n     int
+	began int64 // CLOCK_MONOTONIC ns; 0 in the first attempts
+	until int64 // what the call has stored in yieldUntil, or 0
+}
+
+// again is called before each attempt of a call to change the state.
+func (x *waitableCore) again(t *attempts) {
+	if t.n++; t.n <= yieldAfter {
+		return
+	}
+	now := shmsync.Monotonic()
+	if t.began != 0 {
+		long := min(max(2*time.Duration(now-t.began), yieldLeast), yieldMost)
+		t.until = now + int64(long)
+		x.words.yieldUntil.Store(uint64(t.until))
+	}
+	t.began = now
+}
+
+// over is called when a call ends. The other processes need not wait any longer.
+func (x *waitableCore) over(t *attempts) {
+	if t.until != 0 {
+		x.words.yieldUntil.CompareAndSwap(uint64(t.until), 0)
+	}
+}
+
+// yield waits while a call of another process asks the others not to begin a change.
+func (x *waitableCore) yield() {
+	if x.words.yieldUntil.Load() == 0 {
+		return
+	}
+	for {
+		// The loop ends because a time that is more than yieldMost ahead does not count, and any other time passes.
+		// Calls of other processes may store new times, but such a call makes its change soon.
+		ahead := time.Duration(int64(x.words.yieldUntil.Load()) - shmsync.Monotonic())
+		switch {
+		case ahead <= 0 || ahead > yieldMost:
+			return
+		case ahead < yieldLeast/10:
+			asm.Pause(64)
+		default:
+			shmsync.Yield()
+		}
+	}
+}
