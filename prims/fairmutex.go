@@ -46,12 +46,10 @@ type FairMutex struct {
 	own  *uint32 // the upper half of the owner word, or &closedFair in a handle without fast paths
 	held uint32  // *own while fast paths may change it and this process holds the lock
 
-	recordQueue
+	recordLock
 	plainRecords
 	words   *fairMutexWords
 	turns   *park.Turns // orders the waits of this process; nil in the handle of a reaper
-	name    arenakernel.ParticipantID
-	policy  Policy
 	repair  func() error
 	opening *opening
 }
@@ -102,7 +100,7 @@ func openFairMutex(a *arenakernel.Arena, name string, opts *FairMutexOptions, at
 			w.policy = opt.Policy.stored()
 			w.spin.Store(spinField(opt.Spin))
 			if !a.Counted() {
-				w.owner.Store(uint64(makeRecorded(uint32(fairOpened(ownerFree)), 0)))
+				w.owner.Store(uint64(makeRecorded(uint32(ownerOpened(ownerFree)), 0)))
 			}
 		},
 	}, "fairmutex.open", newFairMutex(&opt), func(f *FairMutex) string { return f.policy.differs(opt.Policy) })
@@ -122,8 +120,9 @@ func newFairMutex(opt *FairMutexOptions) func(*arenakernel.Arena, arenakernel.Ob
 // buildFairMutex makes a handle. If bare is set, the handle is for a reaper or a tool, and cannot wait.
 func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOptions, bare bool) (*FairMutex, error) {
 	w, counts := fairMutexAt(a, o)
-	f := &FairMutex{own: &closedFair, words: w, name: a.Self(), policy: policyOf(w.policy), repair: opt.Repair}
-	f.held = uint32(fairOpened(makeOwner(kindHeld, f.name)))
+	f := &FairMutex{own: &closedFair, words: w, repair: opt.Repair}
+	f.recordLock = recordLock{lockWords: lockWords{&w.owner, &w.accepted}, hooks: f, name: a.Self(), policy: policyOf(w.policy)}
+	f.held = uint32(ownerOpened(makeOwner(kindHeld, f.name)))
 	f.init(a, o, recordQueueWords{&w.commit, &w.first, &w.last, &w.spin, &w.pays, &w.lastCPU, counts}, f)
 	ok, err := f.openRecords(a, o, !bare)
 	if err != nil || bare {
@@ -214,7 +213,7 @@ func (f *FairMutex) tryLockSlow() bool {
 		return true
 	}
 	r, err := f.take(nil, nil, nil)
-	return r == fairTaken && err == nil
+	return r == lockTaken && err == nil
 }
 
 // Unlock unlocks f, and hands it to the first waiter in the queue. It panics when this

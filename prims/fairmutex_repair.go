@@ -99,7 +99,7 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 		if err := f.begin(x, b); err != nil {
 			return 0, false, err
 		}
-		o, n := fairState(fairWord(f.words.owner.Load())), arenakernel.ParticipantID(0)
+		o, n := ownerState(fairWord(f.words.owner.Load())), arenakernel.ParticipantID(0)
 		switch {
 		case o.valid() && o.kind() == kindOwnerDead:
 			if n = o.participant(); !f.a.Gone(n) {
@@ -111,7 +111,7 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 			f.setOwner(x, makeOwner(kindRecovering, f.name))
 		}
 		took := x.n > 0
-		switch ok, err := f.commitFair(x, b); {
+		switch ok, err := f.commitLock(x, b); {
 		case err != nil:
 			return 0, false, err
 		case !ok:
@@ -181,26 +181,13 @@ func (f *FairMutex) commitRecover(next ownerWord) error {
 			}
 			return f.refusedCorrupt("fairmutex.recover", o)
 		}
-		granted, ok := arenakernel.ParticipantID(0), true
-		if next.free() {
-			granted, ok = f.passOn(x)
-		} else {
-			f.setOwner(x, next)
-		}
-		if !ok {
-			if err := f.dropFirst(x, b); err != nil {
-				return err
-			}
-			continue
-		}
 		if next != ownerNotRecoverable {
 			f.setDied(x, 0)
 		}
-		switch ok, err := f.commitFair(x, b); {
+		switch done, err := f.settle(x, b, next); {
 		case err != nil:
 			return err
-		case ok:
-			f.handedOn(granted)
+		case done:
 			f.serve(x, b) // an error here concerns the waits, not this call
 			return nil
 		}

@@ -1,10 +1,6 @@
 package prims
 
-import (
-	"sync/atomic"
-
-	"github.com/shmsync/shmsync/internal/arenakernel"
-)
+import "sync/atomic"
 
 // fairWord is the owner word of a FairMutex. It is a recordedWord, that is, 32 bits of value with a tag that
 // counts the changes. Its value is an ownerWord.
@@ -41,65 +37,16 @@ type fairWord = recordedWord
 // fairFree is the value of an owner word that fast paths may change, while the lock is free.
 const fairFree = ownerBiased
 
-// fairOpen reports whether an owner word is open, that is, whether fast paths may change it.
-func fairOpen(v fairWord) bool { return ownerWord(v.value()).kind() == kindBiased }
-
-// fairClosed returns the owner word v as it is after it is closed.
-func fairClosed(v fairWord) fairWord { return v.with(uint32(fairState(v))) }
-
-// fairState returns the state of the lock that an owner word describes. The state does not depend on whether
-// the word is open or closed.
-func fairState(v fairWord) ownerWord {
-	o := ownerWord(v.value())
-	if o.kind() == kindBiased {
-		return makeOwner(kindHeld, o.participant())
-	}
-	return o
-}
-
-// fairOpened returns the value of an open owner word with the state o. Only a lock that is free or held can
-// have an open word; for any other state fairOpened returns o.
-func fairOpened(o ownerWord) ownerWord {
-	if o.kind() != kindHeld {
-		return o
-	}
-	return makeOwner(kindBiased, o.participant())
-}
-
 // closeFair closes an owner word, so that from then on only records change it, and returns the word.
 func closeFair(w *atomic.Uint64) fairWord {
 	for {
 		v := fairWord(w.Load())
 		// sync(fairmutex.owner): acquire
-		if !fairOpen(v) {
+		if !ownerOpen(v) {
 			return v
 		}
-		if w.CompareAndSwap(uint64(v), uint64(fairClosed(v))) {
-			return fairClosed(v)
+		if closed := v.with(uint32(ownerState(v))); w.CompareAndSwap(uint64(v), uint64(closed)) {
+			return closed
 		}
 	}
-}
-
-// granted reports whether the owner word w grants the lock to a participant. The participant may have accepted
-// the grant or not.
-func (w ownerWord) granted() bool { return w.kind() == kindReserved && w.participant() != 0 }
-
-// holder returns the participant that holds a lock with the owner word w, or that was granted the lock. It
-// returns 0 if there is no such participant.
-func (w ownerWord) holder() arenakernel.ParticipantID {
-	if w.held() || w.granted() {
-		return w.participant()
-	}
-	return 0
-}
-
-// lost reports whether nobody can get a lock with the owner word w, because w is corrupt, owner-dead or not
-// recoverable.
-func (w ownerWord) lost() bool {
-	return !w.valid() || w.kind() == kindOwnerDead || w.kind() == kindNotRecoverable
-}
-
-// fairAccepted returns the value that the field accepted gets when n accepts the grant in the owner word v.
-func fairAccepted(v fairWord, n arenakernel.ParticipantID) uint64 {
-	return uint64(makeRecorded(uint32(n), v.tag()))
 }

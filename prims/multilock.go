@@ -275,7 +275,7 @@ func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 	}
 	defer x.opening.serve(x.queue).end()
 	h, r, err := k.takeWithRoom(nil, key, nil)
-	return h, r == fairTaken && err == nil
+	return h, r == lockTaken && err == nil
 }
 
 // Unlock unlocks the key, and hands it to the first waiter. It panics if this process no longer has the hold h. If

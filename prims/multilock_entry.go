@@ -18,9 +18,9 @@ const (
 )
 
 // multiBucket is a bucket of keys as this process uses it. Its recordQueue changes the words of all entries of the
-// bucket. The ends of the queue, in the recordQueue, are those of the entry that the method focus has chosen.
+// bucket. Its recordLock is the lock of the key whose entry the method focus has chosen.
 type multiBucket struct {
-	recordQueue
+	recordLock
 	of     *MultiLock
 	number int
 	words  *multiLockBucket
@@ -34,6 +34,7 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	w := x.words
 	e := &k.words.entry0
 	k.init(x.a, x.object, recordQueueWords{&k.words.commit, &e.first, &e.last, &w.spin, &w.pays, &w.lastCPU, x.counts}, k)
+	k.lockWords, k.hooks, k.name, k.policy = e.lock(), k, x.name, x.policy
 	k.entry, k.several, k.part, k.queue = e, true, uint64(i)<<recordPartShift, x.queue
 	k.hasChosen = func() bool { return k.entry.has(k.chosen) }
 	return k
@@ -104,6 +105,7 @@ func (k *multiBucket) size() uint32 {
 // focus makes the entry with the index i the one that the present change concerns.
 func (k *multiBucket) focus(i uint32) { // guarded by: private
 	k.entry = k.at(i)
+	k.lockWords = k.entry.lock()
 	k.first, k.last, k.recordQueue.at, k.chosen = &k.entry.first, &k.entry.last, i, k.entry.key()
 }
 
@@ -116,24 +118,16 @@ func (e *multiLockEntry) key() uint64 {
 	return uint64(valueIn(&e.keyHigh))<<32 | uint64(valueIn(&e.keyLow))
 }
 
-func (e *multiLockEntry) state() keyState { return e.stateOf(keyHold(e.hold.Load())) }
+func (e *multiLockEntry) lock() lockWords { return lockWords{&e.hold, &e.accepted} }
 
-// stateOf returns the state of the key for the word hold v. If v grants the key to a participant and that
-// participant has accepted the grant, the key counts as held.
-func (e *multiLockEntry) stateOf(v keyHold) keyState {
-	s := keyStateOf(v)
-	if s.granted() && e.accepted.Load() == fairAccepted(v, s.participant()) {
-		return makeKeyState(kindHeld, s.participant())
-	}
-	return s
-}
+func (e *multiLockEntry) state() keyState { return keyState(e.lock().state()) }
 
 // read returns the state and the key of the entry at one moment.
 func (e *multiLockEntry) read() (s keyState, key uint64) {
 	for {
 		// The loop repeats only after another call has changed the entry.
 		v := keyHold(e.hold.Load())
-		s, key = e.stateOf(v), e.key()
+		s, key = keyState(e.lock().stateOf(v)), e.key()
 		if keyHold(e.hold.Load()) == v {
 			return s, key
 		}

@@ -163,7 +163,7 @@ func (x *MultiLock) WriteRecord(key uint64, index uint32, commit bool) {
 	k.focus(index)
 	closeKey(&k.entry.hold)
 	k.setKey(c, key)
-	k.setState(c, makeKeyState(kindHeld, x.name))
+	k.setOwner(c, makeOwner(kindHeld, x.name))
 	r, _ := x.recordAt(x.self)
 	to := c.c.next(x.self)
 	r.head.Store(k.headOf(to))

@@ -24,7 +24,7 @@ func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	completeRecords(x)
 	x.busy(func(k *multiBucket) {
 		k.repairBare(dead, func(c *recordedChange, b *wakes) { k.reapAll(c, b) }, func(c *recordedChange, b *wakes) {
-			if k.reapOpen(); k.mustReap() && x.slots.makeRecord() {
+			if k.takeOpen(); k.mustReap() && x.slots.makeRecord() {
 				k.reapAll(c, b)
 			}
 		})
@@ -97,7 +97,7 @@ func (w *multiLockBucket) quiet() bool {
 // record can take back, or was granted one.
 func (k *multiBucket) mustReap() bool {
 	for i := range k.size() {
-		if v := keyHold(k.at(i).hold.Load()); !keyOpen(v) && k.absent(keyStateOf(v).holder()) {
+		if k.focus(i); k.needsRecord() {
 			return true
 		}
 	}
@@ -160,7 +160,7 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 	for i := range k.size() {
 		if k.absent(k.at(i).state().holder()) {
 			k.focus(i)
-			if err := k.reapKey(x, b); err != nil {
+			if err := k.takeBack(x, b); err != nil {
 				return err
 			}
 		}
@@ -168,85 +168,11 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 	return nil
 }
 
-// reapKey takes the key of the chosen entry back from a dead holder.
-func (k *multiBucket) reapKey(x *recordedChange, b *wakes) error {
-	for {
-		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the
-		// bucket.
-		if err := k.begin(x, b); err != nil {
-			return err
-		}
-		if !k.absent(k.entry.state().holder()) {
-			return nil
-		}
-		v := closeKey(&k.entry.hold)
-		n := keyStateOf(v).holder()
-		if !k.absent(n) {
-			continue
-		}
-		next, held, ok := k.afterDeath(v)
-		if !ok {
-			k.unreaped.Store(true) // so the next reap tries again
-			return nil
-		}
-		granted, key := arenakernel.ParticipantID(0), k.entry.key()
-		if !next.free() {
-			k.setState(x, next)
-		} else if granted, ok = k.passOn(x); !ok {
-			if err := k.dropFirst(x, b); err != nil {
-				return err
-			}
-			continue
-		}
-		ok, err := k.commitKey(x, b)
-		if x.made {
-			k.handedOn(granted)
-			if held {
-				k.tellDeath(key, n, next)
-			}
-		}
-		if ok || err != nil {
-			return err
-		}
-	}
-}
-
-// afterDeath returns the state that a key has after its dead holder is reaped; see FairMutex.afterDeath. v is the word
-// hold of the key, which is closed.
-func (k *multiBucket) afterDeath(v keyHold) (next keyState, held, ok bool) {
-	s := k.entry.stateOf(v)
-	if s.granted() {
-		return keyFree, false, true
-	}
-	next = s.ownerDied(k.of.policy)
-	return next, true, !next.free() || k.a.Gone(s.participant())
-}
-
-// tellDeath counts and reports the death of a holder of a key. Only the process that has taken the key from the holder
-// calls tellDeath.
-func (k *multiBucket) tellDeath(key uint64, n arenakernel.ParticipantID, next keyState) {
-	k.counts.add(countRecovery)
-	tellDied(k.a, k.object, &key, n, next.free())
-}
-
-// reapOpen takes back the keys of dead holders whose word hold is open. One compare-and-swap is enough for each,
-// because no wait for the key is queued while the word is open.
-func (k *multiBucket) reapOpen() {
+// takeOpen takes back the keys of dead holders whose word hold is open.
+func (k *multiBucket) takeOpen() {
 	for i := range k.size() {
-		e := k.at(i)
-		v := keyHold(e.hold.Load())
-		key := e.key() // the key of that hold, if the compare-and-swap succeeds
-		n := keyStateOf(v).holder()
-		if !keyOpen(v) || !k.absent(n) {
-			continue
-		}
-		next, take := keyStateOf(v).ownerDied(k.of.policy), arenakernel.TakeFromDead[uint64]
-		if next.free() {
-			take = arenakernel.TakeFromGone
-		}
-		if take(k.a, n, &e.hold, uint64(v), uint64(v.with(next.opened()))) {
-			k.tellDeath(key, n, next)
-		}
+		k.focus(i)
+		k.takeOpenBack()
 	}
 }
 

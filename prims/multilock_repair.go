@@ -110,11 +110,11 @@ func (k *multiBucket) takeToRecover(key uint64) (h Hold, died, await arenakernel
 				if died = s.participant(); s.kind() == kindOwnerDead && !k.a.Gone(died) && k.load() == x.c {
 					return h, 0, died, nil
 				}
-				k.setState(x, makeKeyState(kindRecovering, k.of.name))
+				k.setOwner(x, makeOwner(kindRecovering, k.name))
 			}
 		}
 		took := x.n > 0
-		switch ok, err := k.commitKey(x, b); {
+		switch ok, err := k.commitLock(x, b); {
 		case err != nil:
 			return h, 0, 0, err
 		case ok && took:
@@ -182,23 +182,10 @@ func (k *multiBucket) commitRecover(h Hold, next keyState) error {
 			}
 			return k.fail("multilock.recover", h.key, shmsync.ErrCorrupt, 0, "it was overwritten: "+keyStateOf(v).String())
 		}
-		granted, ok := arenakernel.ParticipantID(0), true
-		if next.free() {
-			granted, ok = k.passOn(x)
-		} else {
-			k.setState(x, next)
-		}
-		if !ok {
-			if err := k.dropFirst(x, b); err != nil {
-				return err
-			}
-			continue
-		}
-		switch ok, err := k.commitKey(x, b); {
+		switch done, err := k.settle(x, b, ownerWord(next)); {
 		case err != nil:
 			return err
-		case ok:
-			k.handedOn(granted)
+		case done:
 			k.serve(x, b) // an error here concerns the waits, not this call
 			return nil
 		}

@@ -1,7 +1,6 @@
 package prims
 
 import (
-	"fmt"
 	"math/bits"
 	"sync/atomic"
 
@@ -56,14 +55,14 @@ func makeKeyState(k ownerKind, n arenakernel.ParticipantID) keyState {
 }
 
 // keyOpen reports whether the word hold is open, that is, whether Lock and Unlock may change it by a CAS.
-func keyOpen(v keyHold) bool { return fairOpen(v) }
+func keyOpen(v keyHold) bool { return ownerOpen(v) }
 
 // keyStateOf returns the state that the word hold describes. It does not depend on whether the word is open.
-func keyStateOf(v keyHold) keyState { return keyState(fairState(v)) }
+func keyStateOf(v keyHold) keyState { return keyState(ownerState(v)) }
 
 // opened returns the value of an open word with the state s. Only a key that is free or held can have an open word;
 // for any other state opened returns s.
-func (s keyState) opened() uint32 { return uint32(fairOpened(ownerWord(s))) }
+func (s keyState) opened() uint32 { return uint32(ownerOpened(ownerWord(s))) }
 
 // closeKey closes the word hold, so that from then on only records change it, and returns the word. The tag stays the
 // same, since it names the hold.
@@ -111,7 +110,7 @@ func (s keyState) ownerDied(p Policy) keyState { return keyState(ownerWord(s).ow
 func (s keyState) String() string {
 	switch {
 	case !s.valid():
-		return fmt.Sprintf("corrupt (%#08x)", uint32(s))
+		return ownerWord(s).corrupt()
 	case s.kind() == kindNotRecoverable:
 		return ownerNotRecoverable.String()
 	case s.granted():

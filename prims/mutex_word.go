@@ -107,7 +107,7 @@ func (w ownerWord) String() string {
 	case w.free():
 		return "free"
 	case !w.valid():
-		return fmt.Sprintf("corrupt (%#08x)", uint32(w))
+		return w.corrupt()
 	}
 	switch w.kind() {
 	case kindHeld:
@@ -123,3 +123,6 @@ func (w ownerWord) String() string {
 	}
 	return "not recoverable"
 }
+
+// corrupt renders a word that is damage.
+func (w ownerWord) corrupt() string { return fmt.Sprintf("corrupt (%#08x)", uint32(w)) }

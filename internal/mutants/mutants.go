@@ -89,9 +89,9 @@ var generalMutants = []mutant{
 	},
 	{
 		name: "free instead of hand over",
-		file: "prims/fairmutex_rules.go",
-		old:  "\tif waits {\n\t\tif granted = f.grant(&y, w);",
-		new:  "\tif waits && false {\n\t\tif granted = f.grant(&y, w);",
+		file: "prims/record_lock.go",
+		old:  "\tif waits {\n\t\tif granted = l.grant(x, w);",
+		new:  "\tif waits && false {\n\t\tif granted = l.grant(x, w);",
 		pkg:  "prims", run: "TestFairMutexFIFO", tags: withPoints, env: noLooks,
 	},
 	{
@@ -158,7 +158,7 @@ var generalMutants = []mutant{
 	},
 	{
 		name: "a grant to a dead process counts as a hold",
-		file: "prims/fairmutex_reap.go",
+		file: "prims/record_lock_reap.go",
 		old:  "\tif o.granted() {\n\t\treturn ownerFree, false, true\n\t}\n",
 		new:  "\tif o.granted() {\n\t\to = makeOwner(kindHeld, o.participant())\n\t}\n",
 		pkg:  "prims", run: "TestGrantThatNobodyAcceptedPassesOn/fair",

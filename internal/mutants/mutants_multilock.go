@@ -12,9 +12,9 @@ func init() {
 		},
 		{
 			name: "a grant of a key to a dead process counts as a hold",
-			file: "prims/multilock_reap.go",
-			old:  "\tif s.granted() {\n\t\treturn keyFree, false, true\n\t}\n",
-			new:  "\tif s.granted() {\n\t\ts = makeKeyState(kindHeld, s.participant())\n\t}\n",
+			file: "prims/record_lock_reap.go",
+			old:  "\tif o.granted() {\n\t\treturn ownerFree, false, true\n\t}\n",
+			new:  "\tif o.granted() && l.several {\n\t\to = makeOwner(kindHeld, o.participant())\n\t} else if o.granted() {\n\t\treturn ownerFree, false, true\n\t}\n",
 			pkg:  "prims", run: "TestGrantThatNobodyAcceptedPassesOn/multilock$",
 		},
 		{

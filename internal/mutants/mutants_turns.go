@@ -6,8 +6,8 @@ func init() {
 		{
 			name: "a wait is appended to its line too late", // after the private lock was released
 			file: "prims/fairmutex_rules.go",
-			old:  "\t\t\tif turns != nil {\n\t\t\t\tturns.Append(s)\n\t\t\t}\n",
-			new:  "\t\t\tif turns != nil {\n\t\t\t\tdefer f.private.Lock()\n\t\t\t\tf.private.Unlock()\n\t\t\t\tfor range 20_000 {\n\t\t\t\t}\n\t\t\t\tturns.Append(s)\n\t\t\t}\n",
+			old:  "\t\t\tturns.Append(s)\n",
+			new:  "\t\t\tdefer f.private.Lock()\n\t\t\tf.private.Unlock()\n\t\t\tfor range 20_000 {\n\t\t\t}\n\t\t\tturns.Append(s)\n",
 			pkg:  "prims", run: "TestFairMutexTurnsKeepTheOrderOfArrival", tags: withPoints, env: noLooks, count: 3,
 		},
 		{

@@ -1,0 +1,151 @@
+package prims
+
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// recordLock is a lock that is handed over in the order of a recordQueue. A FairMutex contains a recordLock. Each bucket
+// of a MultiLock contains one, too, which stands for the lock of the key that the present change concerns.
+//
+// While the owner word is open, fast paths change it without a record, and no wait is queued. A call that makes a
+// record closes the word first. A lock is granted to a wait, and the waiter then accepts the grant; see
+// docs/design/0057.
+type recordLock struct {
+	recordQueue
+	lockWords // of the lock that the present change concerns; guarded by private if there are several
+	hooks     lockHooks
+	name      arenakernel.ParticipantID // of this process
+	policy    Policy
+}
+
+// lockHooks are the methods in which a FairMutex and a bucket of a MultiLock differ.
+type lockHooks interface {
+	// focusOn makes the change x concern the lock for which a wait with the given word wanted is queued. ok is false if
+	// the commit word has changed since x began.
+	focusOn(x *recordedChange, wanted uint64) (ok bool, err error)
+	// closeOwner closes the owner word, so that from then on only records change it, and returns the word.
+	closeOwner() recordedWord
+	// setOwner adds to the change x that the lock gets the state o. The owner word gets a new tag, even if its value
+	// stays the same.
+	setOwner(x *recordedChange, o ownerWord)
+	// valid reports whether o is the state of some lock. Other values are damage.
+	valid(o ownerWord) bool
+	// died returns the participant because of whose death a lock with the state o is not recoverable.
+	died(o ownerWord) arenakernel.ParticipantID
+	// tidy reaps if a participant has died since the last reap, or if the participant holder is dead. Then it serves
+	// the queue.
+	tidy(x *recordedChange, b *wakes, holder arenakernel.ParticipantID) error
+	// lockKey returns the key of the lock, or nil if the object has only one lock.
+	lockKey() *uint64
+	// lockError returns the error of a call that locks. wanted is the word wanted of its wait. If died is not 0, the
+	// error names that participant.
+	lockError(wanted uint64, err error, died arenakernel.ParticipantID, detail string) error
+	// closedError returns the error of a call that locks through a closed handle.
+	closedError() error
+}
+
+// ownerIn returns the state that the lock has after the change x. It closes the owner word, so that fast paths do not
+// change that state meanwhile.
+func (l *recordLock) ownerIn(x *recordedChange) ownerWord {
+	l.hooks.closeOwner()
+	return ownerState(makeRecorded(x.get(l.owner), 0))
+}
+
+// lost reports whether nobody can get a lock with the state o, because o is corrupt, owner-dead or not recoverable.
+func (l *recordLock) lost(o ownerWord) bool {
+	return o.kind() == kindOwnerDead || o.kind() == kindNotRecoverable || !l.hooks.valid(o)
+}
+
+// refusal returns the reason why nobody can wait for a lock with the state o, or nil if waiting is possible. wanted is
+// the word wanted of such a wait.
+func (l *recordLock) refusal(wanted uint64, o ownerWord) error {
+	switch {
+	case !l.hooks.valid(o):
+		return l.hooks.lockError(wanted, shmsync.ErrCorrupt, 0, o.corrupt())
+	case o.kind() == kindOwnerDead:
+		return l.hooks.lockError(wanted, shmsync.ErrOwnerDead, o.participant(), "")
+	case o.kind() == kindNotRecoverable:
+		return l.hooks.lockError(wanted, shmsync.ErrNotRecoverable, l.hooks.died(o), "")
+	}
+	return nil
+}
+
+// commitLock makes the change x take effect, as recordQueue.end does. The owner word is open afterwards, if the method
+// removed opens it.
+func (l *recordLock) commitLock(x *recordedChange, b *wakes) (ok bool, err error) {
+	if x.n > 0 {
+		l.of.removed(x)
+	}
+	return l.end(x, b)
+}
+
+// settle makes the change x take effect, with the addition that the lock gets the state next. If next is free, the lock
+// is granted to the first wait instead, if there is one. done is false if the words have changed, or if settle has
+// taken the wait of a dead process off the queue. Then the caller begins its change again.
+func (l *recordLock) settle(x *recordedChange, b *wakes, next ownerWord) (done bool, err error) {
+	var granted arenakernel.ParticipantID
+	if !next.free() {
+		l.hooks.setOwner(x, next)
+	} else if n, ok := l.passOn(x); ok {
+		granted = n
+	} else {
+		return false, l.dropFirst(x, b)
+	}
+	if done, err = l.commitLock(x, b); done {
+		l.handedOn(granted)
+	}
+	return done, err
+}
+
+// passOn adds to the change x that the lock is granted to the first wait, or becomes free if there is no wait. If the
+// owner of the first wait is dead, passOn returns false and adds nothing to x. If a peer has overwritten the queue, the
+// lock becomes free. Before the call, x must change neither the owner word nor a word of the queue.
+func (l *recordLock) passOn(x *recordedChange) (granted arenakernel.ParticipantID, ok bool) {
+	n := x.n
+	w, waits := l.head(x)
+	if waits && !l.waiting(w) {
+		return 0, false
+	}
+	if waits {
+		if granted = l.grant(x, w); !x.torn && !x.tooMany {
+			return granted, true
+		}
+	}
+	x.n, x.torn, x.tooMany = n, false, false // without the words of the grant
+	l.hooks.setOwner(x, ownerFree)
+	return 0, true
+}
+
+// grant adds to the change x that the first wait, w, is granted the lock. It returns the participant of that wait.
+func (l *recordLock) grant(x *recordedChange, w wait) arenakernel.ParticipantID {
+	n := w.Owner() & arenakernel.ParticipantIDMask
+	l.hooks.setOwner(x, makeOwner(kindReserved, n))
+	l.detach(x, w, arenakernel.RecordedGranted)
+	return n
+}
+
+// handedOn is called after a change. granted is the participant that the change has granted the lock to, or 0 if there
+// is none.
+func (l *recordLock) handedOn(granted arenakernel.ParticipantID) {
+	if granted != 0 {
+		l.counts.dates()
+		l.reconsider(granted)
+	}
+}
+
+// dropFirst takes the first wait off the queue, if its owner is dead. Otherwise it does nothing.
+func (l *recordLock) dropFirst(x *recordedChange, b *wakes) error {
+	if err := l.begin(x, b); err != nil {
+		return err
+	}
+	w, ok := l.head(x)
+	if ok && l.waiting(w) {
+		return nil
+	}
+	if ok {
+		l.detach(x, w, arenakernel.RecordedRemoved)
+	}
+	_, err := l.commitLock(x, b)
+	return err
+}

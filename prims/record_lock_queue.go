@@ -1,0 +1,187 @@
+package prims
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// lockResult says how an attempt to lock with a record ended.
+type lockResult uint8
+
+const (
+	lockTaken  lockResult = iota // the lock is held
+	lockQueued                   // the wait is queued
+	lockNotNow                   // another call holds the lock, or waits for it
+	lockAgain                    // the words have changed; the call begins its change again
+	lockReady                    // a MultiLock has found an entry for the key; the call goes on
+	lockNoRoom                   // a MultiLock has no entry for the key
+)
+
+// lockCall is a call that locks with a record.
+type lockCall struct {
+	ctx    context.Context // ends the call, or is nil
+	s      *park.WaitNode  // its prepared wait node, or nil if it does not wait
+	wanted uint64          // the word wanted of its wait
+	served bool            // it has served the queue
+}
+
+// tryLock is one attempt of the call t, whose change x has begun. It locks if the lock is free and nobody waits.
+// Otherwise, if t.s is not nil, it queues the wait of t.s. If tryLock returns lockQueued with an error, the wait may be
+// queued. If t.s is nil, tryLock changes nothing while a living process holds the lock.
+func (l *recordLock) tryLock(x *recordedChange, b *wakes, t *lockCall) (lockResult, error) {
+	if t.s == nil {
+		n := ownerState(recordedWord(l.owner.Load())).holder()
+		if n != 0 && !l.absent(n) && !l.a.Dead(n) && l.load() == x.c {
+			return lockNotNow, nil
+		}
+	}
+	o := l.ownerIn(x)
+	n := o.holder()
+	enough := o.free() && l.empty(x)
+	var refused error
+	switch {
+	case !t.served && (l.reapDue() || o.free() && !enough || l.lost(o) && !l.empty(x) || n != 0 && l.a.Dead(n)):
+		t.served = true
+		if err := l.hooks.tidy(x, b, n); err != nil {
+			return lockNotNow, err
+		}
+		return lockAgain, nil
+	case enough:
+		l.hooks.setOwner(x, makeOwner(kindHeld, l.name))
+	case l.lost(o):
+		refused = l.refusal(t.wanted, o)
+	case t.s == nil:
+	case t.ctx != nil && t.ctx.Err() != nil:
+		refused = t.ctx.Err()
+	default:
+		l.join(x, t.s)
+	}
+	joins := refused == nil && !enough && t.s != nil
+	switch ok, err := l.commitLock(x, b); {
+	case err != nil && x.made && joins:
+		return lockQueued, err
+	case err != nil:
+		return lockNotNow, err
+	case !ok:
+		return lockAgain, nil
+	case enough:
+		l.counts.holds(false)
+		return lockTaken, nil
+	case joins:
+		l.counts.add(countContended)
+		return lockQueued, nil
+	}
+	return lockNotNow, refused
+}
+
+// serve grants a free lock to the first wait in the queue. If nobody can get the lock, serve ends all waits with an
+// error. If the owner of the first wait is dead, serve takes that wait off the queue and goes on with the next. The
+// caller holds l.private.
+func (l *recordLock) serve(x *recordedChange, b *wakes) error {
+	for {
+		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the object.
+		if err := l.begin(x, b); err != nil {
+			return err
+		}
+		w, ok := l.head(x)
+		if !ok && !x.torn {
+			return nil
+		}
+		var granted arenakernel.ParticipantID
+		if ok {
+			switch o := l.ownerIn(x); {
+			case !l.waiting(w):
+				l.detach(x, w, arenakernel.RecordedRemoved)
+			case l.lost(o):
+				l.refuse(x, w, o)
+			case o.free():
+				granted = l.grant(x, w)
+			}
+		}
+		none := x.n == 0
+		switch ok, err := l.commitLock(x, b); {
+		case err != nil:
+			return err
+		case !ok:
+		case none:
+			return nil
+		default:
+			l.handedOn(granted)
+		}
+	}
+}
+
+// refuse adds to the change x that the first wait, w, ends without the lock, because nobody can get a lock with the
+// state o. It stores the reason in the word extra of the wait node: the state, with the participant that has died.
+func (l *recordLock) refuse(x *recordedChange, w wait, o ownerWord) {
+	l.detach(x, w, arenakernel.RecordedRefused)
+	switch {
+	case !l.hooks.valid(o):
+		o = ^ownerWord(0)
+	case o.kind() == kindNotRecoverable:
+		o = makeOwner(kindNotRecoverable, l.hooks.died(o))
+	}
+	x.set(recordPrev, w.index(), w.Extra(), uint32(o))
+}
+
+// lockWaits is a recordLock as the Withdrawer of a [park.WaitNode], that is, as the object that takes the wait of such
+// a node off its queue.
+type lockWaits recordLock
+
+// Withdraw calls the method withdraw.
+func (l *lockWaits) Withdraw(s *park.WaitNode) bool { return (*recordLock)(l).withdraw(s) }
+
+// withdraw ends a wait of this process that gives up. It takes the wait off the queue and off the list of waits of this
+// process, and gives its wait node back. It reports false if the wait was already granted or refused.
+func (l *recordLock) withdraw(s *park.WaitNode) bool {
+	b := takeWakes()
+	defer l.wake(b)
+	l.private.Lock()
+	defer l.private.Unlock()
+	x, w := &l.scratch, wait{s.Off, s.Node}
+	for {
+		// The loop repeats only if another call has changed the object. So it is lock-free.
+		err := l.begin(x, b)
+		v := x.get(w.Next())
+		switch {
+		case err != nil:
+		case arenakernel.RecordedEnds(v) && s.Resolved():
+			return false
+		case queuedValue(v):
+			var ok bool
+			if ok, err = l.hooks.focusOn(x, w.Wanted().Load()); ok {
+				l.detach(x, w, arenakernel.RecordedLeft)
+				ok, err = l.commitLock(x, b)
+			}
+			if err == nil && !ok {
+				continue
+			}
+		case l.load() != x.c:
+			continue // the record that ends the wait may be only partly carried out
+		default: // a peer has overwritten the node
+			dropWait(s)
+			return true
+		}
+		if err != nil { // a peer has overwritten the queue, which may still name the node
+			dropWait(s)
+			return true
+		}
+		if s.OnLine() {
+			s.LeaveLine(false)
+		}
+		l.unused(s)
+		l.serve(x, b)
+		return true
+	}
+}
+
+// dropWait gives up a wait node without giving it back: a peer has overwritten words, so the queue may still name the
+// node.
+func dropWait(s *park.WaitNode) {
+	if s.OnLine() {
+		s.LeaveLine(false)
+	}
+	s.Forget()
+}

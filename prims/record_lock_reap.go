@@ -1,0 +1,83 @@
+package prims
+
+import "github.com/shmsync/shmsync/internal/arenakernel"
+
+// takeBack takes the lock back from a dead holder, as the policy says. x has the change that takeBack makes, and b
+// collects the wakes that it owes. The caller holds l.private.
+func (l *recordLock) takeBack(x *recordedChange, b *wakes) error {
+	for {
+		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the object.
+		if err := l.begin(x, b); err != nil {
+			return err
+		}
+		if !l.absent(ownerState(recordedWord(l.owner.Load())).holder()) {
+			return nil
+		}
+		v := l.hooks.closeOwner()
+		n := ownerState(v).holder()
+		if !l.absent(n) {
+			continue
+		}
+		next, held, ok := l.afterDeath(v)
+		if !ok {
+			l.unreaped.Store(true) // so the next reap tries again
+			return nil
+		}
+		key := l.hooks.lockKey()
+		done, err := l.settle(x, b, next)
+		if done && held {
+			l.tellDeath(key, n, next)
+		}
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// afterDeath returns the state that the lock has after its dead holder is reaped. v is the owner word, which is
+// closed: fast paths can no longer change it. held is false if the holder was granted the lock but did not accept it,
+// so that it never held the lock. ok is false if the lock would become free although the holder is not gone: a system
+// call of the holder may still write to the data that the lock guards.
+//
+// The holder is not a current participant any more. So none of its threads can still accept the lock: see
+// [arenakernel.Arena.Current].
+func (l *recordLock) afterDeath(v recordedWord) (next ownerWord, held, ok bool) {
+	o := l.stateOf(v)
+	if o.granted() {
+		return ownerFree, false, true
+	}
+	next = o.ownerDied(l.policy)
+	return next, true, !next.free() || l.a.Gone(o.participant())
+}
+
+// takeOpenBack takes the lock back from a dead holder if the owner word is open, that is, if fast paths may change it.
+// One compare-and-swap is enough then, because no wait is queued while the word is open.
+func (l *recordLock) takeOpenBack() {
+	v := recordedWord(l.owner.Load())
+	n := ownerState(v).holder()
+	if !ownerOpen(v) || !l.absent(n) {
+		return
+	}
+	key := l.hooks.lockKey() // the key of that hold, if the compare-and-swap succeeds
+	next, take := ownerState(v).ownerDied(l.policy), arenakernel.TakeFromDead[uint64]
+	if next.free() {
+		take = arenakernel.TakeFromGone
+	}
+	if take(l.a, n, l.owner, uint64(v), uint64(v.with(uint32(ownerOpened(next))))) {
+		l.tellDeath(key, n, next)
+	}
+}
+
+// needsRecord reports whether a participant that is dead or has left the arena holds the lock, or was granted it, and
+// only a record can take the lock back.
+func (l *recordLock) needsRecord() bool {
+	v := recordedWord(l.owner.Load())
+	return !ownerOpen(v) && l.absent(ownerState(v).holder())
+}
+
+// tellDeath counts and reports the death of a holder. Only the process that has taken the lock from the holder calls
+// tellDeath. key is the key of the lock, or nil if the object has only one lock.
+func (l *recordLock) tellDeath(key *uint64, n arenakernel.ParticipantID, next ownerWord) {
+	l.counts.add(countRecovery)
+	tellDied(l.a, l.object, key, n, next.free())
+}
