@@ -66,7 +66,7 @@ func (x *workerGroup) crashAt(point string, n int) {
 	x.t.Helper()
 	what := fmt.Sprintf("%s:%d", point, n)
 	second := slices.ContainsFunc([]string{
-		"mutex.recover.", "arena.node.inherited", "fairmutex.recover.", "multilock.recover.", "cond.settle.", "future.reap.",
+		"mutex.recover.", "arena.node.inherited", "fairmutex.recover.", "multilock.recover.", "cond.settle.", "future.reap.", "record.reap.",
 	}, func(p string) bool { return strings.HasPrefix(point, p) })
 	if !second {
 		x.launch(what, 2, proctest.Env("SHMSYNC_CRASHPOINT="+what)).WaitSignal(x.t, syscall.SIGKILL)
@@ -82,6 +82,8 @@ func (x *workerGroup) crashAt(point string, n int) {
 		dies = "cond.wait.woken"
 	} else if strings.HasPrefix(point, "future.reap.") {
 		dies = "future.claim.claimed"
+	} else if strings.HasPrefix(point, "record.reap.") {
+		dies = "record.commit.named" // after any death, a call visits the waits that are queued
 	}
 	p := x.launch(what, 2, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:1", point)))
 	begun := time.Now()
