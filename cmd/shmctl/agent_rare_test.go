@@ -30,6 +30,11 @@ func rareDeed(a *arena.Arena, op string, o agentOrder) (f func(), err error, ok 
 	case "take shared semaphore", "take semaphore": // no participant holds these permits afterwards
 		s, err := prims.OpenSemaphore(a, o.Name, 1, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable})
 		return func() { s.AcquireContext(context.Background(), 1) }, err, true
+	case "store waitable": // the state is in the slot record of the agent then
+		w, err := prims.OpenWaitable(a, o.Name, int64(0), prims.Rules[int64, int64]{
+			Claim: func(*int64, int64) bool { return false },
+		}, nil)
+		return func() { w.Update(func(s *int64) { *s = int64(o.N) }) }, err, true
 	case "spoil waitable": // a rule that panics
 		w, err := prims.OpenWaitable(a, o.Name, int64(0), prims.Rules[int64, int64]{
 			Claim: func(*int64, int64) bool { panic("no such claim") },

@@ -140,6 +140,7 @@ func TestDumpAndLoad(t *testing.T) {
 	bob.begins("lock mutex", "ledger")
 	const secret = 0x5ec7e75ec7e75e
 	alice.does("put queue", "items", secret)
+	alice.does("store waitable", "memory", secret)
 	awaitWaits(t, name, 1)
 	alice.Stop(t)
 	dir := t.TempDir()
