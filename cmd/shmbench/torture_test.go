@@ -81,7 +81,9 @@ func TestTortureOfDataInC(t *testing.T) {
 		require.Greater(t, r.Turns[job], r.TurnsInC[job], job)
 	}
 	inC, rollbacks, inside := r.InC, r.Rollbacks, r.Inside
-	for a := new(attempts); inside == 0 && a.another(); { // a busy machine has few deaths
+	// A death during a rollback is rare, so only the long test waits for one.
+	long := proctest.Long()
+	for a := new(attempts); long && inside == 0 && a.another(); { // a busy machine has few deaths
 		code, r, errs = runTorture(t, "--seed=0", "--duration="+duration.String(), data)
 		require.Equal(t, exitOK, code, errs)
 		inC, rollbacks, inside = inC+r.InC, rollbacks+r.Rollbacks, inside+r.Inside
@@ -89,7 +91,9 @@ func TestTortureOfDataInC(t *testing.T) {
 	t.Logf("%d victims in C, which began to roll back %d times; %d died in that", inC, rollbacks, inside)
 	require.NotZero(t, inC)
 	require.GreaterOrEqual(t, rollbacks, inside)
-	require.NotZero(t, inside)
+	if long {
+		require.NotZero(t, inside)
+	}
 }
 
 // A torture finds a process in C that changes data without saving them.
