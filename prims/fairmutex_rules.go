@@ -50,7 +50,7 @@ func (f *FairMutex) closeOwner() recordedWord { return closeFair(&f.words.owner)
 
 // setOwner adds to the change x that the lock gets the state o. The owner word gets a new tag, even if its value stays
 // the same. So each grant has another tag than the grant before, also if the same participant is granted the lock twice
-// in a row.
+// in a row. If o is owner-dead, the word died gets its participant.
 func (f *FairMutex) setOwner(x *recordedChange, o ownerWord) {
 	x.renew(fairOwnerWord, 0, &f.words.owner, uint32(o))
 	if o.kind() == kindOwnerDead {
@@ -72,7 +72,7 @@ func (f *FairMutex) removed(x *recordedChange) {
 	}
 }
 
-// The recordLock calls the following methods; see lockHooks.
+// The next five methods, and closeOwner, setOwner, tidy and closedError, are the lockHooks of a FairMutex.
 
 func (f *FairMutex) focusOn(*recordedChange, uint64) (bool, error) { return true, nil }
 func (f *FairMutex) valid(o ownerWord) bool                        { return o.valid() }

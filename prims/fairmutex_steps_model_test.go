@@ -220,7 +220,7 @@ func (m *fairMutexModel) isAccepted(s *fmState) bool {
 	return s.accepted == fmOwner{name: s.owner.name, tag: s.owner.tag}
 }
 
-// tidy is one iteration of the loops of FairMutex.reap and FairMutex.serve.
+// tidy is one iteration of the loops of recordLock.takeBack and recordLock.serve.
 func (m *fairMutexModel) tidy(s *fmState) (r fmRecord, did uint8) {
 	o := s.owner
 	if first := s.queue.node[0]; first != 0 && m.ownerDead(s, first-1) {

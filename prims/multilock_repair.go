@@ -106,7 +106,7 @@ func (k *multiBucket) takeToRecover(key uint64) (h Hold, died, await arenakernel
 			k.focus(i)
 			v := keyHold(k.entry.hold.Load())
 			h = makeHold(k, k.entry, key, i, v.tag()+1)
-			if s := keyStateOf(v); s.valid() && s.lost() {
+			if s := keyStateOf(v); s.valid() && k.lost(ownerWord(s)) {
 				if died = s.participant(); s.kind() == kindOwnerDead && !k.a.Gone(died) && k.load() == x.c {
 					return h, 0, died, nil
 				}

@@ -47,13 +47,18 @@ func (k *multiBucket) focusOn(x *recordedChange, key uint64) (ok bool, err error
 	return ok, nil
 }
 
-// The recordLock calls these methods, too; see lockHooks.
+// These methods, and closeOwner, setOwner, tidy, focusOn, lockError and closedError, are the lockHooks of a bucket.
 
 func (k *multiBucket) closeOwner() recordedWord { return closeKey(&k.entry.hold) }
 
 func (k *multiBucket) valid(o ownerWord) bool { return keyState(o).valid() }
 
-func (k *multiBucket) died(o ownerWord) arenakernel.ParticipantID { return o.participant() }
+func (k *multiBucket) died(o ownerWord) arenakernel.ParticipantID {
+	if o.kind() != kindNotRecoverable {
+		return 0
+	}
+	return o.participant()
+}
 
 func (k *multiBucket) lockKey() *uint64 {
 	key := k.entry.key()
@@ -123,20 +128,15 @@ func (k *multiBucket) chooseEntry(x *recordedChange, key uint64) (lockResult, er
 		return lockReady, nil
 	}
 	i, room := k.vacant(x.c)
-	if room {
+	switch {
+	case room:
 		k.focus(i)
 		k.setKey(x, key)
-		if k.ownerIn(x).free() && k.empty(x) {
-			return lockReady, nil
-		}
-	}
-	switch {
+		return lockReady, nil // tryLock makes sure that the entry is that of a free key
 	case k.load() != x.c:
 		return lockAgain, nil
-	case !room:
-		return lockNoRoom, nil
 	}
-	return lockNotNow, k.corrupt("an entry of a free key")
+	return lockNoRoom, nil
 }
 
 // tidy reaps if a participant has died since the last reap, or if the participant holder is dead, and then serves the

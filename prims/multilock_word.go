@@ -98,11 +98,6 @@ func (s keyState) valid() bool {
 	return ownerWord(s).valid()
 }
 
-// lost reports whether nobody can get a key in the state s, because s is corrupt, owner-dead or not recoverable.
-func (s keyState) lost() bool {
-	return !s.valid() || s.kind() == kindOwnerDead || s.kind() == kindNotRecoverable
-}
-
 // ownerDied returns the state of a key after its holder was found dead, with the policy p.
 func (s keyState) ownerDied(p Policy) keyState { return keyState(ownerWord(s).ownerDied(p)) }
 

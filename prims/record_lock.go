@@ -5,11 +5,11 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// recordLock is a lock that is handed over in the order of a recordQueue. A FairMutex contains a recordLock. Each bucket
-// of a MultiLock contains one, too, which stands for the lock of the key that the present change concerns.
+// recordLock is a lock that is handed over in the order of a recordQueue. A FairMutex contains a recordLock. Each
+// bucket of a MultiLock contains one, too. It stands for one key at a time: the key that the present change concerns.
 //
-// While the owner word is open, fast paths change it without a record, and no wait is queued. A call that makes a
-// record closes the word first. A lock is granted to a wait, and the waiter then accepts the grant; see
+// While the owner word is open, fast paths change it without a record, and no wait is queued. A call closes the word
+// before it relies on it in a record. A lock is granted to a wait, and the waiter then accepts the grant; see
 // docs/design/0057.
 type recordLock struct {
 	recordQueue
@@ -19,7 +19,8 @@ type recordLock struct {
 	policy    Policy
 }
 
-// lockHooks are the methods in which a FairMutex and a bucket of a MultiLock differ.
+// lockHooks are the methods of a FairMutex, or of a bucket of a MultiLock, that a recordLock calls besides those of
+// recordedObject.
 type lockHooks interface {
 	// focusOn makes the change x concern the lock for which a wait with the given word wanted is queued. ok is false if
 	// the commit word has changed since x began.
@@ -31,10 +32,12 @@ type lockHooks interface {
 	setOwner(x *recordedChange, o ownerWord)
 	// valid reports whether o is the state of some lock. Other values are damage.
 	valid(o ownerWord) bool
-	// died returns the participant because of whose death a lock with the state o is not recoverable.
+	// died returns the participant whose death has made a lock with the state o not recoverable, or 0 if that
+	// participant is not known.
 	died(o ownerWord) arenakernel.ParticipantID
-	// tidy reaps if a participant has died since the last reap, or if the participant holder is dead. Then it serves
-	// the queue.
+	// tidy reaps if a participant has died since the last reap, or if the participant holder is dead or has left. Then
+	// it serves the queue. After a reap, a MultiLock serves all queues of the bucket. So the caller begins its change
+	// again afterwards, and chooses its lock again.
 	tidy(x *recordedChange, b *wakes, holder arenakernel.ParticipantID) error
 	// lockKey returns the key of the lock, or nil if the object has only one lock.
 	lockKey() *uint64
@@ -71,8 +74,8 @@ func (l *recordLock) refusal(wanted uint64, o ownerWord) error {
 	return nil
 }
 
-// commitLock makes the change x take effect, as recordQueue.end does. The owner word is open afterwards, if the method
-// removed opens it.
+// commitLock makes the change x take effect, as recordQueue.end does. First it calls the method removed, which may add
+// that the owner word is open.
 func (l *recordLock) commitLock(x *recordedChange, b *wakes) (ok bool, err error) {
 	if x.n > 0 {
 		l.of.removed(x)
@@ -81,7 +84,7 @@ func (l *recordLock) commitLock(x *recordedChange, b *wakes) (ok bool, err error
 }
 
 // settle makes the change x take effect, with the addition that the lock gets the state next. If next is free, the lock
-// is granted to the first wait instead, if there is one. done is false if the words have changed, or if settle has
+// is granted to the first wait instead, if there is one. done is false if the commit word has changed, or if settle has
 // taken the wait of a dead process off the queue. Then the caller begins its change again.
 func (l *recordLock) settle(x *recordedChange, b *wakes, next ownerWord) (done bool, err error) {
 	var granted arenakernel.ParticipantID

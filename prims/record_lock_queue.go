@@ -7,16 +7,16 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// lockResult says how an attempt to lock with a record ended.
+// lockResult says how an attempt to lock with a record ended; see recordQueue.
 type lockResult uint8
 
 const (
 	lockTaken  lockResult = iota // the lock is held
 	lockQueued                   // the wait is queued
 	lockNotNow                   // another call holds the lock, or waits for it
-	lockAgain                    // the words have changed; the call begins its change again
+	lockAgain                    // other calls have changed words, or this call has reaped or served; it begins again
 	lockReady                    // a MultiLock has found an entry for the key; the call goes on
-	lockNoRoom                   // a MultiLock has no entry for the key
+	lockNoRoom                   // all entries of the bucket of a MultiLock are in use
 )
 
 // lockCall is a call that locks with a record.
@@ -24,14 +24,14 @@ type lockCall struct {
 	ctx    context.Context // ends the call, or is nil
 	s      *park.WaitNode  // its prepared wait node, or nil if it does not wait
 	wanted uint64          // the word wanted of its wait
-	served bool            // it has served the queue
+	served bool            // it has called tidy, which it does only once
 }
 
 // tryLock is one attempt of the call t, whose change x has begun. It locks if the lock is free and nobody waits.
 // Otherwise, if t.s is not nil, it queues the wait of t.s. If tryLock returns lockQueued with an error, the wait may be
-// queued. If t.s is nil, tryLock changes nothing while a living process holds the lock.
+// queued. If t.s is nil, tryLock changes nothing while a living process holds the lock. The caller holds l.private.
 func (l *recordLock) tryLock(x *recordedChange, b *wakes, t *lockCall) (lockResult, error) {
-	if t.s == nil {
+	if t.s == nil && x.n == 0 {
 		n := ownerState(recordedWord(l.owner.Load())).holder()
 		if n != 0 && !l.absent(n) && !l.a.Dead(n) && l.load() == x.c {
 			return lockNotNow, nil
@@ -40,6 +40,12 @@ func (l *recordLock) tryLock(x *recordedChange, b *wakes, t *lockCall) (lockResu
 	o := l.ownerIn(x)
 	n := o.holder()
 	enough := o.free() && l.empty(x)
+	if x.n > 0 && !enough { // a MultiLock gives the key the entry of a free key
+		if l.load() != x.c {
+			return lockAgain, nil
+		}
+		return lockNotNow, l.of.corrupt("an entry of a free key")
+	}
 	var refused error
 	switch {
 	case !t.served && (l.reapDue() || o.free() && !enough || l.lost(o) && !l.empty(x) || n != 0 && l.a.Dead(n)):

@@ -144,8 +144,8 @@ type recordedObject interface {
 	// wordAt returns the word of the object that kind and where name in a record, or nil if there is none. Of the
 	// words of the queue, it is asked for the ends only, and only if the object has several queues.
 	wordAt(kind uint8, where uint32) *atomic.Uint64
-	// removed is called after the removal of a wait was added to the change x. It adds what else the object must
-	// change because that wait has left.
+	// removed is called before a change x takes effect that may leave the queue empty. It adds what else the object
+	// changes then.
 	removed(x *recordedChange)
 	corrupt(detail string) error
 }

@@ -140,7 +140,7 @@ func (x *waitableCore) wordAt(kind uint8, where uint32) *atomic.Uint64 {
 	return nil
 }
 
-// removed is called when a wait of a dead participant leaves the queue. Nothing else changes with it.
+// removed implements recordedObject. It has nothing to do.
 func (x *waitableCore) removed(*recordedChange) {}
 
 func (x *waitableCore) corrupt(detail string) error {
