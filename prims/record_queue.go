@@ -277,7 +277,7 @@ func (q *recordQueue) carryOut(x *recordedChange, to recordCommit, b *wakes) {
 			q.tell(b, arenakernel.Offset(x.where[i])*linkUnit, x.was[i].with(x.to[i]))
 		}
 	}
-	storeWord(&q.completed, uint64(to))
+	putBetween(&q.completed, uint64(to))
 }
 
 // complete carries out the record that the commit word c names, unless the record is known to be complete. It
@@ -298,7 +298,7 @@ func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 	// The author of this record writes its next record only when this one is complete, and changes the head first.
 	// So if the head has another version now, this record is complete.
 	if r.head.Load() != q.headOf(c) {
-		storeWord(&q.completed, uint64(c))
+		putBetween(&q.completed, uint64(c))
 		return nil
 	}
 	for i := range recordMost {
@@ -319,7 +319,7 @@ func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 			q.tell(b, arenakernel.Offset(to[i]>>32)*linkUnit, recordedWord(was[i]).with(uint32(to[i])))
 		}
 	}
-	storeWord(&q.completed, uint64(c))
+	putBetween(&q.completed, uint64(c))
 	return nil
 }
 

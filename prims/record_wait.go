@@ -261,28 +261,31 @@ func noteTag(s *park.WaitNode) {
 	}
 }
 
-// removeDead removes the waits of dead participants from the queue. Waits may leave at any place. So a walk that
-// continues from a wait which is still queued meets every wait behind it. A wait that is added before that place, as
-// only a Waitable does, was alive then, so it is left to the reap after the death of its owner. If the walk
-// comes to a node that is not on this queue, the walk begins again at the first wait, but only a limited number of
-// times. If the walk misses a wait of a dead participant because of that limit, the next reap removes that wait.
+// removeDead removes the waits of dead participants from the queue. It goes from each node to the next one. Waits may
+// leave at any place, and an owner may queue its node again at another place. So when the walk visits a node, it checks
+// that the node before still has the same link. If the link has changed, or the node is not on this queue, the walk
+// begins again at the first wait, but only a limited number of times. If the walk misses a wait of a dead participant
+// because of that limit, the next reap removes that wait. A wait that is added where the walk has been already, as only
+// a Waitable does, is left to the reap after the death of its owner.
 func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 	if err := q.begin(x, b); err != nil { // the last change of the dead participant may be a join
 		return err
 	}
 	again, anchor, lap := 0, uint32(0), 64
+	var before *arenakernel.Node // the node in front of v, or nil if v was the first
+	var link recordedWord        // its word next
 	for v, steps := valueIn(q.first), 0; v >= arenakernel.RecordedFirst && v != anchor && again < removeDeadAgain && steps < 1<<24; steps++ {
 		if steps == lap { // a peer may have made the queue a circle; then the walk comes back to an anchor and ends
 			anchor, lap = v, 2*lap
 		}
 		n, next, ok := q.queuedAt(v)
-		if !ok {
+		if !ok || before == nil && valueIn(q.first) != v || before != nil && recordedWord(before.Next().Load()) != link {
 			again++
-			v = valueIn(q.first)
+			v, before, anchor = valueIn(q.first), nil, 0
 			continue
 		}
 		if q.current(n.Owner()) {
-			v = next
+			v, before, link = next.value(), n, next
 			continue
 		}
 		if err := q.begin(x, b); err != nil {
@@ -299,8 +302,11 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 			switch ok, err := q.end(x, b); {
 			case err != nil:
 				return err
+			case ok && before == nil:
+				v, anchor = valueIn(q.first), 0
+				continue
 			case ok:
-				v = next
+				v, link = next.value(), link.with(next.value()) // as the removal has changed it
 				continue
 			}
 		}
@@ -316,17 +322,16 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 // queue. The commit word may change meanwhile. The owner of the node may use it for a wait in another queue or object
 // at any time. It stores the object and the word wanted before it changes the word next. So if the word next has the
 // same tag before and after the reads, what queuedAt has read belongs to one wait.
-func (q *recordQueue) queuedAt(v uint32) (n *arenakernel.Node, next uint32, ok bool) {
+func (q *recordQueue) queuedAt(v uint32) (n *arenakernel.Node, next recordedWord, ok bool) {
 	n, err := q.a.NodeAt(arenakernel.Offset(v) * linkUnit)
 	if err != nil {
 		return nil, 0, false
 	}
 	crashpoint.Hit("record.reap.visited")
-	w := n.Next().Load()
-	next = recordedWord(w).value()
-	ok = queuedValue(next) && n.Object() == q.object.Offset && (!q.several || n.Wanted().Load() == q.chosen)
+	next = recordedWord(n.Next().Load())
+	ok = queuedValue(next.value()) && n.Object() == q.object.Offset && (!q.several || n.Wanted().Load() == q.chosen)
 	crashpoint.Hit("record.reap.visited")
-	return n, next, ok && n.Next().Load() == w
+	return n, next, ok && recordedWord(n.Next().Load()) == next
 }
 
 // removeDeadAgain is how often removeDead begins its walk again at most.

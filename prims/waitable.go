@@ -38,6 +38,7 @@ type Waitable[S, E any] struct {
 	rules  Rules[S, E]
 	copied S                 // the copy of the state on which a rule works. guarded by: private
 	marks  []waitableMark[E] // see begins. guarded by: private
+	marked bool              // guarded has marked x as not recoverable, and this goroutine is ending. guarded by: private
 	noRule bool              // the code that is running is the function of an Update, not a rule. guarded by: private
 }
 
@@ -76,9 +77,10 @@ type WaitableOptions struct {
 var waitableKind = arenakernel.KindOf("WAIT")
 
 const (
-	waitableVersion = 4
-	waitableHolds   = 256
-	waitableCount   = 1 << 20 // the maximum number of claims of one participant for one value of E
+	waitableVersion   = 4
+	waitableHolds     = 256
+	waitableMostHolds = 1 << 24
+	waitableCount     = 1 << 20 // the maximum number of claims of one participant for one value of E
 )
 
 // OpenWaitable finds the Waitable of that name in the arena or creates it with the state initial. An empty name
@@ -94,7 +96,7 @@ func openWaitable[S, E any](a *arenakernel.Arena, name string, initial S, rules 
 	if opts != nil {
 		opt = *opts
 	}
-	if rules.Claim == nil || opt.Holds < 0 {
+	if rules.Claim == nil || opt.Holds < 0 || opt.Holds > waitableMostHolds {
 		panic(fmt.Sprintf("shmsync: OpenWaitable %q without a Claim, or with %d holds", name, opt.Holds))
 	}
 	layout := waitableLayout[S, E]()
@@ -171,7 +173,7 @@ func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules R
 	// Goroutines of this library must survive a rule that ends its goroutine. So the method check runs rules aside.
 	x.openWaits(x.check)
 	// Only a process that has the rules can undo the claims of dead processes. So start the poller of this process,
-	// which is notified of deaths.
+	// which is notified of deaths, and calls the method check if goroutines wait.
 	x.queue.StartPoller()
 	return x, nil
 }
@@ -211,7 +213,8 @@ func (x *Waitable[S, E]) Release(e E) {
 }
 
 // Update changes the state by a call of f with a copy of the state, and ends the waits that can go on now. f must do
-// nothing but change *s, because Update calls f again if another process has changed the state meanwhile. If f panics,
+// nothing but change *s, because Update calls f again if another process has changed the state meanwhile. If f takes less
+// than 5 ms, the others let it go first after some attempts. If f panics,
 // the state is unchanged and x can still be used. If x is not recoverable, Update panics with an error that Is
 // ErrNotRecoverable.
 func (x *Waitable[S, E]) Update(f func(s *S)) {
@@ -236,7 +239,7 @@ func (x *Waitable[S, E]) change(op string, may func() bool, f func(c *recordedCh
 		for {
 			// The loop repeats only if another process has changed the Waitable. So it is lock-free.
 			x.again(&tries)
-			if err = x.copyState(c, b, &x.copied); err != nil {
+			if err = x.copyState(c, b, &x.copied, &tries); err != nil {
 				return false
 			}
 			by, ok := x.lostIn(c), may()

@@ -93,7 +93,7 @@ func (x *waitableCore) openWaits(check func()) {
 	})
 	x.opening.waitsIn(x.queue)
 	x.opening.end = x.queue.Close
-	// A rule runs with the private lock held. So the lock belongs to this object alone: a rule may use other objects.
+	// A rule runs with the private lock held. So the lock belongs to this object alone, and no other object waits for it.
 	x.waitableShared = common[waitableShared](x.opening)
 	x.private = &x.lock
 }
@@ -157,7 +157,7 @@ func (x *waitableCore) closed() error {
 
 // spare returns the name of an image in the slot record of this participant that is not the valid image. Only a record
 // of this participant can make it valid, and the caller holds x.private. A process that copied the state from that
-// image earlier, and is still at it, finds another commit word afterwards.
+// image earlier, and is still at it, finds another word current afterwards.
 func (x *waitableCore) spare(c *recordedChange) uint32 {
 	first := uint32(2 * x.slot)
 	if c.get(&x.words.current) == first {

@@ -47,7 +47,7 @@ func (h *waitableHold) held() uint32 {
 }
 
 // labelOf returns the index of the hold that is labelled for the claims of the participant n for one value of E, or -1
-// if there is none. There are never two: a hold gets a label by a record whose author has found no other hold with that
+// if there is none. In that case, unused is the index of a hold that was never used, or -1. There are never two: a hold gets a label by a record whose author has found no other hold with that
 // label. Free holds with low indexes are used first, so the holds behind one that was never used were not used either.
 func (x *waitableCore) labelOf(n arenakernel.ParticipantID, extra uint64) (index, unused int) {
 	if last := x.lastHold; last < len(x.holds) && x.holds[last].isOf(n, extra) {
@@ -108,23 +108,35 @@ func (x *waitableCore) setGranted(c *recordedChange, index int, granted uint32) 
 }
 
 // accept records that a wait of this process has accepted the claim for one value of E that it was granted. While a
-// claim is not accepted, its hold is not free, so the hold keeps its label.
+// claim is not accepted, its hold is not free, so the hold keeps its label. A free hold may get that label meanwhile,
+// for another claim.
 func (x *waitableCore) accept(extra uint64) {
 	for _, h := range x.holds {
 		if valueIn(&h.name) == 0 {
 			return
 		}
-		if !h.isOf(x.name, extra) {
-			continue
-		}
-		for h.isUnaccepted() {
-			// The CAS fails only if another goroutine of this process accepts a claim at the same time.
-			if n := h.accepted.Load(); uint32(n) != valueIn(&h.granted) && h.accepted.CompareAndSwap(n, n+1) {
+		for {
+			// The loop repeats only if another goroutine of this process accepts a claim at the same time.
+			label := h.label()
+			if !h.isOf(x.name, extra) {
+				break
+			}
+			n := h.accepted.Load()
+			// If the label with its tags is the same as before, it belongs to the grants that were counted meanwhile.
+			if uint32(n) == valueIn(&h.granted) || h.label() != label {
+				break
+			}
+			if h.accepted.CompareAndSwap(n, n+1) {
 				crashpoint.Hit("waitable.wait.accepted")
 				return
 			}
 		}
 	}
+}
+
+// label returns the words that say whose claims the hold counts, and for which value of E.
+func (h *waitableHold) label() [3]uint64 {
+	return [3]uint64{h.name.Load(), h.extraLow.Load(), h.extraHigh.Load()}
 }
 
 // participant returns the ID of a participant that is the value of w.

@@ -43,9 +43,12 @@ func inspectWaitable(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Ins
 
 // hideWaitable hides the image of the state in the body from the output of tools.
 func hideWaitable(a *arenakernel.Arena, o arenakernel.Object, hide func(from arenakernel.Offset, n uint64)) {
-	if x, ok := bareWaitable(a, o); ok {
-		hide(x.shape.image, uint64(x.shape.each))
-		return
+	// The object may be deleted meanwhile, so nothing but its first words is read.
+	if w, err := arenakernel.TryAt[waitableWords](a, o.Body); err == nil {
+		if shape, ok := bareShape(a, o, w.holds.Load()); ok {
+			hide(shape.image, uint64(shape.each))
+			return
+		}
 	}
 	hide(0, o.Size)
 }

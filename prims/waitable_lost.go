@@ -39,7 +39,9 @@ func (x *Waitable[S, E]) locked(f func(c *recordedChange, b *wakes) (changed boo
 			x.noRule = false
 		default:
 			v := recover()
-			x.markLost(c, b, v)
+			if !x.marked {
+				x.markLost(c, b, v)
+			}
 			x.refuseAll(c, b)
 			if v != nil {
 				panic(v)
@@ -49,6 +51,7 @@ func (x *Waitable[S, E]) locked(f func(c *recordedChange, b *wakes) (changed boo
 	if x.reapDue() && !x.lost() {
 		x.reapAside(c, b)
 	}
+	x.marked = false
 	// A wait that is queued after the change is served by its own process.
 	if f(c, b) && valueIn(x.first) != 0 {
 		x.resolve(c, b)
@@ -65,7 +68,9 @@ func (x *Waitable[S, E]) guarded(c *recordedChange, b *wakes, f func()) (returne
 	}
 	defer func() {
 		if !returned {
-			x.markLost(c, b, recover())
+			v := recover()
+			x.markLost(c, b, v)
+			x.marked = v == nil // the goroutine is ending, and the deferred functions of locked follow
 		}
 	}()
 	f()
@@ -122,6 +127,7 @@ func (x *Waitable[S, E]) Err() error {
 		return x.closed()
 	}
 	defer s.end()
+	x.reapIfDue()
 	x.completeBare() // a process may have died, or been stopped, before it carried out its last change
 	// sync(waitable.lost): acquire
 	if by := x.lostBy(); by != 0 {
@@ -188,7 +194,9 @@ func (x *Waitable[S, E]) lostState() (s S, lost recordedWord, err error) {
 	}
 	// The state does not change while lostBy has this value. So it does not matter that the copy is made later.
 	lost = recordedWord(x.words.lostBy.Load())
-	err = x.copyState(&c, b, &s)
+	var tries attempts
+	defer x.over(&tries)
+	err = x.copyState(&c, b, &s, &tries)
 	return s, lost, err
 }
 

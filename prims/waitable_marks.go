@@ -31,7 +31,7 @@ func (x *Waitable[S, E]) begins(c *recordedChange, e E) uint32 {
 	return c.get(x.last)
 }
 
-// mark keeps the place of a wait for e of this process, which has just been queued. If there are too many marks, mark
+// mark keeps the place of a wait for e of this process, which is about to be queued. If there are too many marks, mark
 // first removes every second one.
 func (x *Waitable[S, E]) mark(at uint32, e E) {
 	if len(x.marks) == waitableMarks {

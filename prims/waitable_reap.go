@@ -21,8 +21,8 @@ type ruled interface {
 }
 
 // repairWaitable undoes the claims of the dead participant, if this process has opened the object and so has its
-// rules. Otherwise it only completes the last change. A process that has the rules then undoes the claims when its
-// poller is notified of the death, or in its next call.
+// rules. Otherwise it only completes the last change. A process that has the rules then undoes the claims in its next
+// call, State included, or at the next check of its waits.
 func repairWaitable(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if x := openRuled(a, o); x != nil && x.opened().stayIfOpen() {
 		defer x.opened().leave()
@@ -49,19 +49,27 @@ func openRuled(a *arenakernel.Arena, o arenakernel.Object) ruled {
 // bareWaitable makes the handle of a reaper or a tool, which has no rules. ok is false if the object is so damaged
 // that no process can open it.
 func bareWaitable(a *arenakernel.Arena, o arenakernel.Object) (x *waitableCore, ok bool) {
-	least := waitableShapeOf(a, 0, 0)
-	if o.Size < least.size {
+	if o.Size < waitableShapeOf(a, 0, 0).size {
 		return nil, false
 	}
-	// The handle does not know the type S. So the size of the state follows from the number of holds.
 	w, _ := waitableAt(a, o)
-	holds := min(w.holds.Load(), (o.Size-least.size)/waitableHoldSize)
-	shape := waitableShapeOf(a, uintptr(o.Size-least.size-holds*waitableHoldSize), int(holds))
-	if shape.size != o.Size { // a peer has overwritten the number of holds
+	shape, ok := bareShape(a, o, w.holds.Load())
+	if !ok {
 		return nil, false
 	}
 	x = new(waitableCore)
 	return x, x.openCore(a, o, shape, true) == nil
+}
+
+// bareShape returns the shape of a Waitable with the given number of holds, without the type S. The size of the state
+// follows from the number of holds. ok is false if a peer has overwritten that number.
+func bareShape(a *arenakernel.Arena, o arenakernel.Object, holds uint64) (shape waitableShape, ok bool) {
+	least := waitableShapeOf(a, 0, 0).size
+	if o.Size < least || holds > (o.Size-least)/waitableHoldSize {
+		return shape, false
+	}
+	shape = waitableShapeOf(a, uintptr(o.Size-least-holds*waitableHoldSize), int(holds))
+	return shape, shape.size == o.Size
 }
 
 // completeWaitable completes the last change, if the process that made the change has not completed it.
@@ -109,6 +117,20 @@ func (x *Waitable[S, E]) reapAside(c *recordedChange, b *wakes) {
 	}
 }
 
+// resolveAside calls resolve in a separate goroutine, because that runs rules. The caller holds x.private.
+func (x *Waitable[S, E]) resolveAside(c *recordedChange, b *wakes) {
+	if !aside(func() { x.resolve(c, b) }) {
+		x.refuseAll(c, b)
+	}
+}
+
+// reapIfDue reaps if a participant has died since the last reap.
+func (x *Waitable[S, E]) reapIfDue() {
+	if x.reapDue() && !x.lost() {
+		x.reapDead()
+	}
+}
+
 // check is called ten times a second while a goroutine of this process waits, and after each death. It completes what
 // a dead or a stopped process has left undone.
 func (x *Waitable[S, E]) check() {
@@ -129,9 +151,7 @@ func (x *Waitable[S, E]) check() {
 		b := takeWakes()
 		defer x.wake(b)
 		defer x.private.Unlock()
-		if !aside(func() { x.resolve(&x.scratch, b) }) {
-			x.refuseAll(&x.scratch, b)
-		}
+		x.resolveAside(&x.scratch, b)
 	}
 }
 
@@ -176,7 +196,9 @@ func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, index int, lost, u
 	if h.free() || !x.absent(h.participant()) {
 		return false
 	}
-	if x.copyState(c, b, &x.copied) != nil {
+	var tries attempts
+	defer x.over(&tries)
+	if x.copyState(c, b, &x.copied, &tries) != nil {
 		return false
 	}
 	of, extra, count, n := h.participant(), h.extra(), h.held(), h.unaccepted()
@@ -194,7 +216,7 @@ func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, index int, lost, u
 		return false
 	case n > 0:
 		rule, n = unused, n-1
-	case count == 0: // a peer has overwritten the counts
+	case count == 0: // the process has released claims that were not accepted, or a peer has overwritten the counts
 		x.setCount(c, index, 0)
 		x.setGranted(c, index, uint32(h.accepted.Load()))
 		_, err := x.end(c, b)

@@ -78,6 +78,8 @@ const grantedWithoutHold = 1
 // serve ends the waits that can go on, in the order of the queue. If x is stopped or not recoverable, it ends all
 // waits. The caller holds x.private.
 func (x *Waitable[S, E]) serve(c *recordedChange, b *wakes) error {
+	var tries attempts
+	defer x.over(&tries)
 	for {
 		// The loop repeats only after it has taken a wait off the queue or labelled a hold, or after another process
 		// has changed the Waitable.
@@ -90,7 +92,7 @@ func (x *Waitable[S, E]) serve(c *recordedChange, b *wakes) error {
 		}
 		granted := arenakernel.ParticipantID(0)
 		if ok && !x.dismiss(c, w) {
-			if err := x.copyState(c, b, &x.copied); err != nil {
+			if err := x.copyState(c, b, &x.copied, &tries); err != nil {
 				return err
 			}
 			if is, _ := x.head(c); is.off != w.off || x.ending(c) {

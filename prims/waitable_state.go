@@ -3,7 +3,6 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/asm"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/race"
@@ -15,12 +14,13 @@ var (
 )
 
 // stateTries is how often a call copies the state at most. Only a peer that overwrites the words can make that many
-// copies fail: between two changes of the state lies at least the time in which their author copies the state twice.
+// copies fail, because other processes let a call go first that has failed often.
 const stateTries = 1_000_000
 
 // State returns a copy of the state. State waits for no other process. All parts of the copy are from one moment.
 func (x *Waitable[S, E]) State() S {
 	defer x.opening.serve(x.queue).end()
+	x.reapIfDue()
 	var s S
 	if x.read(&s) {
 		return s
@@ -28,7 +28,9 @@ func (x *Waitable[S, E]) State() S {
 	b := takeWakes()
 	defer x.wake(b)
 	var c recordedChange
-	if err := x.copyState(&c, b, &s); err != nil {
+	var tries attempts
+	defer x.over(&tries)
+	if err := x.copyState(&c, b, &s, &tries); err != nil {
 		panic(err)
 	}
 	return s
@@ -64,11 +66,14 @@ func (x *Waitable[S, E]) read(s *S) (ok bool) {
 //
 // No process writes a valid image. So if current, with its tag, is w before and after the copy, the image did not
 // change meanwhile. Other changes, such as those of the queue, do not matter.
-func (x *Waitable[S, E]) copyState(c *recordedChange, b *wakes, s *S) error {
+//
+// Each failed copy counts as an attempt of the call t. So if another process changes the state faster than this one
+// copies it, that process waits; see waitable_yield.go.
+func (x *Waitable[S, E]) copyState(c *recordedChange, b *wakes, s *S, t *attempts) error {
 	if err := x.begin(c, b); err != nil {
 		return err
 	}
-	for tries := range stateTries {
+	for range stateTries {
 		w := recordedWord(x.words.current.Load())
 		p := x.image(w.value())
 		if p != nil {
@@ -88,9 +93,7 @@ func (x *Waitable[S, E]) copyState(c *recordedChange, b *wakes, s *S) error {
 			race.Acquire(x.key)
 			return nil
 		}
-		if tries%100 == 99 {
-			shmsync.Yield()
-		}
+		x.again(t)
 	}
 	return x.corrupt("its state changes all the time")
 }

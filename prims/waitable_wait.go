@@ -58,7 +58,7 @@ func (x *Waitable[S, E]) take(e E) (made bool, err error) {
 			// The loop repeats only after another process has changed the Waitable, and once after it has served
 			// the queue.
 			x.again(&tries)
-			r, failed := x.tryClaim(c, b, e)
+			r, failed := x.tryClaim(c, b, e, &tries)
 			switch {
 			case failed != nil:
 				err = failed
@@ -78,14 +78,14 @@ func (x *Waitable[S, E]) take(e E) (made bool, err error) {
 
 // tryClaim begins the change c. If no wait is queued and the rules allow a claim for e, tryClaim makes the claim. If
 // it returns stateChanged, another process has changed the Waitable meanwhile, and the caller tries again.
-func (x *Waitable[S, E]) tryClaim(c *recordedChange, b *wakes, e E) (claimResult, error) {
+func (x *Waitable[S, E]) tryClaim(c *recordedChange, b *wakes, e E, t *attempts) (claimResult, error) {
 	if err := x.begin(c, b); err != nil {
 		return stateChanged, err
 	}
 	if r, err := x.mayClaim(c); r != ruleAllows || err != nil {
 		return r, err
 	}
-	if err := x.copyState(c, b, &x.copied); err != nil {
+	if err := x.copyState(c, b, &x.copied, t); err != nil {
 		return stateChanged, err
 	}
 	// c may have begun once more since the first check.
@@ -124,16 +124,10 @@ func (x *waitableCore) mayClaim(c *recordedChange) (claimResult, error) {
 // enqueue makes a claim for this process or, if that is not possible now, queues the wait of the prepared node s for e.
 // If queued is false, the wait is over, and enqueue has put s back.
 func (x *Waitable[S, E]) enqueue(s *park.WaitNode, e E) (queued bool, err error) {
-	done, place := false, uint32(0)
+	joined, place := false, uint32(0)
 	defer func() {
-		switch {
-		case done && queued:
-		case !queued:
+		if !joined {
 			x.unused(s)
-		case !done: // a rule has ended this goroutine, or panicked, after the wait was queued
-			if !x.withdraw(s) {
-				x.ended(s, packExtra(e))
-			}
 		}
 	}()
 	var tries attempts
@@ -142,7 +136,7 @@ func (x *Waitable[S, E]) enqueue(s *park.WaitNode, e E) (queued bool, err error)
 		for {
 			// The loop repeats only after another process has changed the Waitable.
 			x.again(&tries)
-			r, failed := x.tryClaim(c, b, e)
+			r, failed := x.tryClaim(c, b, e, &tries)
 			switch {
 			case failed != nil || r == ruleAllows:
 				err = failed
@@ -150,32 +144,38 @@ func (x *Waitable[S, E]) enqueue(s *park.WaitNode, e E) (queued bool, err error)
 			case r == stateChanged:
 				continue
 			}
+			alone := x.empty(c)
 			prev, ok := x.behind(c, e, place)
-			if ok {
-				x.joinBehind(c, s, prev)
-			}
-			if place = prev; ok && place == 0 {
+			// If the CAS fails, the next walk begins here.
+			if place = prev; place == 0 {
 				place = c.get(x.first)
+			}
+			if ok {
+				if x.rules.Before != nil {
+					x.mark(uint32(s.Off/linkUnit), e) // before the join, because the rule may panic
+				}
+				x.joinBehind(c, s, prev)
 			}
 			switch ok, err = x.end(c, b); {
 			case err != nil && c.made:
 				s.Forget()
-				queued = true
+				joined = true
 				return false
 			case err != nil:
 				return false
 			case ok:
-				queued = true
-				if x.rules.Before != nil {
-					x.mark(uint32(s.Off/linkUnit), e)
-				}
+				joined = true
 				x.counts.add(countContended)
-				return true // by the rule Before, the wait may be the first now
+				if prev == 0 && !alone {
+					// By the rule Before, the wait is the first now. The rules run in a separate goroutine, because
+					// one may end its goroutine after this wait was granted.
+					x.resolveAside(c, b)
+				}
+				return false // no other wait can go on because of this one
 			}
 		}
 	})
-	done = true
-	return queued && err == nil, err
+	return joined && err == nil, err
 }
 
 // ended is called when the wait of the node s is over. It gives the node back. If the wait was granted a claim, ended

@@ -9,8 +9,9 @@ import (
 
 // A call whose rule takes long could begin again for ever, if other processes change the state more often than the
 // rule returns. So a call that has begun again yieldAfter times stores a time in the word yieldUntil. Until that time,
-// other processes do not begin a change. The time is at most yieldMost ahead. So a process that is stopped meanwhile,
-// or dies, delays the others only once, and only by that much.
+// calls do not begin, in any process. Calls that have begun go on. The time is at most yieldMost ahead. So a process that is stopped meanwhile,
+// or dies, delays the others only once, and only by that much. A rule that takes longer than yieldMost may still have to
+// begin again often.
 
 const (
 	yieldAfter = 16
@@ -33,8 +34,11 @@ func (x *waitableCore) again(t *attempts) {
 	now := shmsync.Monotonic()
 	if t.began != 0 {
 		long := min(max(2*time.Duration(now-t.began), yieldLeast), yieldMost)
-		t.until = now + int64(long)
-		x.words.yieldUntil.Store(uint64(t.until))
+		// Several calls may ask at the same time. The latest time counts.
+		if until, was := now+int64(long), int64(x.words.yieldUntil.Load()); was < until || was > now+int64(yieldMost) {
+			t.until = until
+			x.words.yieldUntil.Store(uint64(until))
+		}
 	}
 	t.began = now
 }

@@ -632,18 +632,16 @@ enum { SHMI_rqAgain = 64 }; /* how often shmi_rq_remove_dead begins again at mos
  * the owner of the node may use it for a wait in another queue or object at any time. The owner stores the object and the
  * word wanted before it changes the word next. So if next has the same tag before and after, all that was read belongs to
  * one wait. */
-SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint32_t *next)
+SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
 {
-    uint64_t w;
     int ok;
     if (n == NULL)
         return 0;
     SHMSYNC_CRASHPOINT("record.reap.visited");
-    w = shmi_ld64(&n->next);
-    *next = (uint32_t)(w >> 32);
-    ok = shmi_recorded_queued(*next) && shmi_ld64(&n->object) == q->o.off && (q->parts == NULL || shmi_ld64(&n->wanted) == q->chosen);
+    *next = shmi_ld64(&n->next);
+    ok = shmi_recorded_queued((uint32_t)(*next >> 32)) && shmi_ld64(&n->object) == q->o.off && (q->parts == NULL || shmi_ld64(&n->wanted) == q->chosen);
     SHMSYNC_CRASHPOINT("record.reap.visited");
-    return ok && shmi_ld64(&n->next) == w;
+    return ok && shmi_ld64(&n->next) == *next;
 }
 
 /* Takes the waits of dead participants off the queue. Waits come at the end and leave anywhere. So a walk that goes on
@@ -652,13 +650,15 @@ SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint32_t *next)
 SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint32_t again = 0, steps, anchor = 0, lap = 64, v;
+    shmi_node *before = NULL; /* the node in front of v, or NULL if v was the first */
+    uint64_t link = 0;        /* its word next */
     int begun = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
     if (begun != 0)
         return begun;
     v = shmi_recorded_value(q->first);
     for (steps = 0; v >= SHMI_RECORDED_FIRST && v != anchor && again < SHMI_rqAgain && steps < 1u << 24; steps++) {
         struct shmi_wait w;
-        uint32_t next = 0;
+        uint64_t next = 0;
         int ok = 0, err;
         if (steps == lap) { /* if a peer has closed the queue to a circle, the walk comes back to an anchor */
             anchor = v;
@@ -666,13 +666,18 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         }
         w.off = (shmi_off)v * SHMI_nodeSize;
         w.n = shmi_node_at(q->a, w.off);
-        if (!shmi_rq_queued_at(q, w.n, &next)) {
+        /* The owner of a node may have queued it again at another place, and then the node before has another link. */
+        if (!shmi_rq_queued_at(q, w.n, &next) || (before == NULL ? shmi_recorded_value(q->first) != v : shmi_ld64(&before->next) != link)) {
             again++;
             v = shmi_recorded_value(q->first);
+            before = NULL;
+            anchor = 0;
             continue;
         }
         if (shmi_rq_current(q, shmi_node_owner(w.n))) {
-            v = next;
+            v = (uint32_t)(next >> 32);
+            before = w.n;
+            link = next;
             continue;
         }
         err = shmi_rq_begin(q, x, b);
@@ -687,9 +692,13 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
             if (err != 0)
                 return err;
         }
-        if (ok)
-            v = next;
-        else
+        if (ok && before == NULL) {
+            v = shmi_recorded_value(q->first);
+            anchor = 0;
+        } else if (ok) {
+            v = (uint32_t)(next >> 32);
+            link = shmi_recorded_with(link, v); /* as the removal has changed it */
+        } else
             again++; /* others change the queue */
     }
     if (again >= SHMI_rqAgain)

@@ -77,7 +77,11 @@ func (i *Inspector) objectsOnly(off uint64, b []byte) {
 		}
 		at = uint64(blk.off) + blk.size
 		if a.isRecord(blk, blk.load()) {
-			each(uint64(blk.off), a.recordWords(blk), func(dst, src []byte) { copy(dst, src) })
+			n, known := a.recordWords(blk)
+			if !known {
+				n = min(SlotRecordHeader, blk.size)
+			}
+			each(uint64(blk.off), n, func(dst, src []byte) { copy(dst, src) })
 		}
 		if blk.load().kind() != blockObject {
 			continue

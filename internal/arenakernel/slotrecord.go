@@ -326,18 +326,22 @@ func (c *core) isRecord(b block, w blockWord) bool {
 	return ok && o.size >= objectHeader && o.load().kind() == blockObject && c.listsRecord(object, b)
 }
 
-// recordWords returns how many bytes at the beginning of the slot record b contain no user data.
-func (a *Arena) recordWords(b block) uint64 {
+// recordWords returns how many bytes at the beginning of the slot record b contain no user data. known is false if that
+// is not known, because the object is being deleted, is of a kind that this process does not know, or is damaged.
+func (a *Arena) recordWords(b block) (n uint64, known bool) {
 	o, ok := a.locate(Offset(a.peek64(b.off + recordObject)))
 	if !ok || o.load().kind() != blockObject {
-		return b.size
+		return 0, false
 	}
-	if h, err := a.readHeader(o); err == nil {
-		if ops, known := opsOf(h.Object); known && ops.RecordWords != 0 {
-			return min(ops.RecordWords, b.size)
-		}
+	h, err := a.readHeader(o)
+	if err != nil {
+		return 0, false
 	}
-	return b.size
+	ops, known := opsOf(h.Object)
+	if n = ops.RecordWords; n == 0 {
+		n = b.size
+	}
+	return min(n, b.size), known
 }
 
 // listsRecord reports whether the list of an object has the slot record b.

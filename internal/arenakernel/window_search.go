@@ -92,7 +92,9 @@ func (s *idSearch) run(a *Arena) {
 				return true
 			}
 			if b, ok := a.locate(off); ok {
-				size = a.recordWords(b)
+				if n, known := a.recordWords(b); known {
+					size = n
+				}
 			}
 		case blockObject:
 			if h, err := a.headerAt(off); err == nil {

@@ -19,15 +19,15 @@ var waitableMutants = []mutant{
 	{
 		name: "a rule that panics leaves the Waitable usable",
 		file: "prims/waitable_lost.go",
-		old:  "\t\t\tx.markLost(c, b, v)\n\t\t\tx.refuseAll(c, b)\n",
+		old:  "\t\t\tif !x.marked {\n\t\t\t\tx.markLost(c, b, v)\n\t\t\t}\n\t\t\tx.refuseAll(c, b)\n",
 		new:  "",
 		pkg:  "prims", run: "TestWaitableRuleThatFailsEndsItsCallerOnly",
 	},
 	{
 		name: "waits that end after a rule has failed run rules",
 		file: "prims/waitable_lost.go",
-		old:  "\t\t\tx.markLost(c, b, v)\n\t\t\tx.refuseAll(c, b)\n",
-		new:  "\t\t\tx.markLost(c, b, v)\n\t\t\tx.serve(c, b)\n",
+		old:  "\t\t\t}\n\t\t\tx.refuseAll(c, b)\n\t\t\tif v != nil {",
+		new:  "\t\t\t}\n\t\t\tx.serve(c, b)\n\t\t\tif v != nil {",
 		pkg:  "prims", run: "TestWaitableRecoveredBeforeItsWaitsEnd", tags: withPoints,
 	},
 	{
@@ -64,6 +64,20 @@ var waitableMutants = []mutant{
 		old:  "\t\tx.unreaped.Store(true) // so the first reap after a Recover",
 		new:  "\t\t// so the first reap after a Recover",
 		pkg:  "prims", run: "TestWaitableRecoveredByAStoppedProcess", tags: withPoints,
+	},
+	{
+		name: "a rule that ends its goroutine is marked twice",
+		file: "prims/waitable_lost.go",
+		old:  "\t\t\tx.marked = v == nil",
+		new:  "\t\t\t_ = v == nil",
+		pkg:  "prims", run: "TestWaitableRecoveredWhileAGoroutineEnds", tags: withPoints,
+	},
+	{
+		name: "a reap follows a node that was queued again",
+		file: "prims/record_wait.go",
+		old:  "if !ok || before == nil && valueIn(q.first) != v || before != nil && recordedWord(before.Next().Load()) != link {\n",
+		new:  "if !ok {\n",
+		pkg:  "prims", run: "TestReapWalkMeetsEveryWait", tags: withPoints,
 	},
 	{
 		name: "a wait with Before joins at the end of the queue",
