@@ -127,7 +127,7 @@ func (s *Sequencer) Cell(token uint64) *atomic.Uint64 {
 func (s *Sequencer) Counter() *atomic.Uint64 { return &s.words.value }
 
 // Empty reports whether no call is in the cell of a token for which Close would have to wait.
-func (s *Sequencer) Empty(token uint64) bool { return s.cell(token).queue.Empty() }
+func (s *Sequencer) Empty(token uint64) bool { return s.cell(token).queue.Waiting() == 0 }
 
 // MarkCanceled makes the first step of CancelWaiters: it ends the waits, but wakes nobody.
 func (s *Sequencer) MarkCanceled() { s.words.turns.Add(uint64(turnsOne)) }

@@ -394,7 +394,6 @@ func (c *core) forgetWait(off Offset, n *Node) {
 	// This participant becomes the owner before it clears the stamp. If it dies between the two steps,
 	// its reaper frees the node.
 	ours := w.State() == NodeLeft && c.takeNode(n, owner)
-	// sync(waitnode.unqueue): release
 	n.stamp.Store(0)
 	// If the CASes below fail, the owner frees the node when it sees that the stamp is 0.
 	if ours || n.Swap(w.With(NodeSpent), w.Freed()) && c.takeNode(n, owner) {
