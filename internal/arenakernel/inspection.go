@@ -69,8 +69,6 @@ type Wait struct {
 	On  []int
 	Any bool
 
-	// Class says what the wait node waits for. Its values are defined by the kind of the object.
-	Class uint16
 	// At distinguishes waits that are not in a queue. It is the offset, in the object's body, of
 	// the word on which the thread sleeps, or of the head of the list of poller nodes.
 	At Offset
