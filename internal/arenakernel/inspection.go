@@ -31,7 +31,6 @@ const (
 	HoldClosing    = "closing"    // a read hold that can become exclusive before all other holds
 	HoldRecovering = "recovering" // the participant repairs what a dead holder left behind
 	HoldReserved   = "reserved"   // the object was granted to a waiter of the participant, which has not taken it yet
-	HoldQueueLock  = "queue lock" // the participant has the internal lock that guards the object's own state
 	HoldPermits    = "permits"    // permits of a semaphore
 	HoldOwes       = "owes"       // the participant has claimed work that others wait for, and has not done it yet
 	HoldParty      = "party"      // a Barrier waits for the participant, which has not arrived yet
