@@ -71,17 +71,6 @@ func (e *Event) Rename(slot int, name uint64) (was uint64) {
 // LookAgain runs the periodic check of e.
 func (e *Event) LookAgain() { e.auto.check() }
 
-// Sleeping returns how many waits of all processes sleep, or are parked, in the object at off. A call that ends
-// such a wait has to wake its owner.
-func Sleeping(a *arena.Arena, off arena.Offset) (n int) {
-	(*arenakernel.Arena)(a).EachNode(off, func(_ arena.Offset, node *arenakernel.Node) {
-		if s := node.Load().State(); s == arenakernel.NodeAsleep || s == arenakernel.NodeParked {
-			n++
-		}
-	})
-	return n
-}
-
 // Resting returns how many queues of this process rest, so that the periodic checker reads only two words of
 // each.
 func Resting(a *arena.Arena) int { return park.Resting((*arenakernel.Arena)(a)) }
