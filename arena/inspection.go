@@ -36,7 +36,6 @@ const (
 	HoldClosing    = "closing"    // a writer that keeps new readers out, and waits for the present readers to unlock
 	HoldRecovering = "recovering" // a process repairs what a dead holder left
 	HoldReserved   = "reserved"   // granted to a waiter of this participant that has not accepted it yet
-	HoldQueueLock  = "queue lock" // the queue lock that guards the object's own state
 	HoldPermits    = "permits"    // permits of a semaphore
 	HoldOwes       = "owes"       // the participant has claimed work that others wait for, and has not done it yet
 	HoldParty      = "party"      // the participant belongs to a Barrier, and has not arrived yet

@@ -52,7 +52,7 @@ type cohortLocalLock struct {
 // in case a peer has overwritten the policy.
 func buildLocalLock(a *arenakernel.Arena, o arenakernel.Object, k int) *Mutex {
 	m := buildMutexAt(a, o, o.Body+cohortLocalLockOff(k), &MutexOptions{Checked: true, Repair: func() error { return nil }})
-	m.queueLock, m.internal = true, true
+	m.localLock, m.internal, m.inner = true, true, true
 	return m
 }
 

@@ -23,7 +23,7 @@ import (
 )
 
 // ownTrouble runs f and returns the error of the library with which f panics, if any. f may also
-// panic because a peer has overwritten the queue lock that f held.
+// panic because a peer has overwritten the lock that f held.
 func ownTrouble(f func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -72,8 +72,8 @@ func condHostileRounds(t *testing.T, a *arena.Arena, o arenakernel.Object, gorou
 			wg.Wait()
 			close(done)
 		}()
-		// The peer may have written the ID of a living process into the queue lock. Calls then wait
-		// for that process. The peer can release the lock again.
+		// The peer may have written the ID of a living process into a word, as if that process held the object.
+		// Calls then wait for that process. The peer can restore the word.
 		select {
 		case <-done:
 		case <-after(50 * time.Millisecond):

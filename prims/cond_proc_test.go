@@ -19,9 +19,7 @@ func init() {
 	addWorkload(workload{
 		name:   "cond",
 		points: []string{"record.*", "cond.*", "park.waitnode.*", "mutex.unlock.before_release"},
-		// A wait that is given up is taken off the queue at once, so no node is left there.
-		without: []string{"park.waitnode.given_up"},
-		open:    func(a *arena.Arena) (worker, error) { return openCondWorker(a) },
+		open:   func(a *arena.Arena) (worker, error) { return openCondWorker(a) },
 	})
 }
 

@@ -37,9 +37,9 @@ var ours = []string{"mutex.", "futex.", "park.", "arena.poller.", "arena.ready."
 // notOurs are crash points with these prefixes that no process in the matrix passes. The comments
 // name the test that covers them.
 var notOurs = []string{
-	"arena.node.freeing", "arena.node.reset", // FreeNode; package arena
+	"arena.node.freeing", "arena.node.reset", // freeNode; package arenakernel
 	"arena.node.inherited", "arena.node.reclaimed", // queues; TestWorkerGroupCrash
-	"park.waitnode.asleep", "park.waitnode.parked", "park.waitnode.given_up", // the same
+	"park.waitnode.asleep", "park.waitnode.parked", // the same
 }
 
 const (

@@ -54,9 +54,6 @@ func (m *Mutex) HeldByUs() bool {
 	return o.held() && o.participant() == m.name
 }
 
-// Biased reports whether holds of this process are biased now.
-func (m *Mutex) Biased() bool { return atomic.LoadUint32(&m.self)&ownerBiased != 0 }
-
 // Waiters returns how many goroutines of this process sleep or are parked while they wait for f.
 func (f *Futex) Waiters() int { return f.queue.Waiting() }
 

@@ -17,8 +17,6 @@ func init() {
 	addWorkload(workload{
 		name:   "fairmutex",
 		points: []string{"record.*", "fairmutex.*", "park.waitnode.*"},
-		// A wait that is given up is taken off the queue at once, so no node is left there.
-		without: []string{"park.waitnode.given_up"},
 		open: func(a *arena.Arena) (worker, error) {
 			told, err := prims.OpenFairMutex(a, "told", nil)
 			if err != nil {

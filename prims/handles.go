@@ -35,7 +35,6 @@ type opening struct {
 
 	mu     sync.Mutex
 	needed int  // guarded by: mu; how many users need the words, including the handle
-	polls  int  // guarded by: mu; how often the end of the opening has checked for calls
 	lost   bool // guarded by: mu; the arena may have been unmapped
 	shares bool // guarded by: handles; the opening uses a part that common returned
 }

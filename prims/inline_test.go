@@ -130,9 +130,8 @@ func fillThreads(t *testing.T, a *arena.Arena) {
 	// kernel for one object is limited to the number that can run at a time.
 	var wg sync.WaitGroup
 	var locks []*prims.FairMutex
-	// A goroutine that waits for a queue lock sleeps on a thread for a moment. Another goroutine
-	// that comes at that moment parks instead. So the loop starts goroutines until enough of them
-	// sleep on threads.
+	// A goroutine that comes while another one sleeps on its thread may park instead. So the loop
+	// starts goroutines until enough of them sleep on threads.
 	for asleep := 0; asleep < park.DirectMax; {
 		require.Less(t, len(locks), 10*park.DirectMax, "they park, though threads are free")
 		f, err := prims.OpenFairMutex(a, "", &prims.FairMutexOptions{Spin: -1})

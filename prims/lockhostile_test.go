@@ -77,7 +77,7 @@ func (s *scribbler) scribble() {
 func (s *scribbler) put(off uint64) {
 	v := s.value()
 	if off == 0 {
-		// The queue lock must not get the ID of this process: the process would hold the queue lock
+		// The owner word of a CohortMutex must not get the ID of this process: the process would hold the lock
 		// and wait for itself for ever.
 		v = s.r.Uint64() | 1<<31
 	}

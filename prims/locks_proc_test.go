@@ -49,11 +49,11 @@ func init() {
 			"rwspinlock.drain.claimed", "rwspinlock.drain.announced", "rwspinlock.rlock.counted", "rwspinlock.runlock.before_release",
 		}},
 	} {
-		queueLocks := uint64(0)
+		lists := uint64(0)
 		if name == "cohortmutex" {
-			queueLocks = cohortNodes
+			lists = cohortNodes
 		}
-		addWorkload(workload{name: name, points: w.points, lists: queueLocks, open: func(a *arena.Arena) (worker, error) {
+		addWorkload(workload{name: name, points: w.points, lists: lists, open: func(a *arena.Arena) (worker, error) {
 			l, err := w.open(a)
 			if err != nil {
 				return nil, err

@@ -86,7 +86,7 @@ func alone(t testing.TB, a *arena.Arena, n int) {
 }
 
 // ownNodes returns how many of the used wait nodes belong to waits. The other used nodes are poller
-// nodes: each process that has waited for the queue lock of an object leaves one there.
+// nodes: each process whose goroutines have parked at a word of an object leaves one there.
 func ownNodes(a *arena.Arena) uint64 {
 	s := a.Stats()
 	return s.Nodes - s.PollerNodes

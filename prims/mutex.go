@@ -61,10 +61,8 @@ type Mutex struct {
 	need  atomic.Uint32
 	// reserved is the owner word that the last periodic check read, if the lock was reserved for a waiter then.
 	// Otherwise it is 0.
-	reserved atomic.Uint32
-	// alsoCheck, if set, is called by every periodic check. An object that contains the Mutex m sets it.
-	alsoCheck func()
-	queueLock bool // the Mutex is the queue lock of an object, and only the library locks it
+	reserved  atomic.Uint32
+	localLock bool // the Mutex is a local lock of a CohortMutex
 	internal  bool // the Mutex guards words of the library, and no user data
 	inner     bool // the Mutex is a component of an object, and the library unlocks it
 	counts    *countWords
@@ -173,16 +171,6 @@ func buildMutex(a *arenakernel.Arena, o arenakernel.Object, opt *MutexOptions) (
 // buildMutexAt makes a handle on the words of a mutex at off in the body of o. The object o is a Mutex, or an
 // object of another kind that contains one.
 func buildMutexAt(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, opt *MutexOptions) *Mutex {
-	m := buildBareMutex(a, o, off, opt)
-	m.queue = park.NewQueue(park.Config{
-		WaitList: m.wakeWord.WaitList, Object: o, Word: off + mutexWakeOff, Check: m.check, Miss: m.wakeWord.WakeOne,
-	})
-	m.opening.waitsIn(m.queue)
-	return m
-}
-
-// buildBareMutex makes a handle that cannot wait. It is for a process that recovers what a dead process left.
-func buildBareMutex(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, opt *MutexOptions) *Mutex {
 	w := arenakernel.At[mutexWords](a, off)
 	dev, ino := a.Segment().ID()
 	m := &Mutex{
@@ -208,6 +196,10 @@ func buildBareMutex(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.
 			atomic.StoreUint32(&m.self, m.biased)
 		}
 	}
+	m.queue = park.NewQueue(park.Config{
+		WaitList: m.wakeWord.WaitList, Object: o, Word: off + mutexWakeOff, Check: m.check, Miss: m.wakeWord.WakeOne,
+	})
+	m.opening.waitsIn(m.queue)
 	return m
 }
 
@@ -287,12 +279,6 @@ func (m *Mutex) Close() error { return m.opening.close("mutex.close") }
 // private ones.
 func (m *Mutex) end() {
 	takeWords(&m.own, &m.wake)
-	if m.queueLock {
-		m.awaitCalls()
-		if m.wakeWord.Announced() {
-			wakeOneOf(m.a, m.words) // a call may have announced itself before it saw the end; see awaitCalls
-		}
-	}
 	m.queue.Close()
 }
 

@@ -49,27 +49,17 @@ func (m *Mutex) handOver(from ownerWord) bool {
 		return true
 	}
 	m.counts.add(countWake)
-	if !m.queueLock { // a monitor yields by itself, after it has woken the owners of ended waits
-		m.yield()
+	if !m.localLock && m.granted.Load() > 0 {
+		// As sync.Mutex does, let another goroutine run, because the goroutine that was handed the lock has not run
+		// yet. A goroutine that unlocks a local lock goes on, because it usually holds the CohortMutex.
+		runtime.Gosched()
 	}
 	return true
 }
 
-// yield lets another goroutine run, as sync.Mutex does, if the lock was handed to a goroutine that has not run yet.
-func (m *Mutex) yield() {
-	if m.granted.Load() > 0 {
-		runtime.Gosched()
-	}
-}
-
 // oldest returns the time at which the goroutine that has been parked longest began to wait, or 0 if none is
 // parked.
-func (m *Mutex) oldest() int64 {
-	if m.queue == nil {
-		return 0
-	}
-	return m.queue.Oldest()
-}
+func (m *Mutex) oldest() int64 { return m.queue.Oldest() }
 
 // grant tells the goroutine that has been parked longest that the lock is reserved for it. grant returns false if
 // no goroutine is parked.

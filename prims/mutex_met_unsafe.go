@@ -52,10 +52,10 @@ var (
 const metFuture = 60e9
 
 // meet stores the date of the hold that the caller has found after it announced itself as a waiter. o is the owner
-// word, and v is the announced wake word. meet does nothing for a queue lock, because no tool asks for the age of
-// its hold.
+// word, and v is the announced wake word. meet does nothing for the local lock of a CohortMutex, because no tool
+// asks for the age of its hold.
 func (x *Mutex) meet(o ownerWord, v uint32) {
-	if !x.queueLock && o.held() {
+	if !x.localLock && o.held() {
 		x.words.met.meet(uint32(o), v)
 	}
 }

@@ -4,11 +4,11 @@ import "github.com/shmsync/shmsync"
 
 const allSleepers = 1 << 30
 
-// badUnlock is called by an Unlock that finds that this process does not hold the lock. It panics, except for a
-// queue lock. The library unlocks a queue lock only while it holds it, so a peer must have overwritten the word.
-// Then the next caller that takes the queue lock gets an error.
+// badUnlock is called by an Unlock that finds that this process does not hold the lock. It panics, except for the
+// local lock of a CohortMutex. The library unlocks a local lock only while it holds it, so a peer must have
+// overwritten the word. Then the next caller that takes the local lock gets an error.
 func (m *Mutex) badUnlock(o ownerWord) {
-	if m.queueLock {
+	if m.localLock {
 		return
 	}
 	if !o.valid() {

@@ -191,9 +191,6 @@ func checkMutexWords(obj arenakernel.Object, w *mutexWords) error {
 // check is called ten times a second while a goroutine of this process waits. It wakes waiters, or hands them the
 // lock, if another process should have done so but was stopped or died.
 func (m *Mutex) check() {
-	if m.alsoCheck != nil {
-		defer m.alsoCheck()
-	}
 	o := ownerWord(m.owner.Load())
 	switch {
 	case o.free():

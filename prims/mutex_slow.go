@@ -60,14 +60,6 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 		return m.closed()
 	}
 	defer m.queue.Exit()
-	if m.queueLock && m.opening.ended.Load() { // the handle ended before Enter counted this call
-		return m.closed()
-	}
-	return m.lockEntered(ctx)
-}
-
-// lockEntered does what the method lockSlow does, for a caller that is already counted by m.queue.Enter.
-func (m *Mutex) lockEntered(ctx context.Context) error {
 	w := waiter{m: m, cancel: park.CancelBy(ctx)}
 	err := w.lock()
 	w.cancel.Stop()
@@ -81,10 +73,6 @@ func (m *Mutex) lockEntered(ctx context.Context) error {
 }
 
 func (m *Mutex) tryLockSlow() bool {
-	if m.queueLock && m.queue != nil {
-		m.queue.EnterEnding() // so Close waits for this call, or the call sees that the handle is closed
-		defer m.queue.Exit()
-	}
 	if m.ended("TryLock") {
 		return false
 	}
@@ -362,10 +350,6 @@ func (m *Mutex) loseBias() {
 // unlockSlow continues an Unlock that the fast path could not complete. o is the owner word that the fast path has
 // read.
 func (m *Mutex) unlockSlow(o uint32) {
-	if m.queueLock && m.queue != nil {
-		m.queue.EnterEnding() // so Close waits for this call until its wake is over, which comes after the release
-		defer m.queue.Exit()
-	}
 	race.ReleaseMerge(m.key)
 	if m.ended("Unlock") {
 		o = m.owner.Load() // the fast path of a closed handle has read a private word instead of the owner word
@@ -374,8 +358,8 @@ func (m *Mutex) unlockSlow(o uint32) {
 		return
 	}
 	if m.counts != nil {
-		o = m.owner.Load() // the fast path of a closed handle has read a private word instead of the owner word
-		if o == uint32(m.name) && !m.queueLock {
+		o = m.owner.Load()                       // the fast path of a closed handle has read a private word instead of the owner word
+		if o == uint32(m.name) && !m.localLock { // the counters of a local lock are those of the CohortMutex
 			m.counts.since.Store(0)
 		}
 	}
@@ -404,13 +388,6 @@ func (m *Mutex) unlockSlow(o uint32) {
 // wakeAfter is called after a release. It hands the lock to a waiter of this process, or wakes a waiter of any
 // process.
 func (m *Mutex) wakeAfter() {
-	if m.queueLock && m.queue != nil {
-		m.queue.EnterEnding() // so Close waits for this call, or this call sees that the handle is closed
-		defer m.queue.Exit()
-		if m.opening.ended.Load() {
-			return // the close of the handle makes this wake instead
-		}
-	}
 	crashpoint.Hit("mutex.unlock.before_wake")
 	if m.localTurn() && m.handOver(ownerFree) {
 		return

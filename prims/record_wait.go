@@ -240,7 +240,6 @@ func (q *recordQueue) collect(s *park.WaitNode) (granted bool) {
 func (q *recordQueue) handBack(s *park.WaitNode) {
 	race.Acquire(q.key)
 	noteTag(s)
-	// sync(waitnode.unqueue): release
 	s.Node.Stamp().Store(0)
 	s.Leave()
 }

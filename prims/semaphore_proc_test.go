@@ -17,9 +17,8 @@ func init() {
 		points: []string{"record.*", "semaphore.*", "park.waitnode.*"},
 		// semaphore.acquire.accepted: only a transferable semaphore passes this point. A member of the group
 		// that dies there would keep the permits that it has of such a semaphore, and the group would run out
-		// of permits. TestSemaphoreDiesAccepting has a process die there instead. park.waitnode.given_up: a
-		// Semaphore withdraws a wait that is given up, and does not leave it in the queue.
-		without: []string{"semaphore.acquire.accepted", "park.waitnode.given_up"},
+		// of permits. TestSemaphoreDiesAccepting has a process die there instead.
+		without: []string{"semaphore.acquire.accepted"},
 		open: func(a *arena.Arena) (worker, error) {
 			scarce, err := prims.OpenSemaphore(a, "scarce", 5, nil)
 			if err != nil {

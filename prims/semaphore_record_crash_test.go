@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/proctest"
@@ -33,14 +32,6 @@ func TestSemaphoreRecordAtEveryPoint(t *testing.T) {
 			}
 		}
 	}
-}
-
-// semStoppedAt starts the process that is the first to open the Semaphore "s", and stops it at a point.
-func semStoppedAt(t *testing.T, a *arena.Arena, point string, mode prims.SemaphoreMode) *proctest.Proc {
-	p := proctest.Start(t, "semaphore/first", proctest.Params(semFirst{nameOf(a), mode}),
-		proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point), proctest.Dump(func() string { return words(a) }))
-	p.AwaitStop(t)
-	return p
 }
 
 func recordAt(t *testing.T, point string, mode prims.SemaphoreMode, stop, first bool) {

@@ -71,17 +71,6 @@ func (e *Event) Rename(slot int, name uint64) (was uint64) {
 // LookAgain runs the periodic check of e.
 func (e *Event) LookAgain() { e.auto.check() }
 
-// Sleeping returns how many waits of all processes sleep, or are parked, in the object at off. A call that ends
-// such a wait has to wake its owner.
-func Sleeping(a *arena.Arena, off arena.Offset) (n int) {
-	(*arenakernel.Arena)(a).EachNode(off, func(_ arena.Offset, node *arenakernel.Node) {
-		if s := node.Load().State(); s == arenakernel.NodeAsleep || s == arenakernel.NodeParked {
-			n++
-		}
-	})
-	return n
-}
-
 // Resting returns how many queues of this process rest, so that the periodic checker reads only two words of
 // each.
 func Resting(a *arena.Arena) int { return park.Resting((*arenakernel.Arena)(a)) }
@@ -127,7 +116,7 @@ func (s *Sequencer) Cell(token uint64) *atomic.Uint64 {
 func (s *Sequencer) Counter() *atomic.Uint64 { return &s.words.value }
 
 // Empty reports whether no call is in the cell of a token for which Close would have to wait.
-func (s *Sequencer) Empty(token uint64) bool { return s.cell(token).queue.Empty() }
+func (s *Sequencer) Empty(token uint64) bool { return s.cell(token).queue.Waiting() == 0 }
 
 // MarkCanceled makes the first step of CancelWaiters: it ends the waits, but wakes nobody.
 func (s *Sequencer) MarkCanceled() { s.words.turns.Add(uint64(turnsOne)) }

@@ -14,6 +14,9 @@ import (
 // sleeps in the kernel. The model has the queue, the lines, the nodes, and the wakes in the runtime and in the
 // kernel. Each goroutine waits for the lock a number of times, and may give up at any step of a wait. One
 // process may be killed, and the others reap it. A stop is only a delay in this model, so it needs no step.
+//
+// The model has one private lock, and not one in each process, because the records of all processes take effect
+// one after the other.
 type turnsModel struct {
 	process []uint8 // of each goroutine
 	calls   uint8   // of each goroutine
@@ -25,7 +28,7 @@ type turnsModel struct {
 const turnsMost = 4
 
 const (
-	turnsAppendLate  bug = "a wait is appended after the queue lock was left"
+	turnsAppendLate  bug = "a wait is appended after the private lock was left"
 	turnsCancelKeeps bug = "a cancelled wait keeps the turn"
 	turnsNoEnd       bug = "the end of a hold does not pass the turn"
 )
@@ -76,16 +79,16 @@ type turnsThread struct {
 }
 
 type turnsState struct {
-	thread    [turnsMost]turnsThread
-	queue     [turnsMost]uint8    // goroutines plus 1, in order of arrival
-	line      [2][turnsMost]uint8 // the same for the line of each process
-	held      [2]bool             // whether a goroutine of the line holds the lock, for each process
-	owner     uint8               // the goroutine that holds the lock, or to which it was granted, plus 1
-	queueLock uint8               // goroutine plus 1
-	arrivals  uint8
-	killed    bool
-	reaped    bool
-	wrong     bool
+	thread   [turnsMost]turnsThread
+	queue    [turnsMost]uint8    // goroutines plus 1, in order of arrival
+	line     [2][turnsMost]uint8 // the same for the line of each process
+	held     [2]bool             // whether a goroutine of the line holds the lock, for each process
+	owner    uint8               // the goroutine that holds the lock, or to which it was granted, plus 1
+	private  uint8               // the goroutine that has the private lock, plus 1
+	arrivals uint8
+	killed   bool
+	reaped   bool
+	wrong    bool
 }
 
 func turnsPush(q *[turnsMost]uint8, i uint8) {
@@ -202,7 +205,7 @@ func (m *turnsModel) next(s *turnsState, emit func(model.Step[turnsState])) {
 	m.deaths(s, emit)
 }
 
-// deaths adds the steps in which a process is killed and then reaped. A reaper can take the queue lock when no
+// deaths adds the steps in which a process is killed and then reaped. A reaper can take the private lock when no
 // living goroutine has it.
 func (m *turnsModel) deaths(s *turnsState, emit func(model.Step[turnsState])) {
 	if m.mortal == 0 {
@@ -220,11 +223,11 @@ func (m *turnsModel) deaths(s *turnsState, emit func(model.Step[turnsState])) {
 		emit(model.Step[turnsState]{To: to, Label: "kill", By: "environment", Optional: true})
 		return
 	}
-	if s.reaped || s.queueLock != 0 && !of(s.queueLock) {
+	if s.reaped || s.private != 0 && !of(s.private) {
 		return
 	}
 	to := *s
-	to.reaped, to.queueLock = true, 0
+	to.reaped, to.private = true, 0
 	if of(to.owner) {
 		to.owner = 0
 	}
@@ -263,16 +266,16 @@ func (m *turnsModel) nextOf(s *turnsState, i uint8, emit func(model.Step[turnsSt
 	}
 	switch now := s.thread[i]; now.at {
 	case tpIdle:
-		if now.calls > 0 && s.queueLock == 0 {
+		if now.calls > 0 && s.private == 0 {
 			begin()
 			t.calls--
-			to.queueLock = i + 1
-			step("take the queue lock", tpLock)
+			to.private = i + 1
+			step("take the private lock", tpLock)
 		}
 	case tpLock:
 		begin()
 		if to.owner == 0 && to.queue[0] == 0 {
-			to.owner, to.queueLock = i+1, 0
+			to.owner, to.private = i+1, 0
 			step("take the lock", tpInside)
 			return
 		}
@@ -280,8 +283,8 @@ func (m *turnsModel) nextOf(s *turnsState, i uint8, emit func(model.Step[turnsSt
 		t.stamp, t.node, t.turn, t.token, t.woken = to.arrivals, tnQueued, false, false, false
 		turnsPush(&to.queue, i+1)
 		if m.bug == turnsAppendLate {
-			to.queueLock = 0
-			step("join, leave the queue lock", tpAppendLate)
+			to.private = 0
+			step("join, leave the private lock", tpAppendLate)
 			return
 		}
 		step("join", tpAppend)
@@ -291,8 +294,8 @@ func (m *turnsModel) nextOf(s *turnsState, i uint8, emit func(model.Step[turnsSt
 		step("append", tpLeaveLock)
 	case tpLeaveLock:
 		begin()
-		to.queueLock = 0
-		step("leave the queue lock", tpAwaitTurn)
+		to.private = 0
+		step("leave the private lock", tpAwaitTurn)
 	case tpAppendLate:
 		begin()
 		m.append(&to, i)
@@ -336,10 +339,10 @@ func (m *turnsModel) nextOf(s *turnsState, i uint8, emit func(model.Step[turnsSt
 		t.node = tnIdle
 		step("leave the line, accept", tpInside)
 	case tpInside:
-		if s.queueLock == 0 {
+		if s.private == 0 {
 			begin()
-			to.queueLock = i + 1
-			step("unlock: take the queue lock", tpUnlock)
+			to.private = i + 1
+			step("unlock: take the private lock", tpUnlock)
 		}
 	case tpUnlock:
 		begin()
@@ -348,8 +351,8 @@ func (m *turnsModel) nextOf(s *turnsState, i uint8, emit func(model.Step[turnsSt
 	case tpGrant:
 		begin()
 		t.owes = m.grant(&to)
-		to.queueLock = 0
-		step("grant, leave the queue lock", tpWake)
+		to.private = 0
+		step("grant, leave the private lock", tpWake)
 	case tpWake:
 		begin()
 		if now.owes != 0 {
@@ -365,10 +368,10 @@ func (m *turnsModel) nextOf(s *turnsState, i uint8, emit func(model.Step[turnsSt
 		}
 		step("the hold has ended", tpIdle)
 	case tpGivenUp:
-		if s.queueLock == 0 {
+		if s.private == 0 {
 			begin()
-			to.queueLock = i + 1
-			step("clean up: take the queue lock", tpCleanUp)
+			to.private = i + 1
+			step("clean up: take the private lock", tpCleanUp)
 		}
 	case tpCleanUp:
 		begin()
@@ -377,8 +380,8 @@ func (m *turnsModel) nextOf(s *turnsState, i uint8, emit func(model.Step[turnsSt
 	case tpCleanGrant:
 		begin()
 		t.owes = m.grant(&to)
-		to.queueLock, t.node = 0, tnIdle
-		step("grant, leave the queue lock", tpCleanWake)
+		to.private, t.node = 0, tnIdle
+		step("grant, leave the private lock", tpCleanWake)
 	case tpCleanWake:
 		begin()
 		if now.owes != 0 {

@@ -83,8 +83,6 @@ func init() {
 	addWorkload(workload{
 		name:   "waitable",
 		points: []string{"record.*", "waitable.state.*", "waitable.update.*", "waitable.wait.*", "park.waitnode.*"},
-		// A wait that is given up is taken off the queue at once, so no node is left there.
-		without: []string{"park.waitnode.given_up"},
 		open: func(a *arena.Arena) (worker, error) {
 			rw, err := shared(a, "shared")
 			if err != nil {

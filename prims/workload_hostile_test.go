@@ -36,8 +36,7 @@ func TestWorkerGroupHostile(t *testing.T) {
 			// A process that is ready has created its objects.
 			p := proctest.Start(t, "scribbled", proctest.Params(workerGroupParams{Arena: nameOf(a), Workload: w.name, Label: "scribbled", Seed: seed}),
 				proctest.Dump(func() string { return words(a) }),
-				// If a peer overwrites a queue lock, mutual exclusion no longer holds, and the race detector
-				// reports that.
+				// If a peer overwrites a lock, mutual exclusion no longer holds, and the race detector reports that.
 				proctest.Env("GORACE=exitcode=0 atexit_sleep_ms=0"))
 			p.Await(t)
 			r := rand.New(rand.NewPCG(seed, 7))
@@ -50,10 +49,11 @@ func TestWorkerGroupHostile(t *testing.T) {
 	})
 }
 
-// scribble writes random values into words of objects and of queued nodes. The queue locks are at the beginning
-// of the bodies; if queueLocks is false, scribble does not change them. While a queue lock is corrupt, each
-// call fails before it reads the other words, so the other words would not be tested.
-func scribble(a *arena.Arena, r *rand.Rand, queueLocks bool) {
+// scribble writes random values into words of objects and of queued nodes. At the beginning of a body are words
+// that each call reads first, such as an owner word or a commit word. If firstWords is false, scribble does not
+// change them. While such a word is corrupt, each call fails before it reads the other words, so the other words
+// would not be tested.
+func scribble(a *arena.Arena, r *rand.Rand, firstWords bool) {
 	word := func() uint64 {
 		switch r.IntN(4) {
 		case 0:
@@ -71,7 +71,7 @@ func scribble(a *arena.Arena, r *rand.Rand, queueLocks bool) {
 		}
 		for range 4 {
 			off := o.Body + arena.Offset(8*r.IntN(int(min(o.Size, 1024)/8)))
-			if !queueLocks && off-o.Body < 192 {
+			if !firstWords && off-o.Body < 192 {
 				continue
 			}
 			arena.At[atomic.Uint64](a, off).Store(word())

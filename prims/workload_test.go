@@ -41,7 +41,7 @@ type workload struct {
 	// nodes is the maximal number of waits that a goroutine has at a time; 0 means 1.
 	nodes uint64
 	// lists is how many lists of poller nodes the objects have beyond the first one of each object, such as
-	// those of further queue locks or cells. A process that has waited on a list has a poller node there.
+	// those of local locks or cells. A process that has waited on a list has a poller node there.
 	lists uint64
 }
 
@@ -276,8 +276,8 @@ func (x *workerGroup) end() {
 	// freed counts as in use.
 	st := x.a.Stats()
 	x.t.Logf("%d nodes of waits, %d of pollers", st.Nodes-st.PollerNodes, st.PollerNodes)
-	// A wait that gives up while the queue lock is held is removed later. So on a busy machine a goroutine may
-	// have several nodes. Measurements gave 0 to 27. If each turn left a node, there would be thousands.
+	// A node that its waiter does not use any more may still be on the ready stack. So on a busy machine a goroutine
+	// may have several nodes. Measurements gave 0 to 27. If each turn left a node, there would be thousands.
 	require.LessOrEqual(x.t, st.Nodes-st.PollerNodes, 10*max(x.w.nodes, 1)*workers, "nodes of waits, of this process alone")
 	// The next process that needs a poller node takes one that is left over, except those of the process that
 	// died last.

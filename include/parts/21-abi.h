@@ -199,8 +199,7 @@ enum { /* states of a wait node */
     SHMI_NodeAsleep,
     SHMI_NodeParked,
     SHMI_NodeResolved,
-    SHMI_NodeLeft,
-    SHMI_NodeSpent
+    SHMI_NodeLeft
 };
 
 typedef uint64_t shmi_off;

@@ -31,8 +31,8 @@ SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST ||
  * freed. */
 SHMI_FN int shmi_node_on_queue(const shmi_node *n)
 {
-    uint64_t stamp = shmi_ld64(&n->stamp), v = shmi_ld64(&n->next) >> 32;
-    return stamp != 0 && ((stamp & SHMI_RECORDED_STAMP) == 0 || v == SHMI_RECORDED_OWES || shmi_recorded_queued(v));
+    uint64_t v = shmi_ld64(&n->next) >> 32;
+    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && (v == SHMI_RECORDED_OWES || shmi_recorded_queued(v));
 }
 /* Whether a record that is committed and not complete may put the node on a recorded queue. */
 SHMI_FN int shmi_node_may_join(const shmi_node *n)
@@ -530,20 +530,20 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
            (shmi_node_state(shmi_node_load(n)) != SHMI_NodeResolved || shmi_all_told(a));
 }
 
-/* Forgets the wait of a node whose object is deleted. The node was on a queue of the object when its wait was over
- * or its owner gave up: see forgetWait in internal/arenakernel/node.go. */
+/* Forgets the wait of a node whose object is deleted. Its owner has discarded the node, because a queue of the object
+ * might still have named it: see forgetWait in internal/arenakernel/node.go. */
 SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     uint32_t w = shmi_node_load(n), state = shmi_node_state(w);
     shmi_participant_id owner;
     int ours;
-    if (state != SHMI_NodeResolved && state != SHMI_NodeSpent && state != SHMI_NodeLeft)
+    if (state != SHMI_NodeResolved && state != SHMI_NodeLeft)
         return;
     shmi_begin_tell(a); /* no participant gets the owner's ID */
     owner = shmi_node_owner(n);
     ours = state == SHMI_NodeLeft && shmi_take_node(a, off, owner);
     shmi_st64(&n->stamp, 0);
-    if (ours || (shmi_node_swap(n, shmi_node_with(w, SHMI_NodeSpent), shmi_node_freed(w)) && shmi_take_node(a, off, owner)))
+    if (ours)
         shmi_free_node(a, off);
     shmi_end_tell(a);
 }
@@ -565,8 +565,7 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
         return;
     if (shmi_ld64(&n->list) != 0)
         shmi_free_node(a, off);
-    else if (shmi_ld64(&n->stamp) != 0 &&
-             (shmi_node_state(shmi_node_load(n)) == SHMI_NodeIdle || shmi_orphaned(a, n)))
+    else if (shmi_ld64(&n->stamp) != 0 && shmi_orphaned(a, n))
         shmi_reap_node_of(a, off, *(shmi_off *)arg); /* the reaper of its owner may be about to */
     else if (shmi_ld64(&n->stamp) != 0)
         shmi_forget_wait(a, off, n);

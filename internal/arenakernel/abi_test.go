@@ -201,7 +201,7 @@ func TestABIConstants(t *testing.T) {
 	})
 	requireValues(t, "state of a node", map[string]uint64{
 		"free": uint64(NodeFree), "idle": uint64(NodeIdle), "waiting": uint64(NodeWaiting), "ready": uint64(NodeReady),
-		"queued": uint64(NodeQueued), "asleep": uint64(NodeAsleep), "parked": uint64(NodeParked), "resolved": uint64(NodeResolved), "left": uint64(NodeLeft), "spent": uint64(NodeSpent),
+		"queued": uint64(NodeQueued), "asleep": uint64(NodeAsleep), "parked": uint64(NodeParked), "resolved": uint64(NodeResolved), "left": uint64(NodeLeft),
 	})
 	require.EqualValues(t, 6, chunkKinds)
 	require.EqualValues(t, 8, blockKinds)

@@ -3,7 +3,6 @@ package arenakernel
 import (
 	"reflect"
 	"strconv"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/shmsync/shmsync"
@@ -63,19 +62,6 @@ func (c *core) room(off Offset, size, align uint64) string {
 		return "the block there has no room for it"
 	}
 	return ""
-}
-
-// WordOfBody returns the word at off, or nil if off is not an aligned word in the body of o.
-// WordOfBody also works after this opening of the arena was closed, so that a call in progress can
-// finish.
-//
-// Preconditions: this participant has o open, or guards o, so that the memory of o is not freed.
-func (a *Arena) WordOfBody(o Object, off Offset) *atomic.Uint64 {
-	const size = 8
-	if off < o.Body || off%size != 0 || o.Size < size || uint64(off-o.Body) > o.Size-size {
-		return nil
-	}
-	return a.u64(off)
 }
 
 // bodyOf returns the T that is the body of o.

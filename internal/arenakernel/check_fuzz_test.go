@@ -131,7 +131,7 @@ func FuzzHostile(f *testing.F) {
 				}
 			}
 			if off, err := m.ClaimNode(); err == nil {
-				m.FreeNode(off)
+				m.freeNode(off)
 			}
 			Value[counters](m, "stats")
 			m.Block("frames", 100)

@@ -102,15 +102,19 @@ func everything(a *Arena) error {
 
 	node, err := a.ClaimNode()
 	try(err)
-	try(a.FreeNode(node))
-	left, err := a.ClaimNode()
+	try(a.freeNode(node))
+	waits, _, err := a.OpenObject(spec("waits"))
 	try(err)
-	w := a.node(left).Load().With(NodeSpent)
-	a.node(left).word.Store(uint32(w))
-	a.ReclaimNode(left, w)
+	left, err := a.ClaimNode() // a node that its owner has discarded
+	try(err)
+	a.node(left).SetObject(waits.Offset)
+	a.node(left).enqueue()
+	a.node(left).swapState(NodeIdle, NodeLeft)
+	a.CloseObject(waits)
+	try(a.Delete("waits"))
 	reaped, err := a.ClaimNode()
 	try(err)
-	a.ReapNode(reaped, a.self, a.node(reaped).Load())
+	a.reapNode(reaped, a.node(reaped), a.self, nil)
 	return errors.Join(errs...)
 }
 

@@ -76,7 +76,7 @@ func runEverything(t *testing.T, a *Arena) {
 	require.ErrorIs(t, a.Delete("new"), fs.ErrNotExist)
 	node, err := a.ClaimNode()
 	require.NoError(t, err)
-	require.NoError(t, a.FreeNode(node))
+	require.NoError(t, a.freeNode(node))
 	requireSound(t, a)
 }
 
@@ -88,7 +88,7 @@ func TestDeathAtEachPoint(t *testing.T) {
 				a, v := p.join(1), p.join(2)
 				node, err := a.ClaimNode() // this allocates the chunk of nodes
 				require.NoError(t, err)
-				require.NoError(t, a.FreeNode(node))
+				require.NoError(t, a.freeNode(node))
 				before := d.run(t, a, v, at)
 				p.reap(a, v.self)
 				requireForgotten(t, a, v.self)

@@ -152,7 +152,7 @@ var deeds = map[string]deed{
 			require.NoError(t, err)
 			return off
 		},
-		do:     func(v *Arena, off Offset) { v.FreeNode(off) },
+		do:     func(v *Arena, off Offset) { v.freeNode(off) },
 		points: []string{"arena.node.freeing", "arena.node.reset"},
 		nodes:  -1,
 	},

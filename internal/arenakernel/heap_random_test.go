@@ -96,7 +96,7 @@ func TestRandomDeaths(t *testing.T) {
 				}
 			case 4:
 				if off, err := a.ClaimNode(); err == nil {
-					a.FreeNode(off)
+					a.freeNode(off)
 				}
 			}
 		}

@@ -132,7 +132,7 @@ func TestNodeChunksStayNodes(t *testing.T) {
 	}
 	require.Len(t, nodes, int(p.geo.chunkCount)*blockWords)
 	for _, off := range nodes {
-		require.NoError(t, a.FreeNode(off))
+		require.NoError(t, a.freeNode(off))
 	}
 	_, err := a.Alloc(64, 0)
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)

@@ -103,7 +103,6 @@ func TestNodeWordTransitions(t *testing.T) {
 			for _, next := range []NodeWord{w.Freed(), w.Kept()} {
 				require.Equal(t, (generation+1)%(1<<28), next.Generation())
 			}
-			require.Equal(t, s == NodeResolved || s == NodeSpent, w.Over())
 			require.NotEmpty(t, w.String())
 		}
 	}

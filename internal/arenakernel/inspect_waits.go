@@ -114,7 +114,7 @@ func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 		w.How = WaitParked
 		w.Since, w.Count = int64(n.wanted.Load()), n.extra.Load()
 		return w, true
-	case list != 0 || stamp == 0:
+	case list != 0 || stamp&RecordedStamp == 0:
 		return w, false
 	case s == NodeQueued:
 		if w.How, w.Since = WaitAwake, int64(n.readyNext.Load()); w.Since != 0 {
@@ -129,12 +129,7 @@ func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 		return w, false
 	}
 	wanted := n.wanted.Load()
-	w.Want, w.Stamp, w.Count = &wanted, stamp, 1
-	if stamp&RecordedStamp != 0 {
-		w.Stamp = RecordedNumber(stamp)
-		return w, true
-	}
-	w.Class = uint16(n.extra.Load() >> 16)
+	w.Want, w.Stamp, w.Count = &wanted, RecordedNumber(stamp), 1
 	return w, true
 }
 

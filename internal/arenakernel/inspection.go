@@ -31,7 +31,6 @@ const (
 	HoldClosing    = "closing"    // a read hold that can become exclusive before all other holds
 	HoldRecovering = "recovering" // the participant repairs what a dead holder left behind
 	HoldReserved   = "reserved"   // the object was granted to a waiter of the participant, which has not taken it yet
-	HoldQueueLock  = "queue lock" // the participant has the internal lock that guards the object's own state
 	HoldPermits    = "permits"    // permits of a semaphore
 	HoldOwes       = "owes"       // the participant has claimed work that others wait for, and has not done it yet
 	HoldParty      = "party"      // a Barrier waits for the participant, which has not arrived yet
@@ -69,8 +68,6 @@ type Wait struct {
 	On  []int
 	Any bool
 
-	// Class says what the wait node waits for. Its values are defined by the kind of the object.
-	Class uint16
 	// At distinguishes waits that are not in a queue. It is the offset, in the object's body, of
 	// the word on which the thread sleeps, or of the head of the list of poller nodes.
 	At Offset

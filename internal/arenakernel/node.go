@@ -25,12 +25,8 @@ type nodeLocal struct{ sync.Mutex }
 
 // ClaimNode returns an unused wait node, that is, a record of the arena for one wait. The node is
 // idle, and belongs to this participant and to no object. If this process dies, its reaper frees
-// the node. After SetObject, the Repair of the object's kind frees it instead.
+// the node. If the node is on a queue then, the Repair of the object's kind frees it instead.
 func (a *Arena) ClaimNode() (Offset, error) { return a.claimNode() }
-
-// FreeNode frees a wait node that ClaimNode returned. The node must be on no list, and no
-// participant may be about to wake the waiter of the node.
-func (a *Arena) FreeNode(off Offset) error { return a.freeNode(off) }
 
 // NodeAt returns the wait node at off. The offset may have come from a peer, so NodeAt checks it.
 // If there is no node at off, the error Is [shmsync.ErrCorrupt]. The node may be unused.
@@ -91,23 +87,6 @@ func (c *core) freeNode(off Offset) error {
 	return nil
 }
 
-// ReapNode frees a node of a dead participant. The caller has just taken the node off its queue.
-// The argument w is the word that the node had while it was on the queue. If several participants
-// call ReapNode for the same node, only the first call frees it.
-func (a *Arena) ReapNode(off Offset, dead ParticipantID, w NodeWord) {
-	if n, err := a.nodeAt(off); err == nil {
-		a.reapNode(off, n, dead, func() bool { return n.sameUse(w) && n.stamp.Load() == 0 && !a.current(dead) })
-	}
-}
-
-// FreeEntryNode frees a node in which an object keeps some of its state. The node may belong to any
-// participant. The caller holds the lock of that state, so no other participant frees the node.
-func (a *Arena) FreeEntryNode(off Offset, owner ParticipantID) {
-	if n, err := a.nodeAt(off); err == nil {
-		a.reapNode(off, n, owner, nil)
-	}
-}
-
 // reapNode frees a wait node that is on no list and that its owner does not use any more. Several
 // participants may try to free the same node at the same time. The participant that makes itself
 // the owner by CAS frees the node. If that participant dies first, its own reaper frees the node.
@@ -143,42 +122,14 @@ func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() b
 // sameUse reports whether the node has not been freed since its word was w.
 func (n *Node) sameUse(w NodeWord) bool { return n.Load().Generation() == w.Generation() }
 
-// TakeNode makes this participant the owner of a wait node that its previous owner does not use any
+// takeNode makes this participant the owner of a wait node that its previous owner does not use any
 // more, and reports whether it succeeded. If this participant then dies, its reaper frees the node.
-func (a *Arena) TakeNode(off Offset, owner ParticipantID) bool {
-	n, err := a.nodeAt(off)
-	return err == nil && a.takeNode(n, owner)
-}
-
 func (c *core) takeNode(n *Node, owner ParticipantID) bool {
 	if !n.owner.CompareAndSwap(uint32(owner), uint32(c.self)) {
 		return false
 	}
 	crashpoint.Hit("arena.node.reclaimed")
 	return true
-}
-
-// ReclaimNode frees a node that its owner does not use any more. It does nothing if the node was
-// freed since its word was w. Two participants call ReclaimNode for a node: its owner, when the
-// wait is over, and the participant that has taken the node off its queue. One of the two calls
-// frees the node.
-func (a *Arena) ReclaimNode(off Offset, w NodeWord) {
-	n, err := a.nodeAt(off)
-	if err != nil {
-		return
-	}
-	if n.Owner() != a.self {
-		// Another process may free the node meanwhile. But until the call of endTell, no new
-		// participant gets the ID of the node's owner, so the CAS in TakeNode cannot succeed by
-		// mistake.
-		a.beginTell()
-		defer a.endTell()
-	}
-	owner := n.Owner()
-	// If the CAS fails because the owner has died, the owner's reaper frees the node.
-	if n.Swap(w.With(NodeSpent), w.Freed()) && a.TakeNode(off, owner) {
-		a.freeNode(off)
-	}
 }
 
 // EachNode calls f for every node in use that is on a queue of the object.
@@ -361,17 +312,15 @@ func (c *core) awaitTold() bool {
 // beginTell and endTell, that is, in a section in which it ends waits of other participants.
 const toldYields = 50
 
-// freeNodesAt frees the nodes of an object that no process has open. These are poller nodes, idle nodes
-// with a stamp, in which the object keeps some of its state, and waits of dead participants. A wait of
-// a dead participant stays if no process that knows the kind of the object has examined it since the
-// death.
+// freeNodesAt frees the nodes of an object that no process has open. These are poller nodes, and waits
+// of dead participants that no process which knows the kind of the object has examined since the death.
 func (c *core) freeNodesAt(object Offset) {
 	c.eachNode(func(off Offset, n *Node) {
 		switch {
 		case n.Object() != object:
 		case n.list.Load() != 0:
 			c.freeNode(off)
-		case n.stamp.Load() != 0 && (n.State() == NodeIdle || c.orphaned(n)):
+		case n.stamp.Load() != 0 && c.orphaned(n):
 			// The reaper of the owner may be about to free the node, too.
 			c.reapNode(off, n, n.Owner(), func() bool { return n.Object() == object })
 		case n.stamp.Load() != 0:
@@ -380,24 +329,22 @@ func (c *core) freeNodesAt(object Offset) {
 	})
 }
 
-// forgetWait clears the stamp of a node whose object is being deleted. The node was on a queue of the
-// object. Its wait was over, or its owner had given up, but the participant that should have taken the
-// node off died first. The queue does not exist any more. If the node kept its stamp, the next object
-// at that offset would take the node for one of its own waits.
+// forgetWait clears the stamp of a node whose object is being deleted. Its owner has discarded the node,
+// because a peer had overwritten the queue, which might still have named the node. The queue does not
+// exist any more. If the node kept its stamp, the next object at that offset would take the node for one
+// of its own waits. If the wait was over, the node stays until its owner leaves or dies.
 func (c *core) forgetWait(off Offset, n *Node) {
 	c.beginTell() // until the call of endTell, no participant gets the ID of the owner
 	defer c.endTell()
 	w, owner := n.Load(), n.Owner()
-	if !w.Over() && w.State() != NodeLeft {
+	if w.State() != NodeResolved && w.State() != NodeLeft {
 		return
 	}
 	// This participant becomes the owner before it clears the stamp. If it dies between the two steps,
 	// its reaper frees the node.
 	ours := w.State() == NodeLeft && c.takeNode(n, owner)
-	// sync(waitnode.unqueue): release
 	n.stamp.Store(0)
-	// If the CASes below fail, the owner frees the node when it sees that the stamp is 0.
-	if ours || n.Swap(w.With(NodeSpent), w.Freed()) && c.takeNode(n, owner) {
+	if ours {
 		c.freeNode(off)
 	}
 }

@@ -47,11 +47,8 @@ func (n *Node) recorded() bool { return n.stamp.Load()&RecordedStamp != 0 }
 // has not used the wake yet. In the second case, the wake passes to another wait if the owner dies.
 // The node must not be reused or freed in either case.
 func (n *Node) onQueue() bool {
-	switch stamp := n.stamp.Load(); {
-	case stamp == 0:
+	if !n.recorded() {
 		return false
-	case stamp&RecordedStamp == 0:
-		return true
 	}
 	v := n.next.Load() >> 32
 	return v == RecordedLast || v == RecordedOwes || v >= RecordedFirst

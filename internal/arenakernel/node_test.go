@@ -19,6 +19,12 @@ func withPoller(t testing.TB, a *Arena, name string) (Object, *atomic.Uint64) {
 	return o, a.u64(o.Body)
 }
 
+// enqueue makes the node the last one of a recorded queue.
+func (n *Node) enqueue() {
+	n.next.Store(RecordedLast << 32)
+	n.stamp.Store(RecordedStamp | 1<<32)
+}
+
 func TestNodesComeBackClean(t *testing.T) {
 	a := newNeighbours(2<<20, 4).join(1)
 	off, err := a.ClaimNode()
@@ -33,10 +39,10 @@ func TestNodesComeBackClean(t *testing.T) {
 	n.Wanted().Store(2)
 	n.Stamp().Store(3)
 	n.Extra().Store(4)
-	require.NoError(t, a.FreeNode(off))
+	require.NoError(t, a.freeNode(off))
 	require.Equal(t, NodeFree, n.State())
 	require.Zero(t, n.Owner())
-	require.ErrorIs(t, a.FreeNode(off), shmsync.ErrCorrupt)
+	require.ErrorIs(t, a.freeNode(off), shmsync.ErrCorrupt)
 
 	again, err := a.ClaimNode()
 	require.NoError(t, err)
@@ -56,7 +62,7 @@ func TestWildOffsetsAreNoNodes(t *testing.T) {
 		_, err := a.NodeAt(wild)
 		require.ErrorIs(t, err, shmsync.ErrCorrupt)
 		require.ErrorContains(t, err, wild.String())
-		require.ErrorIs(t, a.FreeNode(wild), shmsync.ErrCorrupt)
+		require.ErrorIs(t, a.freeNode(wild), shmsync.ErrCorrupt)
 	}
 }
 
@@ -256,7 +262,7 @@ func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 		require.NoError(t, err)
 		n := b.node(off)
 		n.SetObject(o.Offset)
-		n.stamp.Store(1)
+		n.enqueue()
 		n.swapState(NodeIdle, state)
 		p.reap(a, b.self)
 		require.EqualValues(t, 1, a.Stats().Nodes, "its kind takes it off the queue")
@@ -267,11 +273,10 @@ func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 	}
 }
 
-// TestWaitsGoWithTheirObject: a wait of a living participant was resolved, but its node was not taken
-// off the queue. When the object is deleted, the node loses its stamp. Otherwise the next object at
+// TestWaitsGoWithTheirObject: a living participant has discarded a node because a queue may still name it. When the object is deleted, the node loses its stamp. Otherwise the next object at
 // that offset would take the node for one of its own waits.
 func TestWaitsGoWithTheirObject(t *testing.T) {
-	for _, state := range []NodeState{NodeResolved, NodeSpent, NodeLeft} {
+	for _, state := range []NodeState{NodeResolved, NodeLeft} {
 		p := newNeighbours(2<<20, 4)
 		a, b := p.join(1), p.join(2)
 		o, _, err := a.OpenObject(spec("x"))
@@ -280,7 +285,7 @@ func TestWaitsGoWithTheirObject(t *testing.T) {
 		require.NoError(t, err)
 		n := b.node(off)
 		n.SetObject(o.Offset)
-		n.stamp.Store(1)
+		n.enqueue()
 		n.swapState(NodeIdle, state)
 		a.CloseObject(o)
 		require.NoError(t, a.Delete("x"))
@@ -290,8 +295,8 @@ func TestWaitsGoWithTheirObject(t *testing.T) {
 		a.EachNode(next.Offset, func(off Offset, n *Node) {
 			t.Errorf("node %v, %v, is taken for a wait of the next object", off, n.Load())
 		})
-		if state == NodeResolved { // the owner is awake and frees the node
-			require.NoError(t, b.FreeNode(off))
+		if state == NodeResolved { // the owner may still read the node
+			p.reap(a, b.self)
 		}
 		require.Zero(t, a.Stats().Nodes, "%v", state)
 		requireSound(t, a)
@@ -308,7 +313,7 @@ func TestCheckFindsWaitsInNoObject(t *testing.T) {
 	require.NoError(t, err)
 	n := a.node(off)
 	n.owner.Store(uint32(b.self))
-	n.stamp.Store(1)
+	n.enqueue()
 	n.SetObject(Offset(a.geo.heapOff))
 	n.swapState(NodeIdle, NodeQueued)
 	require.ErrorContains(t, a.Check(), "that does not exist")
@@ -327,7 +332,7 @@ func TestNobodyIsToldOfTheDead(t *testing.T) {
 	c.beginTell()
 	n.swapState(NodeIdle, NodeResolved)
 	p.reap(a, b.self)
-	c.ReapNode(off, owner, n.Load())
+	c.reapNode(off, n, owner, nil)
 	b = p.join(2)
 	next, err := b.ClaimNode()
 	require.NoError(t, err)
@@ -350,18 +355,18 @@ func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 	require.NoError(t, err)
 	b.node(owned).SetObject(o.Offset)
 	b.node(queued).SetObject(o.Offset)
-	b.node(queued).Stamp().Store(1)
+	b.node(queued).enqueue()
 	p.reap(a, b.self)
 	require.Zero(t, a.node(free).Owner())
 	require.Zero(t, a.node(owned).Owner())
 	require.Equal(t, b.self, a.node(queued).Owner())
 	require.EqualValues(t, 1, a.Stats().Nodes)
-	// The kind of the object takes the node off the queue. Two calls of ReapNode then free the node
+	// The kind of the object takes the node off the queue. Two calls of ReapRemoved then free the node
 	// only once.
-	a.node(queued).Stamp().Store(0)
-	w := a.node(queued).Load()
-	a.ReapNode(queued, b.self, w)
-	a.ReapNode(queued, b.self, w)
+	const removed = RecordedRemoved << 32
+	a.node(queued).Next().Store(removed)
+	a.ReapRemoved(queued, b.self, removed)
+	a.ReapRemoved(queued, b.self, removed)
 	require.Zero(t, a.Stats().Nodes)
 }
 
@@ -377,56 +382,15 @@ func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 	require.NoError(t, err)
 	n := a.node(queued)
 	n.SetObject(o.Offset)
-	n.Stamp().Store(1)
+	n.enqueue()
 	p.reap(a, b.self)
 	p.join(2) // another participant has taken the slot
 	require.EqualValues(t, 2, a.Stats().Nodes)
-	n.Stamp().Store(0) // as if c had taken the node off the queue
+	n.Next().Store(RecordedRemoved << 32) // as if c had taken the node off the queue
 	p.reap(a, c.self)
 	require.EqualValues(t, 1, a.Stats().Nodes)
 	require.Equal(t, a.self, a.node(mine).Owner())
 	requireSound(t, a)
-}
-
-// TestTakeNodeIsOnce: a node whose wait was given up can get a new owner while it is still on the
-// queue. Only one participant becomes that owner.
-func TestTakeNodeIsOnce(t *testing.T) {
-	p := newNeighbours(2<<20, 4)
-	a, b, c := p.join(1), p.join(2), p.join(3)
-	o, _ := withPoller(t, a, "x")
-	off, err := b.ClaimNode()
-	require.NoError(t, err)
-	n := a.node(off)
-	n.SetObject(o.Offset)
-	n.Stamp().Store(1)
-	require.True(t, c.TakeNode(off, b.self))
-	require.False(t, a.TakeNode(off, b.self))
-	p.reap(a, b.self)
-	p.reap(a, c.self)
-	require.EqualValues(t, 1, a.Stats().Nodes, "it is on the queue")
-	require.True(t, a.TakeNode(off, c.self))
-	n.Stamp().Store(0)
-	require.NoError(t, a.FreeNode(off))
-	require.Zero(t, a.Stats().Nodes)
-	requireSound(t, a)
-}
-
-func TestReclaimNodeNeedsTheSameUse(t *testing.T) {
-	a := newNeighbours(2<<20, 4).join(1)
-	off, err := a.ClaimNode()
-	require.NoError(t, err)
-	n := a.node(off)
-	for _, s := range []NodeState{NodeIdle, NodeQueued, NodeAsleep, NodeParked, NodeResolved, NodeLeft} {
-		n.word.Store(uint32(n.Load().With(s)))
-		a.ReclaimNode(off, n.Load())
-		require.EqualValues(t, 1, a.Stats().Nodes, "%v", n.Load())
-	}
-	before := n.Load()
-	n.word.Store(uint32(before.Kept().With(NodeSpent)))
-	a.ReclaimNode(off, before)
-	require.EqualValues(t, 1, a.Stats().Nodes, "an earlier use")
-	a.ReclaimNode(off, n.Load())
-	require.Zero(t, a.Stats().Nodes)
 }
 
 func TestEachPollerNodeRefusesWhatIsNoList(t *testing.T) {

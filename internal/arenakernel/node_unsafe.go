@@ -32,8 +32,8 @@ type Node struct {
 	//   futex:   none
 	//   crash:   goes with the node
 	object atomic.Uint64
-	// next is the offset of the next node of the same object. In a queue it holds the links to
-	// both neighbours; see prims.
+	// next is the offset of the next node of the same object. In a node for a recorded queue it is the
+	// state of the wait, or the next node of the queue, with a tag; see node_record.go.
 	//   writers: the participant that links the node
 	//   readers: all participants
 	//   order:   relaxed before the push, acquire in walks
@@ -58,13 +58,14 @@ type Node struct {
 	//   futex:   none
 	//   crash:   any value is consistent
 	wanted atomic.Uint64
-	// stamp is the number of the wait in the order of arrival. A node with a stamp is on a
-	// queue of its object, and must not be reused or freed.
-	//   writers: the holder of the queue's lock
-	//   readers: the owner, freeNodesOf
-	//   order:   release when it becomes 0
+	// stamp is RecordedStamp, the number of the wait in the order of arrival, and the time at which the
+	// wait became the first, for tools. It is not 0 from before the node is queued until the owner has
+	// seen that the node is off its queue.
+	//   writers: the owner; by CAS a participant that adds the time
+	//   readers: all participants
+	//   order:   relaxed, the record that queues the node carries the edge
 	//   futex:   none
-	//   crash:   the queue is rebuilt from the nodes that have a stamp
+	//   crash:   tells a node that may be on a queue from one that is on none
 	stamp atomic.Uint64
 	// list is the offset of the head of the list that a poller node is on, or is about to be
 	// pushed on; 0 in other nodes.
@@ -74,11 +75,11 @@ type Node struct {
 	//   futex:   none
 	//   crash:   tells a node that was never pushed from one that was
 	list atomic.Uint64
-	// extra belongs to the primitive that uses the node: the kind of wait, and how it ended. In a
-	// poller node it is the number of waiting goroutines that the node stands for, for tools.
-	//   writers: the owner before it waits, then the holder of the queue's lock
-	//   readers: the owner, the holder of the queue's lock
-	//   order:   relaxed, the word carries the edge
+	// extra is the node before in a recorded queue, with a tag, or how the wait ended. In a poller node
+	// it is the number of waiting goroutines that the node stands for, for tools.
+	//   writers: the owner before it waits, then participants that carry out records
+	//   readers: all participants
+	//   order:   relaxed, the record carries the edge
 	//   futex:   none
 	//   crash:   any value is consistent
 	extra atomic.Uint64
@@ -123,8 +124,7 @@ func (n *Node) Owner() ParticipantID { return ParticipantID(n.owner.Load()) }
 // Object returns the object that the node belongs to, or 0.
 func (n *Node) Object() Offset { return Offset(n.object.Load()) }
 
-// SetObject makes the node belong to an object. From then on, if the owner dies, the Repair of the
-// object's kind has to free the node. Only the owner of a node from ClaimNode calls SetObject.
+// SetObject makes the node belong to an object. Only the owner of a node from ClaimNode calls SetObject.
 func (n *Node) SetObject(off Offset) { n.object.Store(uint64(off)) }
 
 // Next returns the word with the offset of the next node of the same object.

@@ -19,13 +19,14 @@ import "fmt"
 //	asleep   the same; a thread sleeps on the word            the owner; its granter, which wakes
 //	parked   the same; a goroutine waits for its poller       the owner; its granter, which tells the poller
 //	resolved the wait is over                                 the owner
-//	left     on a queue; its owner has given up               the participant that takes it off: to free
-//	spent    resolved, but not yet off the queue; its owner   the participant that takes it off, or the owner that sees
-//	         has done with it                                 that this has happened: to free
+//	left     its owner has discarded it, and a queue that a   the participant that deletes the object, or the reaper
+//	         peer has overwritten may still name it           of the owner: to free
+//	9        reserved
 //
 // The states waiting and ready are for poller nodes. The states after them are for waits in a queue. A
-// wait ends by one of two CASes: a granter moves the word to resolved, or the owner gives up and moves
-// it to left.
+// wait ends by a record. If the record grants or refuses the wait, the participant that carries it out
+// moves the word to resolved. If the owner gives up, its record takes the node off the queue, and then the
+// owner moves the word to idle.
 //
 // The generation changes whenever the node becomes free, and whenever the owner of a resolved node
 // keeps the node for another wait. So a releaser that has read the word before cannot resolve the next
@@ -33,7 +34,7 @@ import "fmt"
 //
 //	crash: freeNodesOf gives back the nodes of the dead. A poller node that is not on its
 //	owner's stack stays as it is, without an owner, until a later death, while a releaser
-//	may still be about to push it. A node with a stamp is taken off its queue by the
+//	may still be about to push it. A node on a queue is taken off by the
 //	object's kind first.
 type NodeWord uint32
 
@@ -51,7 +52,6 @@ const (
 	NodeParked
 	NodeResolved
 	NodeLeft
-	NodeSpent
 )
 
 const (
@@ -76,14 +76,11 @@ func (w NodeWord) Freed() NodeWord { return (w + generationUnit).With(NodeFree) 
 // Kept returns the word for the next wait, if the owner keeps the node after a wait is over.
 func (w NodeWord) Kept() NodeWord { return (w + generationUnit).With(NodeIdle) }
 
-// Over reports whether the wait has been resolved.
-func (w NodeWord) Over() bool { return w.State() == NodeResolved || w.State() == NodeSpent }
-
 // String renders the word for messages.
 func (w NodeWord) String() string {
 	s := fmt.Sprintf("state %d", w.State())
-	if w.State() <= NodeSpent {
-		s = [...]string{"free", "idle", "waiting", "ready", "queued", "asleep", "parked", "resolved", "left", "spent"}[w.State()]
+	if w.State() <= NodeLeft {
+		s = [...]string{"free", "idle", "waiting", "ready", "queued", "asleep", "parked", "resolved", "left"}[w.State()]
 	}
 	return fmt.Sprintf("%s.%d", s, w.Generation())
 }

@@ -184,7 +184,7 @@ func (a *Arena) holders(o Object) (who []string) {
 	look := &Arena{membership: a.membership, waits: map[Offset][]Wait{}}
 	for _, h := range ops.Inspect(look, o).Holds {
 		switch h.Mode {
-		case HoldReserved, HoldQueueLock, HoldOwes, HoldParty, HoldProducer:
+		case HoldReserved, HoldOwes, HoldParty, HoldProducer:
 			continue
 		}
 		if a.current(h.Owner) {

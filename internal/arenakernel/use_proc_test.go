@@ -91,7 +91,7 @@ func useArena(a *Arena, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.FreeNode(node); err != nil {
+	if err := a.freeNode(node); err != nil {
 		return err
 	}
 	if !a.Current(a.self) || a.Dead(a.self) {

@@ -169,9 +169,9 @@ func (c *core) alone(mySlot int) bool {
 }
 
 // searches is how often a joiner searches before it renews slots. While a search runs, another
-// participant may move the ID of a dead participant to a word that the search has already passed. Under
-// a lock, an ID moves from a wait node to a redo log, and from there to the state of an object. So it
-// moves twice at most, and one of three searches finds it.
+// participant may move the ID of a dead participant to a word that the search has already passed. If a
+// wait is granted, its owner's ID moves from the wait node to a record, and from there to the state of
+// an object. So it moves twice at most, and one of three searches finds it.
 const searches = 3
 
 // renewSlots gives another window to slots that have used up theirs. No word of the arena contains

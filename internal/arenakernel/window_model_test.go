@@ -242,11 +242,11 @@ func TestModelActs(t *testing.T) {
 	}
 }
 
-// The words of the second model. In one case a process moves an ID from word to word under a lock while
+// The words of the second model. In one case a process moves an ID from word to word by a record while
 // a joiner searches. In the other case a granter frees a node.
 const (
 	pState = iota // state of an object
-	pLog          // the redo log
+	pLog          // the record
 	pNode         // the owner word of a wait node
 	pTelling
 	pWindow // 1 if the window is recorded and contains the ID
@@ -259,8 +259,8 @@ const (
 	gThrough        // the holder has finished
 )
 
-// passModel is the model of [Arena.renewSlots] and one other process. That process holds a queue lock
-// and makes a grant to a dead participant or, if granter is set, frees a node.
+// passModel is the model of [Arena.renewSlots] and one other process. That process makes a grant to a
+// dead participant or, if granter is set, frees a node.
 type passModel struct {
 	searches    uint8
 	granter     bool
@@ -297,10 +297,10 @@ func (m passModel) holder(x *model.Exec) {
 		}
 	}
 	steps := []func(){ // the steps of a grant
-		set("writes the log", pLog, wOld),
+		set("writes the record", pLog, wOld),
 		set("gives the node back", pNode, wNobody),
 		set("writes the state", pState, wOld),
-		set("clears the log", pLog, wNobody),
+		set("writes another record", pLog, wNobody),
 		set("takes the state back in the next reap", pState, wNobody),
 	}
 	if m.granter {

@@ -7,14 +7,8 @@ import (
 	"sync"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/asm"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
-
-// leavePauses is how many pauses a goroutine whose wait was resolved waits for its node to be taken off the queue.
-const leavePauses = 200
-
-func pause() { asm.Pause(2) }
 
 // A nodePool contains the wait nodes of a process, that is, the records in the arena by which its goroutines wait
 // in queues. It keeps nodes for later waits, so a wait allocates a node only if more goroutines wait than ever
@@ -28,23 +22,11 @@ type nodePool struct {
 	free []*WaitNode                      // guarded by: mu; the wait nodes that are not in use
 }
 
-// TakeNode returns an idle wait node for one wait in an object of a. If the arena has no room for
-// another node, the error Is ErrNoSpace.
-func TakeNode(a *arenakernel.Arena) (*WaitNode, error) { return lotOf(a).nodePool.take() }
-
-// TakeNode does what the function TakeNode does, for the arena of this queue.
+// TakeNode returns an idle wait node for one wait. If the arena has no room for another node, the error Is ErrNoSpace.
 func (q *Queue) TakeNode() (*WaitNode, error) { return q.lot.nodePool.take() }
 
-// CachedWaitNode returns a wait node from the pool, or nil if the pool has no free node. Unlike TakeNode it
-// allocates none.
-func (q *Queue) CachedWaitNode() *WaitNode {
-	b := &q.lot.nodePool
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.cached()
-}
-
-func (b *nodePool) cached() *WaitNode {
+// cached returns a wait node from the pool, or nil if the pool has no free node.
+func (b *nodePool) cached() *WaitNode { // guarded by: mu
 	n := len(b.free)
 	if n == 0 {
 		return nil
@@ -95,23 +77,11 @@ func (b *nodePool) put(s *WaitNode) { // guarded by: mu
 // keep puts the wait node s back into the pool. The wait of s was resolved, and the node is not on the ready stack.
 func (b *nodePool) keep(s *WaitNode) { // guarded by: mu
 	w := s.Node.Load()
-	// sync(waitnode.unqueue): acquire
-	if s.Node.Stamp().Load() == 0 {
-		s.Node.Swap(w, w.Kept())
-		b.put(s)
-		return
-	}
-	// The granter, the participant that granted the wait, has resolved the wait but not taken the node off the
-	// queue, because the granter is stopped or dead. The participant that takes the node off the queue will free
-	// it. If that has happened just now, the code below frees the node.
-	b.forget(s)
-	if s.Node.Swap(w, w.With(arenakernel.NodeSpent)) && s.Node.Stamp().Load() == 0 {
-		b.lot.a.ReclaimNode(s.Off, w)
-	}
+	s.Node.Swap(w, w.Kept())
+	b.put(s)
 }
 
-// forget removes a wait node from the pool because its record in the arena no longer belongs to
-// this process.
+// forget removes a wait node from the pool, because a queue may still refer to its record in the arena.
 func (b *nodePool) forget(s *WaitNode) { // guarded by: mu
 	s.taken = false
 	if b.of[s.Off] != s {

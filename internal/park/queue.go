@@ -33,9 +33,8 @@ type Queue struct {
 
 	haveWaitV bool
 	calls     atomic.Int32 // how many calls are between Enter and Exit
-	lasting   atomic.Int32 // how many calls are between EnterLasting or EnterStay and ExitLasting
+	lasting   atomic.Int32 // how many calls are between EnterStay and ExitLasting
 	shut      atomic.Bool  // the handle is being closed; see Refuse
-	serves    atomic.Bool  // see ServeToTheEnd
 	listed    atomic.Bool  // the periodic checker has this queue on its list
 
 	// life is held by Close, and by code that uses the object outside any call. After Close has returned, the
@@ -125,7 +124,7 @@ type SleepSpec struct {
 func (q *Queue) Sleep(w uint32, b SleepSpec, c *Cancel) Result {
 	h := q.lot
 	h.checkPeriodically(q)
-	if q.refuses() {
+	if q.Closing() {
 		return Closed
 	}
 	// Without the system call futex_waitv, a thread can sleep on only one word. A parked waiter can always be woken
@@ -178,7 +177,7 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 			add(wordPtr(c.word), 0)
 		}
 	}
-	if q.refuses() {
+	if q.Closing() {
 		return Closed
 	}
 	var err error
@@ -198,7 +197,7 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 	switch {
 	case err != nil:
 		panic("shmsync: " + err.Error()) // EFAULT: the arena was unmapped under a waiter
-	case q.refuses():
+	case q.Closing():
 		return Closed
 	case c.word != nil && c.word.Load() != 0:
 		return Canceled
@@ -245,7 +244,7 @@ func (q *Queue) park(w uint32, b SleepSpec, c *Cancel) Result {
 	switch {
 	case granted:
 		return Granted // the grant came before the cancellation
-	case q.refuses():
+	case q.Closing():
 		return Closed
 	}
 	return result
@@ -258,7 +257,7 @@ func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 	defer q.mu.Unlock()
 	q.needNode()
 	q.setWaiting()
-	if q.Word.Load() != w || q.refuses() {
+	if q.Word.Load() != w || q.Closing() {
 		q.setIdle()
 		return false
 	}

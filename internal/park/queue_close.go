@@ -7,16 +7,6 @@ import "slices"
 // open.
 func (q *Queue) Enter() bool {
 	q.calls.Add(1)
-	if q.refuses() {
-		q.calls.Add(-1)
-		return false
-	}
-	return true
-}
-
-// EnterNode does what Enter does, for a call that waits in a WaitNode.
-func (q *Queue) EnterNode() bool {
-	q.calls.Add(1)
 	if q.Closing() {
 		q.calls.Add(-1)
 		return false
@@ -24,35 +14,19 @@ func (q *Queue) EnterNode() bool {
 	return true
 }
 
+// EnterNode does what Enter does, for a call that waits in a WaitNode.
+func (q *Queue) EnterNode() bool { return q.Enter() }
+
 // EnterEnding does what Enter does, for a call that Close already waits for. The call needs the object for longer,
 // and cannot be refused.
 func (q *Queue) EnterEnding() { q.calls.Add(1) }
 
-// Empty reports whether no call is between Enter and Exit.
-func (q *Queue) Empty() bool { return q.calls.Load() == 0 }
-
 // Exit ends a call that Enter has begun.
 func (q *Queue) Exit() { q.calls.Add(-1) }
 
-// EnterLasting does what Enter does, for a call that Left does not count. Close of the handle does not wait for
-// such a call, but Close of the arena does.
-func (q *Queue) EnterLasting() bool {
-	q.lasting.Add(1)
-	if q.refuses() {
-		q.lasting.Add(-1)
-		return false
-	}
-	return true
-}
-
-// ExitLasting ends a call that EnterLasting or EnterStay has begun.
-func (q *Queue) ExitLasting() {
-	q.lasting.Add(-1)
-}
-
-// EnterStay does what EnterLasting does, for a call that needs the object even while its handle is being closed, or
-// after that. The caller itself makes sure that the object stays open. EnterStay returns false if this process is
-// leaving the arena.
+// EnterStay does what Enter does, for a call that needs the object even while its handle is being closed, or after
+// that. The caller itself makes sure that the object stays open. Left does not count the call: Close of the handle
+// does not wait for it, but Close of the arena does. EnterStay returns false if this process is leaving the arena.
 func (q *Queue) EnterStay() bool {
 	q.lasting.Add(1)
 	if q.lot.closed.Load() {
@@ -62,20 +36,11 @@ func (q *Queue) EnterStay() bool {
 	return true
 }
 
-// ServeToTheEnd makes Refuse refuse only waits in wait nodes. It is used for the queue of a queue lock, because a
-// call whose wait has ended still needs that lock to clean up.
-func (q *Queue) ServeToTheEnd() { q.serves.Store(true) }
+// ExitLasting ends a call that EnterStay has begun.
+func (q *Queue) ExitLasting() { q.lasting.Add(-1) }
 
 // Closing reports whether the handle is being closed or this process is leaving the arena.
 func (q *Queue) Closing() bool { return q.lot.closed.Load() || q.shut.Load() }
-
-// refuses reports whether the queue refuses new sleeps on the word of its WaitList.
-func (q *Queue) refuses() bool {
-	return q.lot.closed.Load() || q.shut.Load() && !q.serves.Load()
-}
-
-// Leaving reports whether this process is leaving the arena.
-func (q *Queue) Leaving() bool { return q.lot.closed.Load() }
 
 // Refuse makes the queues of a handle refuse new waits. Waits in progress return Closed when they
 // are woken, and Left wakes them.
@@ -85,7 +50,7 @@ func Refuse(queues ...*Queue) {
 	}
 }
 
-// Left reports whether all calls except those of EnterLasting and EnterStay have left the queues, after Refuse. If
+// Left reports whether all calls except those of EnterStay have left the queues, after Refuse. If
 // they have not, Left wakes the calls that wait. The caller must then call Left again after a moment, because a
 // call may have decided to sleep just before. Left examines all queues of a handle together, because a call in one
 // queue may wait in another queue.

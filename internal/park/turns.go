@@ -38,9 +38,9 @@ type turnLine struct {
 	keyed bool
 }
 
-// Append puts a wait at the end of the line of waits without a key. The caller must still hold the queue lock under
-// which the wait got its place among the waits of all processes. Without that lock, a later wait could be appended
-// first. The later wait would then have the turn, and no goroutine would read the node of the earlier wait.
+// Append puts a wait at the end of the line of waits without a key. The caller must still hold the private lock that
+// it held when the wait got its place among the waits of all processes. Without that lock, a later wait could be
+// appended first. The later wait would then have the turn, and no goroutine would read the node of the earlier wait.
 func (t *Turns) Append(s *WaitNode) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

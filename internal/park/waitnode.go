@@ -13,7 +13,6 @@ import (
 var (
 	_ = crashpoint.Register("park.waitnode.asleep")
 	_ = crashpoint.Register("park.waitnode.parked")
-	_ = crashpoint.Register("park.waitnode.given_up")
 )
 
 // A WaitNode is this process's part of a wait node, a record in the arena by which a goroutine waits in a queue of
@@ -21,7 +20,7 @@ var (
 // wait. One goroutine waits in the node. The granter changes the word of the node by a compare-and-swap and calls
 // Tell; see arenakernel.NodeWord.
 //
-// A WaitNode belongs to one wait at a time. From TakeNode until Leave or Abandon, no other goroutine uses it.
+// A WaitNode belongs to one wait at a time. From TakeNode until Leave, Withdrawn or Forget, no other goroutine uses it.
 type WaitNode struct {
 	Node *arenakernel.Node
 	Off  arenakernel.Offset
@@ -33,8 +32,8 @@ type WaitNode struct {
 	// Tag is for queues whose links change by records with tags. It is at least as late as every tag that a word of
 	// the node has had since this process got the node. Only the owner uses it.
 	Tag uint32
-	// Withdrawer, if set, takes the wait off its queue when Sleep gives up: Sleep then calls its method Withdraw
-	// instead of Abandon. Withdraw returns false if the wait is already resolved. Only the owner uses the field.
+	// Withdrawer takes the wait off its queue when Sleep gives up. Its method Withdraw returns false if the wait is
+	// already resolved. The owner sets the field before it calls Sleep, and only the owner uses it.
 	Withdrawer interface{ Withdraw(s *WaitNode) bool }
 	// Found is where the Withdrawer stores in what state Withdraw found the wait. Only the owner uses it.
 	Found uint8
@@ -55,10 +54,10 @@ type WaitNode struct {
 }
 
 // Sleep waits until the wait is resolved, the context of c ends or the handle is closed. The node is on a queue, in
-// state queued. If Sleep returns Canceled or Closed, the caller must not use the node any more, because whoever
-// takes it off the queue frees it.
+// state queued. If Sleep returns Canceled or Closed, the Withdrawer has given the node back, so the caller must not use
+// the node any more.
 //
-// q is the queue of the object's queue lock. The caller has called EnterNode of q.
+// q is the Queue of the object's handle. The caller has called EnterNode of q.
 func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
 	h := s.nodePool.lot
 	h.checkPeriodically(q)
@@ -169,36 +168,10 @@ func (s *WaitNode) Watch(q *Queue, notify func()) {
 // giveUp ends a Sleep for the reason why and returns that reason. If the wait is already resolved, it returns Again
 // instead.
 func (s *WaitNode) giveUp(why Result) Result {
-	if s.Withdrawer != nil {
-		if s.Withdrawer.Withdraw(s) {
-			return why
-		}
-		return Again
-	}
-	if s.Abandon() {
+	if s.Withdrawer.Withdraw(s) {
 		return why
 	}
 	return Again
-}
-
-// Abandon ends a wait that is not resolved. It returns false if the wait is already resolved. After true, the
-// caller must not use the wait node any more, because the participant that takes the node off its queue frees it.
-func (s *WaitNode) Abandon() bool {
-	b := s.nodePool
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for {
-		w := s.Node.Load()
-		if w.State() == arenakernel.NodeResolved {
-			return false
-		}
-		if s.Node.Swap(w, w.With(arenakernel.NodeLeft)) {
-			break
-		}
-	}
-	crashpoint.Hit("park.waitnode.given_up")
-	b.forget(s)
-	return true
 }
 
 // Resolved reports whether a granter has ended the wait.
@@ -207,17 +180,10 @@ func (s *WaitNode) Resolved() bool {
 	return s.Node.State() == arenakernel.NodeResolved
 }
 
-// Leave puts the wait node back into the pool after its wait was resolved.
+// Leave puts the wait node back into the pool after its wait was resolved. The record that has ended the wait has
+// taken the node off its queue, and the owner has set the stamp of the node to 0.
 func (s *WaitNode) Leave() {
 	b := s.nodePool
-	// Usually the node is off its queue soon, because its granter takes it off the queue a few
-	// instructions after it has resolved the wait.
-	for range leavePauses {
-		if s.Node.Stamp().Load() == 0 {
-			break
-		}
-		pause()
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.taken = false
@@ -226,8 +192,8 @@ func (s *WaitNode) Leave() {
 	}
 }
 
-// Withdrawn puts a wait node back into the pool after its wait was taken off the queue without being resolved. No
-// granter can resolve the wait any more.
+// Withdrawn puts a wait node back into the pool that was never queued, or whose wait was taken off the queue without
+// being resolved. No granter can resolve the wait any more.
 func (s *WaitNode) Withdrawn() {
 	b := s.nodePool
 	b.mu.Lock()
@@ -257,11 +223,4 @@ func (s *WaitNode) Forget() {
 	}
 	s.owed = false
 	s.nodePool.forget(s)
-}
-
-// Return puts a wait node that was taken and never queued back into the pool.
-func (s *WaitNode) Return() {
-	s.nodePool.mu.Lock()
-	defer s.nodePool.mu.Unlock()
-	s.nodePool.put(s)
 }

@@ -22,7 +22,7 @@ func (s *storm) excused(victim int, still [][2]int) bool {
 			return false
 		}
 	}
-	holds, _ := s.holdsOf(victim)
+	holds := s.holdsOf(victim)
 	if len(holds) == 0 {
 		return false
 	}
@@ -52,7 +52,7 @@ func (s *storm) judge(victim int, still [][2]int, where func() string) {
 	if s.excused(victim, still) {
 		return
 	}
-	holds, queueLocks := s.holdsOf(victim)
+	holds := s.holdsOf(victim)
 	for _, x := range still {
 		if !s.lanes[x[1]].needs || len(holds) == 0 {
 			s.observed.lanes[s.lanes[x[1]].name]++
@@ -60,34 +60,26 @@ func (s *storm) judge(victim int, still [][2]int, where func() string) {
 	}
 	s.res.Freezes++
 	place := where()
-	if len(queueLocks) != 0 {
-		place = "with the queue lock of " + strings.Join(queueLocks, ", ") + ": " + place
-	}
 	s.observed.where[place]++
 	if len(s.res.Texts) < mostTexts {
 		s.res.Texts = append(s.res.Texts, s.text(victim, still, holds, place))
 	}
 }
 
-// holdsOf returns what the worker victim holds. The first list has the holds that the user of a primitive can see. The
-// second one has the objects whose queue lock the worker has.
-func (s *storm) holdsOf(victim int) (holds, queueLocks []string) {
+// holdsOf returns what the worker victim visibly holds.
+func (s *storm) holdsOf(victim int) (holds []string) {
 	self := arenakernel.ParticipantID(s.page.proc[victim].self.Load())
 	if err := s.look.Refresh(); err != nil {
-		return nil, nil
+		return nil
 	}
 	for _, o := range s.look.Objects() {
 		for _, h := range s.look.Look(o.Object).Holds {
-			switch {
-			case h.Owner != self:
-			case excuses(h):
+			if h.Owner == self {
 				holds = append(holds, fmt.Sprintf("%s of %q", h.Mode, o.Name))
-			default:
-				queueLocks = append(queueLocks, fmt.Sprintf("%q", o.Name))
 			}
 		}
 	}
-	return holds, queueLocks
+	return holds
 }
 
 // text returns the description of a freeze for the report.

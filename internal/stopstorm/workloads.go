@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -134,7 +133,3 @@ func plain(name string, needs bool, f func(r *rand.Rand) error) lane {
 func within(name string, f func(ctx context.Context) error) lane {
 	return plain(name, false, func(*rand.Rand) error { return limited(f) })
 }
-
-// excuses reports whether the hold h of a stopped process excuses another process that waits for the end of h. A hold
-// of a queue lock excuses nobody, because the user of a primitive cannot see it. Every other hold does.
-func excuses(h arenakernel.Hold) bool { return h.Mode != arenakernel.HoldQueueLock }

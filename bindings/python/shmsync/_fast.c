@@ -29,7 +29,7 @@ static int try_acquire(const calls *self)
     return ((of_handle)(uintptr_t)self->acquire)(handle);
 }
 
-/* The release of a Semaphore may wait for the queue lock, which another process may have. */
+/* The release of a Semaphore may wait for the private lock, which another thread may have. */
 static int give_back(const calls *self)
 {
     void *handle = (void *)(uintptr_t)self->handle;

@@ -638,11 +638,11 @@ static void hostile(const char *name, char **arg)
     shmsync_arena_close(a);
 }
 
-/* A wait that has ended, and that no process has accounted for, does not outlive its object: otherwise the next
- * object at that offset would account for it. */
+/* A node that its owner has discarded while a queue might still have named it does not outlive the object with its
+ * stamp: otherwise the next object at that offset would take the node for one of its own waits. */
 static void waits_go(const char *name)
 {
-    static const uint32_t states[] = { SHMI_NodeResolved, SHMI_NodeSpent, SHMI_NodeLeft };
+    static const uint32_t states[] = { SHMI_NodeResolved, SHMI_NodeLeft };
     shmsync_arena *a = open_arena(name);
     unsigned i;
     for (i = 0; i < sizeof states / sizeof states[0]; i++) {
