@@ -124,7 +124,7 @@ func (x *waitableCore) mayClaim(c *recordedChange) (claimResult, error) {
 // enqueue makes a claim for this process or, if that is not possible now, queues the wait of the prepared node s for e.
 // If queued is false, the wait is over, and enqueue has put s back.
 func (x *Waitable[S, E]) enqueue(s *park.WaitNode, e E) (queued bool, err error) {
-	joined, place := false, uint32(0)
+	joined, marked, place := false, false, uint32(0)
 	defer func() {
 		if !joined {
 			x.unused(s)
@@ -151,8 +151,9 @@ func (x *Waitable[S, E]) enqueue(s *park.WaitNode, e E) (queued bool, err error)
 				place = c.get(x.first)
 			}
 			if ok {
-				if x.rules.Before != nil {
+				if x.rules.Before != nil && !marked {
 					x.mark(uint32(s.Off/linkUnit), e) // before the join, because the rule may panic
+					marked = true
 				}
 				x.joinBehind(c, s, prev)
 			}
