@@ -159,19 +159,6 @@ func (x *Barrier) HasRecordOf(slot int) bool { return x.slotOf(slot) != nil }
 // Object returns the object of x.
 func (x *Waitable[S, E]) Object() arenakernel.Object { return x.object }
 
-// LastWaiter returns the pid of the process whose wait is the last in the queue of x, or 0.
-func (x *Waitable[S, E]) LastWaiter() int {
-	n, err := x.a.NodeAt(arenakernel.Offset(valueIn(x.last)) * linkUnit)
-	if err != nil {
-		return 0
-	}
-	who := x.a.Who(n.Owner())
-	if who == nil {
-		return 0
-	}
-	return int(who.PID)
-}
-
 // Queued returns how many waits are in the queue of x.
 func (x *Waitable[S, E]) Queued() int {
 	b := takeWakes()

@@ -166,47 +166,6 @@ func TestWaitableRecoveredWhileAGoroutineEnds(t *testing.T) {
 	require.NoError(t, x.Err())
 }
 
-// TestReapWalkMeetsEveryWait: a process that reaps visits the waits of a queue. Before it visits the second one, the
-// owner of that wait gives up and waits again, at the end of the queue. The process visits the waits in between, too.
-func TestReapWalkMeetsEveryWait(t *testing.T) {
-	const point = "record.reap.visited" // is hit twice in each visit
-	a := newArena(t, nil)
-	k, err := openStocked(a)
-	require.NoError(t, err)
-	again, dies := newStockist(t, a), newStockist(t, a)
-	queued := func(n int) {
-		eventually(t, "queued", func() string { return words(a) }, func() bool { return k.x.Queued() == n })
-	}
-	first := make(chan error, 1)
-	go func() { first <- k.x.Wait(fine) }()
-	queued(1)
-	canceled := again.begin("wait canceled", fine)
-	queued(2)
-	dies.begin("wait", fine)
-	queued(3)
-	before, moved := crashpoint.HitCount(point), make(chan bool, 1)
-	crashpoint.ArmFunc(point, 3, func() {
-		again.begin("cancel", fine)
-		again.answer(t, canceled)
-		again.begin("wait", fine)
-		eventually(t, "queued again", func() string { return words(a) }, func() bool { return k.x.LastWaiter() == again.Pid() })
-		moved <- true
-	})
-	defer crashpoint.Disarm()
-	dies.Kill(t)
-	select {
-	case <-moved:
-	case <-after(timeout()):
-		t.Fatalf("nobody has reaped\n%s", words(a))
-	}
-	eventually(t, "all are visited", func() string { return fmt.Sprint(crashpoint.HitCount(point)-before, words(a)) }, func() bool {
-		return crashpoint.HitCount(point)-before >= 8
-	})
-	eventually(t, "removed", func() string { return words(a) }, func() bool { return k.x.Queued() == 2 })
-	k.x.Update(func(s *stock) { s.Free = 2 })
-	require.NoError(t, <-first)
-}
-
 // TestWaitableRecoveredByAStoppedProcess: a process dies while the Waitable is not recoverable. Another process
 // recovers the Waitable, and is stopped at once. The others undo the claim of the dead process.
 func TestWaitableRecoveredByAStoppedProcess(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -86,9 +85,6 @@ func openStocked(a *arena.Arena) (k stocked, err error) {
 	return k, errors.Join(errs[:]...)
 }
 
-// stockCancel cancels the wait of the order "wait canceled" in this process.
-var stockCancel atomic.Pointer[context.CancelFunc]
-
 type stockOrder struct {
 	ID int
 	Op string
@@ -146,12 +142,6 @@ func (k stocked) do(o stockOrder) (a stockAnswer) {
 			k.x.Release(o.E)
 		case "free":
 			k.x.Update(func(s *stock) { s.Free++ })
-		case "wait canceled": // until the order "cancel"
-			ctx, cancel := context.WithCancel(context.Background())
-			stockCancel.Store(&cancel)
-			fill(k.x.WaitContext(ctx, o.E))
-		case "cancel":
-			(*stockCancel.Load())()
 		case "recover":
 			fill(k.x.Recover(func(*stock) error { return nil }))
 		case "lock":

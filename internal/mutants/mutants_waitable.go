@@ -52,32 +52,11 @@ var waitableMutants = []mutant{
 		pkg:  "prims", run: "TestWaitableClosedWhileReapingKeepsItsWords",
 	},
 	{
-		name: "a reap waits for the function of an Update",
-		file: "prims/waitable_reap.go",
-		old:  "\t\tif !x.private.TryLock() {\n\t\t\tx.completeBare()\n\t\t\treturn\n\t\t}\n",
-		new:  "\t\tx.private.Lock()\n",
-		pkg:  "prims", run: "TestWaitableFunctionThatBlocksDelaysNoOtherObject",
-	},
-	{
-		name: "claims of the dead are forgotten while the Waitable is not recoverable",
-		file: "prims/waitable_reap.go",
-		old:  "\t\tx.unreaped.Store(true) // so the first reap after a Recover",
-		new:  "\t\t// so the first reap after a Recover",
-		pkg:  "prims", run: "TestWaitableRecoveredByAStoppedProcess", tags: withPoints,
-	},
-	{
 		name: "a rule that ends its goroutine is marked twice",
 		file: "prims/waitable_lost.go",
 		old:  "\t\t\tx.marked = v == nil",
 		new:  "\t\t\t_ = v == nil",
 		pkg:  "prims", run: "TestWaitableRecoveredWhileAGoroutineEnds", tags: withPoints,
-	},
-	{
-		name: "a reap follows a node that was queued again",
-		file: "prims/record_wait.go",
-		old:  "if !ok || before == nil && valueIn(q.first) != v || before != nil && recordedWord(before.Next().Load()) != link {\n",
-		new:  "if !ok {\n",
-		pkg:  "prims", run: "TestReapWalkMeetsEveryWait", tags: withPoints,
 	},
 	{
 		name: "a wait with Before joins at the end of the queue",
