@@ -427,7 +427,7 @@ func TestWaitableFunctionThatBlocksDelaysNoOtherObject(t *testing.T) {
 	for i, op := range []string{"free", "wait", "lock"} {
 		require.Equal(t, stockAnswer{ID: i + 1}, victim.do(t, op, fine))
 	}
-	waits, locks := make(chan error, 1), make(chan error, 1)
+	waits, locks := make(chan error, 1), make(chan error, 8)
 	go func() { waits <- k.x.Wait(fine) }()
 	eventually(t, "queued", func() string { return words(a) }, func() bool { return k.x.Queued() == 1 })
 	updating, goOn := make(chan bool), make(chan bool)
@@ -440,14 +440,20 @@ func TestWaitableFunctionThatBlocksDelaysNoOtherObject(t *testing.T) {
 		close(updated)
 	}()
 	<-updating
-	go func() { locks <- k.m.LockContext(context.Background()) }()
-	waiting(t, a, "mutex", 1)
+	// Most of these goroutines do not sleep in the kernel, so the poller of this process has to wake them.
+	const lockers = 8
+	for range lockers {
+		go func() { locks <- k.m.LockContext(context.Background()) }()
+	}
+	waiting(t, a, "mutex", lockers)
 	victim.Kill(t)
-	select {
-	case err := <-locks:
-		require.ErrorIs(t, err, shmsync.ErrOwnerDead)
-	case <-after(timeout()):
-		t.Errorf("the waiter of the Mutex is not notified\n%s", words(a))
+	for range lockers {
+		select {
+		case err := <-locks:
+			require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+		case <-after(timeout()):
+			t.Fatalf("a waiter of the Mutex is not notified\n%s", words(a))
+		}
 	}
 	require.Empty(t, waits)
 	goOn <- true
