@@ -423,10 +423,11 @@ func TestWaitableFunctionThatBlocksDelaysNoOtherObject(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)
 	require.NoError(t, err)
-	victim := newStockist(t, a)
-	for i, op := range []string{"free", "wait", "lock"} {
+	victim, holder := newStockist(t, a), newStockist(t, a)
+	for i, op := range []string{"free", "wait"} {
 		require.Equal(t, stockAnswer{ID: i + 1}, victim.do(t, op, fine))
 	}
+	require.Equal(t, stockAnswer{ID: 1}, holder.do(t, "lock", fine))
 	waits, locks := make(chan error, 1), make(chan error, 8)
 	go func() { waits <- k.x.Wait(fine) }()
 	eventually(t, "queued", func() string { return words(a) }, func() bool { return k.x.Queued() == 1 })
@@ -447,6 +448,8 @@ func TestWaitableFunctionThatBlocksDelaysNoOtherObject(t *testing.T) {
 	}
 	waiting(t, a, "mutex", lockers)
 	victim.Kill(t)
+	alone(t, a, 2) // the first reap is over, although it could not undo the claim
+	holder.Kill(t)
 	for range lockers {
 		select {
 		case err := <-locks:

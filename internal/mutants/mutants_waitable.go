@@ -59,6 +59,13 @@ var waitableMutants = []mutant{
 		pkg:  "prims", run: "TestWaitableRecoveredWhileAGoroutineEnds", tags: withPoints,
 	},
 	{
+		name: "a reap waits for the function of an Update",
+		file: "prims/waitable_reap.go",
+		old:  "\t\tif !x.private.TryLock() {\n\t\t\tx.completeBare()\n\t\t\treturn\n\t\t}\n",
+		new:  "\t\tx.private.Lock()\n",
+		pkg:  "prims", run: "TestWaitableFunctionThatBlocksDelaysNoOtherObject",
+	},
+	{
 		name: "a wait with Before joins at the end of the queue",
 		file: "prims/waitable_order.go",
 		old:  "\tif x.rules.Before == nil {\n",
