@@ -432,11 +432,18 @@ func TestWaitableFunctionThatBlocksDelaysNoOtherObject(t *testing.T) {
 	go func() { waits <- k.x.Wait(fine) }()
 	eventually(t, "queued", func() string { return words(a) }, func() bool { return k.x.Queued() == 1 })
 	updating, goOn := make(chan bool), make(chan bool)
-	updated := make(chan bool)
+	updated, failed := make(chan bool), make(chan bool)
+	defer close(failed)
 	go func() {
 		k.x.Update(func(*stock) {
-			updating <- true
-			<-goOn
+			select {
+			case updating <- true:
+			case <-failed:
+			}
+			select {
+			case <-goOn:
+			case <-failed:
+			}
 		})
 		close(updated)
 	}()
@@ -447,6 +454,7 @@ func TestWaitableFunctionThatBlocksDelaysNoOtherObject(t *testing.T) {
 		go func() { locks <- k.m.LockContext(context.Background()) }()
 	}
 	waiting(t, a, "mutex", lockers)
+	holder.Stop(t) // so that this process is the one that reaps
 	victim.Kill(t)
 	alone(t, a, 2) // the first reap is over, although it could not undo the claim
 	holder.Kill(t)
