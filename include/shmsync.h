@@ -15349,6 +15349,21 @@ SHMI_FN uint32_t shmi_rq_get(const struct shmi_rq_change *x, const uint64_t *w)
             return x->to[i];
     return shmi_recorded_value(w);
 }
+/* Adds to x that the word *w changes from was to the value v. kind and where name the word in the record. */
+SHMI_FN void shmi_rq_add(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint64_t was, uint32_t v)
+{
+    uint32_t i = x->n;
+    if (i == SHMI_rqMost) {
+        x->too_many = 1;
+        return;
+    }
+    x->kind[i] = (uint8_t)kind;
+    x->where[i] = where;
+    x->to[i] = v;
+    x->was[i] = was;
+    x->word[i] = w;
+    x->n++;
+}
 /* Adds to the change that the word w, which kind and where name, becomes v. */
 SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint32_t v)
 {
@@ -15360,18 +15375,8 @@ SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where
             return;
         }
     was = shmi_ld64(w);
-    if ((uint32_t)(was >> 32) == v)
-        return;
-    if (x->n == SHMI_rqMost) {
-        x->too_many = 1;
-        return;
-    }
-    x->kind[i] = (uint8_t)kind;
-    x->where[i] = where;
-    x->to[i] = v;
-    x->was[i] = was;
-    x->word[i] = w;
-    x->n++;
+    if ((uint32_t)(was >> 32) != v)
+        shmi_rq_add(x, kind, where, w, was, v);
 }
 
 /* Whether a participant is alive, from the point of view of this call. */
@@ -15908,8 +15913,10 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         } else if (ok) {
             v = (uint32_t)(next >> 32);
             link = shmi_recorded_with(link, v); /* as the removal has changed it */
-        } else
-            again++; /* others change the queue */
+        } else { /* others change the queue */
+            again++;
+            anchor = 0;
+        }
     }
     if (again >= SHMI_rqAgain)
         shmi_st32(&q->unreaped, 1);
@@ -22090,16 +22097,20 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
         /* The loop ends: each turn follows a change by another call, or takes the wait of a dead participant off. */
         shmi_cond_woken woken;
         struct shmi_wait to;
+        uint64_t next;
         uint32_t extra;
         int ok, owes, done = 1, err = shmi_rq_begin(q, x, b);
         if (err != 0)
             return err;
         woken.n = 0;
-        owes = shmi_rq_get(x, &w.n->next) == SHMI_RECORDED_OWES && (outcome == SHMI_RECORDED_LEFT || shmi_cond_of_dead(q, w.n));
+        next = shmi_ld64(&w.n->next);
+        owes = (uint32_t)(next >> 32) == SHMI_RECORDED_OWES && (outcome == SHMI_RECORDED_LEFT || shmi_cond_of_dead(q, w.n));
         extra = shmi_rq_get(x, &w.n->extra);
+        /* If the word has changed, the owner was alive: it has ended this wait, and may use the node for another object. */
+        owes = owes && shmi_ld64(&w.n->next) == next;
         if (owes && (extra & SHMI_COND_SIGNAL) == 0) {
             uint32_t flying = shmi_rq_get(x, &k->w->flying);
-            shmi_rq_set(x, SHMI_rqNext, me, &w.n->next, outcome);
+            shmi_rq_add(x, SHMI_rqNext, me, &w.n->next, next, outcome);
             shmi_rq_set(x, SHMI_condFlying, 0, &k->w->flying, flying > 0 ? flying - 1 : 0);
             shmi_cond_turns(k, x, k->limit, &woken);
             x->torn = 0; /* an error in the queue is that of the waits */
@@ -22109,7 +22120,7 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
                 shmi_cond_remove(q, x, to, SHMI_RECORDED_REMOVED);
                 done = 0;
             } else {
-                shmi_rq_set(x, SHMI_rqNext, me, &w.n->next, outcome);
+                shmi_rq_add(x, SHMI_rqNext, me, &w.n->next, next, outcome);
                 if (passes)
                     shmi_cond_give(q, x, to, extra, &woken);
             }

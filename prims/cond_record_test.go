@@ -14,6 +14,7 @@ import (
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/arenatest"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -339,4 +340,40 @@ func TestCondDamagedQueueConcernsWaitsInTheQueue(t *testing.T) {
 	for range waiters - batch {
 		<-results
 	}
+}
+
+// TestCondDamagedLinkKeepsTheQueue: a peer overwrites the link of the first wait that a Broadcast has covered, but not
+// woken. Others then find the damage. If they took the wait off the queue, the queue would look as if it were empty.
+func TestCondDamagedLinkKeepsTheQueue(t *testing.T) {
+	const waiters, batch = 20, 16
+	a := newArena(t, nil)
+	l := new(sync.Mutex)
+	c, err := prims.OpenCond(a, "c", l, nil)
+	require.NoError(t, err)
+	results := make(chan error, waiters)
+	for range waiters {
+		go func() {
+			l.Lock()
+			defer l.Unlock()
+			results <- c.WaitContext(t.Context())
+		}()
+	}
+	condWaits(t, c, waiters)
+	l.Lock()
+	c.Broadcast()
+	require.EqualValues(t, batch, c.Flying())
+	first := c.First()
+	next := first.Next().Load()
+	first.Next().Store(uint64(arenakernel.RecordedLast)<<32 | next&(1<<32-1))
+	l.Unlock()
+	for range batch {
+		require.NoError(t, <-results)
+	}
+	require.Same(t, first, c.First())
+	first.Next().Store(next)
+	c.Broadcast()
+	for range waiters - batch {
+		<-results
+	}
+	require.NoError(t, a.Check())
 }

@@ -223,15 +223,14 @@ func (k *condCore) turns(x *recordedChange, limit uint32) {
 		y := *x
 		flying := y.get(&k.words.flying)
 		w, ok := k.head(&y)
-		if y.torn {
-			x.torn = true
-		}
 		if !ok || flying >= limit || w.index() == y.get(k.boundary) || !k.waiting(w) {
+			x.torn = y.torn
 			return
 		}
 		k.detach(&y, w, arenakernel.RecordedOwes)
 		y.set(condFlyingWord, 0, &k.words.flying, flying+1)
-		if y.tooMany {
+		if y.torn || y.tooMany {
+			x.torn = y.torn
 			return
 		}
 		*x = y
@@ -271,12 +270,16 @@ func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (
 		if err := k.begin(x, b); err != nil {
 			return false, err
 		}
-		owes, done := x.get(w.Next()) == arenakernel.RecordedOwes && (outcome == arenakernel.RecordedLeft || k.ofDead(w.Node)), false
-		switch extra := x.get(w.Extra()); {
+		next, done := recordedWord(w.Next().Load()), false
+		owes := next.value() == arenakernel.RecordedOwes && (outcome == arenakernel.RecordedLeft || k.ofDead(w.Node))
+		extra := valueIn(w.Extra())
+		// If the word has changed, the owner was alive. It has ended this wait, and may use the node for another object.
+		owes = owes && recordedWord(w.Next().Load()) == next
+		switch {
 		case !owes:
 			done = true
 		case extra&condSignal == 0:
-			x.set(recordNext, w.index(), w.Next(), outcome)
+			x.add(recordNext, w.index(), w.Next(), next, outcome)
 			// The word gets a new tag even if turns makes its value the same again, because check compares the tag,
 			// too.
 			x.set(condFlyingWord, 0, &k.words.flying, max(x.get(&k.words.flying), 1)-1)
@@ -290,7 +293,7 @@ func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (
 				k.detach(x, to, arenakernel.RecordedRemoved)
 				break
 			}
-			x.set(recordNext, w.index(), w.Next(), outcome)
+			x.add(recordNext, w.index(), w.Next(), next, outcome)
 			if has {
 				k.give(x, to, extra)
 			}

@@ -199,6 +199,12 @@ func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
 // for other objects.
 func (c *Cond) Core() any { return c.core }
 
+// First returns the node of the first wait in the queue of c, or nil.
+func (c *Cond) First() *arenakernel.Node {
+	n, _ := c.core.a.NodeAt(arenakernel.Offset(valueIn(&c.core.words.first)) * linkUnit)
+	return n
+}
+
 // OverwriteFirst overwrites the word that names the first wait of the queue.
 func (c *Cond) OverwriteFirst(v uint32) { c.core.words.first.Store(uint64(makeRecorded(v, 7))) }
 

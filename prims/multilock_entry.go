@@ -244,8 +244,9 @@ func (x *MultiLock) findBlocks() error {
 	found, bad := map[int][]*multiLockBlock{}, false // the new blocks of each bucket, the latest first
 	err := x.a.EachAddedBlock(x.object, multiBlockBytes, head, x.known.Load(), func(off arenakernel.Offset) {
 		b := arenakernel.SlotRecordAt[multiLockBlock](x.a, off)
-		bad = bad || b.bucket >= uint32(len(x.all))
-		found[int(b.bucket)] = append(found[int(b.bucket)], b)
+		bucket := int(atomic.LoadUint32(&b.bucket)) // a peer may be overwriting it
+		bad = bad || bucket >= len(x.all)
+		found[bucket] = append(found[bucket], b)
 	})
 	switch {
 	case err != nil:

@@ -4,6 +4,7 @@ package prims_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -243,4 +244,38 @@ func TestMultiLockRecordOverwritten(t *testing.T) {
 	require.NoError(t, x.Close())
 	require.NoError(t, a.Delete("m"))
 	sound(t, a)
+}
+
+// TestMultiLockDamageConcernsOneKey: a peer overwrites the queue of one key, and then dies. Others are told of its death by
+// another key of the same bucket, and can recover that key.
+func TestMultiLockDamageConcernsOneKey(t *testing.T) {
+	a := newArena(t, nil)
+	x := openMulti(t, a, nil)
+	keys := sameBucket(x, 2)
+	damaged, sound := keys[0], keys[1]
+	x.Lock(damaged)
+	dies := lockActor(t, a, "dies")
+	dies.must(t, order{Op: "mlock", Object: "m", Token: sound})
+	multiQueued(t, x, dies, damaged, order{Op: "mlockctx", Token: damaged})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 2)
+	for _, key := range keys {
+		go func() {
+			_, err := x.LockContext(ctx, key)
+			ended <- err
+		}()
+	}
+	eventually(t, "they wait", x.String, func() bool { return x.Queued(damaged) == 2 && x.Queued(sound) == 1 })
+	x.QueuedNodes(damaged)[0].Next().Store(1 << 63) // no node follows
+	dies.proc.Kill(t)
+	for told := false; !told; {
+		select {
+		case err := <-ended:
+			told = errors.Is(err, shmsync.ErrOwnerDead)
+		case <-after(timeout()):
+			t.Fatalf("no wait is told of the death\n%s", words(a))
+		}
+	}
+	require.NoError(t, x.Recover(sound, func() error { return nil }))
 }

@@ -1,6 +1,7 @@
 package prims
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/shmsync/shmsync"
@@ -122,18 +123,17 @@ func (k *multiBucket) reapAll(x *recordedChange, b *wakes) {
 
 // serveAll serves the queues of all keys of the bucket.
 func (k *multiBucket) serveAll(x *recordedChange, b *wakes) error {
-	if err := k.begin(x, b); err != nil {
-		return err
+	first := k.begin(x, b)
+	if first != nil {
+		return first
 	}
 	for i := range k.size() {
 		if valueIn(&k.at(i).first) != 0 {
 			k.focus(i)
-			if err := k.serve(x, b); err != nil {
-				return err
-			}
+			first = cmp.Or(first, k.serve(x, b))
 		}
 	}
-	return nil
+	return first
 }
 
 // reap takes the waits of dead participants off the queues of all keys of the bucket, and then takes their keys back,
@@ -149,23 +149,21 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 	if err := k.of.findBlocks(); err != nil {
 		return err
 	}
+	// A peer may have overwritten the queue of one key. That concerns only the calls for this key.
+	var first error
 	for i := range k.size() {
 		if e := k.at(i); valueIn(&e.first) != 0 {
 			k.focus(i)
-			if err := k.removeDead(x, b); err != nil {
-				return err
-			}
+			first = cmp.Or(first, k.removeDead(x, b))
 		}
 	}
 	for i := range k.size() {
 		if k.absent(k.at(i).state().holder()) {
 			k.focus(i)
-			if err := k.takeBack(x, b); err != nil {
-				return err
-			}
+			first = cmp.Or(first, k.takeBack(x, b))
 		}
 	}
-	return nil
+	return first
 }
 
 // takeOpen takes back the keys of dead holders whose word hold is open.

@@ -309,7 +309,7 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 				continue
 			}
 		}
-		again++ // other processes change the queue
+		again, anchor = again+1, 0 // other processes change the queue
 	}
 	if again >= removeDeadAgain {
 		q.unreaped.Store(true) // the next reap tries again

@@ -2,6 +2,7 @@ package prims
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -36,6 +37,7 @@ import (
 type Waitable[S, E any] struct {
 	waitableCore
 	rules  Rules[S, E]
+	fields uint64            // see packExtra
 	copied S                 // the copy of the state on which a rule works. guarded by: private
 	marks  []waitableMark[E] // see begins. guarded by: private
 	marked bool              // guarded has marked x as not recoverable, and this goroutine is ending. guarded by: private
@@ -146,6 +148,30 @@ func waitableLayout[S, E any]() uint64 {
 	return layout
 }
 
+// pack packs a value of E into a word.
+func (x *Waitable[S, E]) pack(e E) uint64 { return packExtra(e, x.fields) }
+
+// fieldBits returns the bits of a word that values of type t at the given offset have, without padding and blank fields.
+func fieldBits(t reflect.Type, at uintptr) (mask uint64) {
+	switch t.Kind() {
+	case reflect.Array:
+		for i := range t.Len() {
+			mask |= fieldBits(t.Elem(), at+uintptr(i)*t.Elem().Size())
+		}
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); f.Name != "_" {
+				mask |= fieldBits(f.Type, at+f.Offset)
+			}
+		}
+	default:
+		for i := range t.Size() {
+			mask |= 0xff << (8 * (at + i))
+		}
+	}
+	return mask
+}
+
 // waitableType returns a text that describes S and E together, in the same form as waitableLayout.
 func waitableType[S, E any]() string {
 	return arenakernel.TypeTextOf[struct {
@@ -166,7 +192,7 @@ func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules R
 		return nil, wrongKind("waitable.open", o, waitableKind, waitableVersion)
 	}
 	shape := waitableShapeOf(a, sizeOf[S](), int((o.Size-least.size)/waitableHoldSize))
-	x := &Waitable[S, E]{rules: rules}
+	x := &Waitable[S, E]{rules: rules, fields: fieldBits(reflect.TypeFor[E](), 0)}
 	if err := x.openCore(a, o, shape, false); err != nil {
 		return nil, err
 	}
@@ -194,7 +220,7 @@ func (x *Waitable[S, E]) Release(e E) {
 		panic("shmsync: Release of waitable " + objectName(x.object) + ", whose claims are not held")
 	}
 	defer x.opening.serve(x.queue).end()
-	extra, has := packExtra(e), false
+	extra, has := x.pack(e), false
 	index := 0
 	err := x.change("waitable.release", func() bool {
 		index, has = x.find(x.name, extra)

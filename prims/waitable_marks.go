@@ -23,7 +23,7 @@ func (x *Waitable[S, E]) begins(c *recordedChange, e E) uint32 {
 		i := sort.Search(len(x.marks), func(i int) bool { return x.rules.Before(e, x.marks[i].e) })
 		i = max(i-1, 0) // the last wait that is not served after the new one
 		m := x.marks[i]
-		if n, _, ok := x.queuedAt(m.at); ok && n.Wanted().Load() == packExtra(m.e) {
+		if n, _, ok := x.queuedAt(m.at); ok && n.Wanted().Load() == x.pack(m.e) {
 			return m.at
 		}
 		x.marks = slices.Delete(x.marks, i, i+1)

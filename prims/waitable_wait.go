@@ -32,7 +32,7 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 	if err != nil {
 		return err
 	}
-	x.prepare(s, packExtra(e))
+	x.prepare(s, x.pack(e))
 	queued, err := x.enqueue(s, e)
 	if !queued {
 		return err
@@ -45,7 +45,7 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 		crashpoint.Hit("record.await.withdrawn")
 		return x.closed()
 	}
-	return x.ended(s, packExtra(e))
+	return x.ended(s, x.pack(e))
 }
 
 // take makes a claim for this process if no wait is queued and the rules allow the claim. It first serves the queue,
@@ -92,7 +92,7 @@ func (x *Waitable[S, E]) tryClaim(c *recordedChange, b *wakes, e E, t *attempts)
 	if r, err := x.mayClaim(c); r != ruleAllows || err != nil {
 		return r, err
 	}
-	switch r := x.claim(c, x.name, packExtra(e), nil); {
+	switch r := x.claim(c, x.name, x.pack(e), nil); {
 	case r == noHold && x.load() == c.c:
 		return r, x.full()
 	case r == noHold:

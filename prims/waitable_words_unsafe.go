@@ -147,10 +147,11 @@ func (r *waitableRecord) imageIn(s waitableShape, i uint32) unsafe.Pointer {
 	return unsafe.Add(unsafe.Pointer(r), waitableRecordBytes+uintptr(i&1)*uintptr(s.each))
 }
 
-// packExtra packs a value of E, which has at most eight bytes and no pointers, into a word.
-func packExtra[E any](e E) (v uint64) {
+// packExtra packs a value of E, which has at most eight bytes and no pointers, into a word. The bits of mask are those of
+// the fields of E. Other bits are padding, and Go may copy anything there. They become 0, so equal values are equal words.
+func packExtra[E any](e E, mask uint64) (v uint64) {
 	*(*E)(unsafe.Pointer(&v)) = e
-	return v
+	return v & mask
 }
 
 func unpackExtra[E any](v uint64) E { return *(*E)(unsafe.Pointer(&v)) }

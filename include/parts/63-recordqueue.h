@@ -139,6 +139,21 @@ SHMI_FN uint32_t shmi_rq_get(const struct shmi_rq_change *x, const uint64_t *w)
             return x->to[i];
     return shmi_recorded_value(w);
 }
+/* Adds to x that the word *w changes from was to the value v. kind and where name the word in the record. */
+SHMI_FN void shmi_rq_add(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint64_t was, uint32_t v)
+{
+    uint32_t i = x->n;
+    if (i == SHMI_rqMost) {
+        x->too_many = 1;
+        return;
+    }
+    x->kind[i] = (uint8_t)kind;
+    x->where[i] = where;
+    x->to[i] = v;
+    x->was[i] = was;
+    x->word[i] = w;
+    x->n++;
+}
 /* Adds to the change that the word w, which kind and where name, becomes v. */
 SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint32_t v)
 {
@@ -150,18 +165,8 @@ SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where
             return;
         }
     was = shmi_ld64(w);
-    if ((uint32_t)(was >> 32) == v)
-        return;
-    if (x->n == SHMI_rqMost) {
-        x->too_many = 1;
-        return;
-    }
-    x->kind[i] = (uint8_t)kind;
-    x->where[i] = where;
-    x->to[i] = v;
-    x->was[i] = was;
-    x->word[i] = w;
-    x->n++;
+    if ((uint32_t)(was >> 32) != v)
+        shmi_rq_add(x, kind, where, w, was, v);
 }
 
 /* Whether a participant is alive, from the point of view of this call. */
@@ -698,8 +703,10 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         } else if (ok) {
             v = (uint32_t)(next >> 32);
             link = shmi_recorded_with(link, v); /* as the removal has changed it */
-        } else
-            again++; /* others change the queue */
+        } else { /* others change the queue */
+            again++;
+            anchor = 0;
+        }
     }
     if (again >= SHMI_rqAgain)
         shmi_st32(&q->unreaped, 1);

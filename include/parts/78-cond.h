@@ -152,16 +152,20 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
         /* The loop ends: each turn follows a change by another call, or takes the wait of a dead participant off. */
         shmi_cond_woken woken;
         struct shmi_wait to;
+        uint64_t next;
         uint32_t extra;
         int ok, owes, done = 1, err = shmi_rq_begin(q, x, b);
         if (err != 0)
             return err;
         woken.n = 0;
-        owes = shmi_rq_get(x, &w.n->next) == SHMI_RECORDED_OWES && (outcome == SHMI_RECORDED_LEFT || shmi_cond_of_dead(q, w.n));
+        next = shmi_ld64(&w.n->next);
+        owes = (uint32_t)(next >> 32) == SHMI_RECORDED_OWES && (outcome == SHMI_RECORDED_LEFT || shmi_cond_of_dead(q, w.n));
         extra = shmi_rq_get(x, &w.n->extra);
+        /* If the word has changed, the owner was alive: it has ended this wait, and may use the node for another object. */
+        owes = owes && shmi_ld64(&w.n->next) == next;
         if (owes && (extra & SHMI_COND_SIGNAL) == 0) {
             uint32_t flying = shmi_rq_get(x, &k->w->flying);
-            shmi_rq_set(x, SHMI_rqNext, me, &w.n->next, outcome);
+            shmi_rq_add(x, SHMI_rqNext, me, &w.n->next, next, outcome);
             shmi_rq_set(x, SHMI_condFlying, 0, &k->w->flying, flying > 0 ? flying - 1 : 0);
             shmi_cond_turns(k, x, k->limit, &woken);
             x->torn = 0; /* an error in the queue is that of the waits */
@@ -171,7 +175,7 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
                 shmi_cond_remove(q, x, to, SHMI_RECORDED_REMOVED);
                 done = 0;
             } else {
-                shmi_rq_set(x, SHMI_rqNext, me, &w.n->next, outcome);
+                shmi_rq_add(x, SHMI_rqNext, me, &w.n->next, next, outcome);
                 if (passes)
                     shmi_cond_give(q, x, to, extra, &woken);
             }
