@@ -26483,11 +26483,21 @@ SHMI_FN int shmi_walk_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
     shmi_rewind_unknown(k, i);
     return 1;
 }
+/* Whether a block that the walk has met names a bucket of x. If not, a peer has overwritten it, and the walk is bad. */
+SHMI_FN int shmi_block_has_bucket(const struct shmi_multilock *x, shmi_record_walk *v, uint32_t bucket)
+{
+    v->bad |= bucket >> x->log != 0;
+    return !v->bad;
+}
 SHMI_FN int shmi_next_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
 {
     while (shmi_next_added(k->q.a, &i->v, i->until)) {
+        uint32_t bucket;
         i->at = shmi_key_block_in(k, &i->v);
-        if (shmi_ld32(&i->at->bucket) == k->number)
+        bucket = shmi_ld32(&i->at->bucket);
+        if (!shmi_block_has_bucket(k->of, &i->v, bucket))
+            return 0;
+        if (bucket == k->number)
             return 1;
     }
     return 0;
@@ -27814,7 +27824,7 @@ SHMI_FN void shmi_view_blocks(struct shmi_multilock *x)
     shmi_record_walk v;
     size_t n = 0, i = 0;
     shmi_walk_records_from(&v, x->o.off, head, sizeof(shmi_multilock_block));
-    while (shmi_next_added(x->a, &v, 0))
+    while (shmi_next_added(x->a, &v, 0) && shmi_block_has_bucket(x, &v, shmi_ld32(&shmi_view_block(x, &v)->bucket)))
         n++;
     if (v.bad)
         return;
