@@ -13527,9 +13527,6 @@ SHMI_FN void shmi_mutex_note(shmi_mutex *m)
     shmi_note_cpu(&t);
 }
 
-/* The undo log of a mutex, or NULL. */
-SHMI_FN const shmi_log *shmi_mutex_log(const shmi_mutex *m) { return m->rollback ? &m->log : NULL; }
-
 /* The state of one call that waits. */
 typedef struct shmi_mutex_wait {
     shmi_mutex *m;
@@ -13540,6 +13537,20 @@ typedef struct shmi_mutex_wait {
 } shmi_mutex_wait;
 
 enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
+
+/* As shmi_mark_owner_dead, for a call of a handle. A trylock is not counted, so it counts itself while it rolls back: a
+ * close of the arena rolls back, too. If the count is refused, the close rolls back, and the result is 0. */
+SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
+{
+    int changed;
+    if (!m->rollback)
+        return shmi_mark_owner_dead(m->a, m->w, o, m->internal, NULL);
+    if (shmi_enter(m->a, "mutex.lock") != 0)
+        return 0;
+    changed = shmi_mark_owner_dead(m->a, m->w, o, m->internal, &m->log);
+    shmi_exit(m->a);
+    return changed;
+}
 
 /* Whether the last reservation is so old that any waiter may take the lock: the process with the reservation may be
  * stopped. */
@@ -13571,7 +13582,7 @@ SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
         if (!slept)
             return SHMI_STEP_STAY;
         return shmi_cas32(m->own, o, self) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
-    } else if (shmi_dead(m->a, name) && shmi_mark_owner_dead(m->a, m->w, o, m->internal, shmi_mutex_log(m))) {
+    } else if (shmi_dead(m->a, name) && shmi_mutex_meet_dead(m, o)) {
         return SHMI_STEP_CHANGED;
     }
     return SHMI_STEP_STAY;
@@ -13797,7 +13808,7 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
     } else if (!shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE) {
         shmi_wake_word_wake_all(m->a, &m->line);
     } else if (shmi_dead(m->a, shmi_owner_name(o))) {
-        shmi_mark_owner_dead(m->a, m->w, o, m->internal, shmi_mutex_log(m));
+        shmi_mutex_meet_dead(m, o);
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
             /* No waiter took the reservation: its process may be stopped. A reservation is not a hold, so it was
@@ -23499,7 +23510,7 @@ SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
 /* Ends the transaction that the dead process in gate g has left, and opens the gate. Returns 0 if that process is
  * not gone. This process has the writers' mutex. The gate names the process that rolls back; if that one dies, the
  * next process begins the rollback again. */
-SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
+SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
 {
     shmi_participant_id dead = shmi_rw_who(g);
     uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
@@ -23520,6 +23531,19 @@ SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
     }
     shmi_rw_wake_readers(m);
     return 1;
+}
+/* The same. A call that need not wait counts itself meanwhile: a close of the arena rolls back, too, and the two must
+ * not copy old bytes at the same time. If the count is refused, the close rolls back, and the result is 0. */
+SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
+{
+    int done;
+    if (m->mine == NULL) /* a reaper */
+        return shmi_rw_roll_back_counted(m, g);
+    if (shmi_enter(m->a, "rwmutex.lock") != 0)
+        return 0;
+    done = shmi_rw_roll_back_counted(m, g);
+    shmi_exit(m->a);
+    return done;
 }
 
 SHMI_FN shmi_participant_id shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
@@ -24962,8 +24986,11 @@ SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead, i
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);
-    if (m->rollback)
-        shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)), 0);
+    /* If the count is refused, the call must not take the mutex again: the close, which rolls back, would find it held. */
+    if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter(m->a, "rwmutex.lock") != 0)
+        return;
+    shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)), 0);
+    shmi_exit(m->a);
 }
 SHMI_FN int shmi_rw_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {

@@ -145,9 +145,6 @@ SHMI_FN void shmi_mutex_note(shmi_mutex *m)
     shmi_note_cpu(&t);
 }
 
-/* The undo log of a mutex, or NULL. */
-SHMI_FN const shmi_log *shmi_mutex_log(const shmi_mutex *m) { return m->rollback ? &m->log : NULL; }
-
 /* The state of one call that waits. */
 typedef struct shmi_mutex_wait {
     shmi_mutex *m;
@@ -158,6 +155,20 @@ typedef struct shmi_mutex_wait {
 } shmi_mutex_wait;
 
 enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
+
+/* As shmi_mark_owner_dead, for a call of a handle. A trylock is not counted, so it counts itself while it rolls back: a
+ * close of the arena rolls back, too. If the count is refused, the close rolls back, and the result is 0. */
+SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
+{
+    int changed;
+    if (!m->rollback)
+        return shmi_mark_owner_dead(m->a, m->w, o, m->internal, NULL);
+    if (shmi_enter(m->a, "mutex.lock") != 0)
+        return 0;
+    changed = shmi_mark_owner_dead(m->a, m->w, o, m->internal, &m->log);
+    shmi_exit(m->a);
+    return changed;
+}
 
 /* Whether the last reservation is so old that any waiter may take the lock: the process with the reservation may be
  * stopped. */
@@ -189,7 +200,7 @@ SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
         if (!slept)
             return SHMI_STEP_STAY;
         return shmi_cas32(m->own, o, self) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
-    } else if (shmi_dead(m->a, name) && shmi_mark_owner_dead(m->a, m->w, o, m->internal, shmi_mutex_log(m))) {
+    } else if (shmi_dead(m->a, name) && shmi_mutex_meet_dead(m, o)) {
         return SHMI_STEP_CHANGED;
     }
     return SHMI_STEP_STAY;
@@ -415,7 +426,7 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
     } else if (!shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE) {
         shmi_wake_word_wake_all(m->a, &m->line);
     } else if (shmi_dead(m->a, shmi_owner_name(o))) {
-        shmi_mark_owner_dead(m->a, m->w, o, m->internal, shmi_mutex_log(m));
+        shmi_mutex_meet_dead(m, o);
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
             /* No waiter took the reservation: its process may be stopped. A reservation is not a hold, so it was

@@ -109,7 +109,7 @@ SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
 /* Ends the transaction that the dead process in gate g has left, and opens the gate. Returns 0 if that process is
  * not gone. This process has the writers' mutex. The gate names the process that rolls back; if that one dies, the
  * next process begins the rollback again. */
-SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
+SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
 {
     shmi_participant_id dead = shmi_rw_who(g);
     uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
@@ -130,6 +130,19 @@ SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
     }
     shmi_rw_wake_readers(m);
     return 1;
+}
+/* The same. A call that need not wait counts itself meanwhile: a close of the arena rolls back, too, and the two must
+ * not copy old bytes at the same time. If the count is refused, the close rolls back, and the result is 0. */
+SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
+{
+    int done;
+    if (m->mine == NULL) /* a reaper */
+        return shmi_rw_roll_back_counted(m, g);
+    if (shmi_enter(m->a, "rwmutex.lock") != 0)
+        return 0;
+    done = shmi_rw_roll_back_counted(m, g);
+    shmi_exit(m->a);
+    return done;
 }
 
 SHMI_FN shmi_participant_id shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
@@ -1572,8 +1585,11 @@ SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead, i
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);
-    if (m->rollback)
-        shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)), 0);
+    /* If the count is refused, the call must not take the mutex again: the close, which rolls back, would find it held. */
+    if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter(m->a, "rwmutex.lock") != 0)
+        return;
+    shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)), 0);
+    shmi_exit(m->a);
 }
 SHMI_FN int shmi_rw_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {

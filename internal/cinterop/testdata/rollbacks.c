@@ -20,8 +20,13 @@ static const char *point;  /* the point at which at_point calls f */
 static void (*f)(void);
 static int met, left_to_meet;
 
+static pthread_t program;     /* the thread that runs main */
+static int rollbacks_by_call; /* that this thread has begun */
+
 static void at_point(const char *name)
 {
+    if ((strcmp(name, "rwmutex.rollback.taken") == 0 || strcmp(name, "tx.rollback.taken") == 0) && pthread_equal(pthread_self(), program))
+        rollbacks_by_call++;
     if (point == NULL || strcmp(name, point) != 0 || --left_to_meet != 0)
         return;
     met++;
@@ -207,17 +212,120 @@ static void rewriter(void)
     idle();
 }
 
+/* ---- A close of the arena beside a call that rolls back and need not wait ---- */
+
+static shmsync_mutex mutex;
+/* Leaves the Mutex in the state in which GONE leaves it if it dies in a transaction. */
+static void leave_mutex(void)
+{
+    shmsync_mutex_options opts;
+    shmsync_tx tx;
+    memset(&opts, 0, sizeof opts);
+    opts.struct_size = sizeof opts;
+    opts.policy = SHMSYNC_POLICY_ROLLBACK;
+    CHECK(shmsync_mutex_open(arena, "mutex", &opts, &mutex), 0);
+    CHECK(shmsync_mutex_begin(&mutex, &tx), 0);
+    CHECK(shmsync_tx_save(&tx, value, sizeof *value), 0);
+    n_records = (uint32_t)shmi_ld64(&mutex.impl->log.head->state);
+    CHECK(n_records <= sizeof records, 1);
+    memcpy(records, mutex.impl->log.records, n_records);
+    CHECK(shmsync_tx_abort(&tx), 0);
+    *value = 5;
+    memcpy(mutex.impl->log.records, records, n_records);
+    shmi_st64(&mutex.impl->log.head->state, shmi_make_log(SHMI_logActive, GONE, n_records));
+    shmi_st32(mutex.impl->own, GONE);
+}
+static void call_lock(void) { shmsync_rwmutex_lock(&lock); }
+static void call_trylock(void) { shmsync_rwmutex_trylock(&lock); }
+static void call_tryrdlock(void) { shmsync_rwmutex_tryrdlock(&lock); }
+static void call_lock_upgradable(void) { shmsync_rwmutex_lock_upgradable(&lock); }
+static void call_try_lock_upgradable(void) { shmsync_rwmutex_try_lock_upgradable(&lock); }
+static void call_mutex_trylock(void) { shmsync_mutex_trylock(&mutex); }
+static const struct {
+    void (*leave)(void), (*call)(void);
+    int queues; /* it comes to rwmutex.lock.queued */
+} calls[] = {
+    {leave, call_lock, 1}, {leave, call_trylock, 1}, {leave, call_lock_upgradable, 1}, {leave, call_tryrdlock, 0},
+    {leave, call_try_lock_upgradable, 0}, {leave_mutex, call_mutex_trylock, 0},
+};
+
+static const char *arena_name;
+static pthread_t closer;
+static void *close_arena(void *arg)
+{
+    (void)arg;
+    CHECK(shmsync_arena_close(arena), 0);
+    return NULL;
+}
+static void begin_close(void)
+{
+    CHECK(pthread_create(&closer, NULL, close_arena, NULL), 0);
+    while (__atomic_load_n(&arena->closing, __ATOMIC_SEQ_CST) == 0)
+        sched_yield();
+}
+/* The close has to wait for another call, too, so it does not roll back before this call could. */
+static int other_call;
+static void close_beside_other(void)
+{
+    other_call = 1;
+    shmi_add32(&arena->calls, 1);
+    begin_close();
+}
+static void close_waits(void)
+{
+    begin_close();
+    CHECK(shmi_ld32(&arena->calls) != 0, 1);
+}
+/* Makes a call, and begins a close of the arena when the call comes to a point. The call has to make that many
+ * rollbacks. After the close, the transaction is undone. */
+static void call_beside_close(size_t i, const char *at, void (*then)(void), int rollbacks)
+{
+    void *p;
+    calls[i].leave();
+    arm(at, 1, then);
+    rollbacks_by_call = 0;
+    calls[i].call();
+    CHECK(met, 1);
+    CHECK(rollbacks_by_call, rollbacks);
+    if (other_call)
+        shmi_add32(&arena->calls, (uint32_t)-1);
+    other_call = 0;
+    point = NULL;
+    CHECK(pthread_join(closer, NULL), 0);
+    CHECK(shmsync_arena_open(arena_name, NULL, &arena), 0);
+    CHECK(shmsync_block_open(arena, "value", sizeof *value, &p), 0);
+    CHECK(*(uint64_t *)p, 3);
+    make();
+}
+static void counted(void)
+{
+    size_t i;
+    for (i = 0; i < sizeof calls / sizeof *calls; i++)
+        call_beside_close(i, "tx.undo.range", close_waits, 1);
+}
+/* A call that has the writers' mutex when the close begins leaves the rollback to the close. */
+static void uncounted(void)
+{
+    size_t i;
+    for (i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (calls[i].queues)
+            call_beside_close(i, "rwmutex.lock.queued", close_beside_other, 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(void);
-    } verbs[] = {{"reader", reader}, {"leaves", leaves}, {"another", another}, {"gives up", gives_up}, {"open", open_beside}, {"rewriter", rewriter}};
+    } verbs[] = {{"reader", reader}, {"leaves", leaves}, {"another", another}, {"gives up", gives_up}, {"open", open_beside}, {"rewriter", rewriter},
+                 {"counted", counted}, {"uncounted", uncounted}};
     size_t i;
     if (argc != 3)
         return 2;
     alarm(300);
-    CHECK(shmsync_arena_open(argv[1], NULL, &arena), 0);
+    program = pthread_self();
+    arena_name = argv[1];
+    CHECK(shmsync_arena_open(arena_name, NULL, &arena), 0);
     make();
     for (i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(argv[2], verbs[i].name) == 0) {
