@@ -1310,7 +1310,21 @@ SHMI_FN void shmi_finish_erase(shmsync_arena *a, const shmi_header *h)
     shmi_release_unseen(a, &h->block, freeing);
 }
 
-/* Brings h from committed to aborted unless a participant has it open; see docs/abi.md. */
+SHMI_FN shmi_participant_id shmi_holder_of(shmsync_arena *a, const shmi_object *o);
+/* EBUSY: names a participant that holds the object. */
+SHMI_COLD int shmi_fail_holder(shmsync_arena *a, const shmi_header *h, shmi_participant_id holder)
+{
+    char who[256];
+    shmi_words words;
+    memset(&words, 0, sizeof words);
+    words.text = who;
+    words.size = sizeof who;
+    who[0] = 0;
+    shmi_say_participant(a, shmi_id_slot(holder), 1, &words);
+    return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "%s holds it", who);
+}
+/* Brings h from committed to aborted unless a participant has it open, or has closed it and still holds it; see
+ * docs/abi.md. */
 SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
 {
     uint32_t ours = shmi_make_object(SHMI_objectDeleting, a->self), who = 0;
@@ -1332,6 +1346,11 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
         who = shmi_openers(a, h, NULL);
         SHMSYNC_CRASHPOINT("arena.delete.before_decide");
         if (who == 0) {
+            shmi_participant_id holder = shmi_holder_of(a, &h->o);
+            if (holder != 0) {
+                shmi_cas32(h->state, ours, shmi_make_object(SHMI_objectCommitted, 0));
+                return shmi_fail_holder(a, h, holder);
+            }
             if (shmi_cas32(h->state, ours, shmi_make_object(SHMI_objectAborted, a->self)))
                 return 0;
             continue;

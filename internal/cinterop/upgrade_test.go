@@ -92,9 +92,9 @@ func interruptedUpgrade(t *testing.T, state string) (name string) {
 
 // deletesInC deletes the object in a C program, and returns the errno value of the deletion, or -1 if the program
 // was killed.
-func deletesInC(t *testing.T, name string, env ...string) int {
+func deletesInC(t *testing.T, name, object string, env ...string) int {
 	t.Helper()
-	cmd := exec.Command(program(t, "deletes.c"), name, "hits")
+	cmd := exec.Command(program(t, "deletes.c"), name, object)
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -115,8 +115,8 @@ func TestDeleteInCAfterAnInterruptedUpgrade(t *testing.T) {
 	for _, state := range []string{"undecided", "decided", "both", "empty", "done"} {
 		t.Run(state, func(t *testing.T) {
 			name := interruptedUpgrade(t, state)
-			require.Zero(t, deletesInC(t, name))
-			require.Equal(t, int(syscall.ENOENT), deletesInC(t, name))
+			require.Zero(t, deletesInC(t, name, "hits"))
+			require.Equal(t, int(syscall.ENOENT), deletesInC(t, name, "hits"))
 			beginsEpoch(t, name, func(a *arena.Arena) {
 				require.NoError(t, upgradeHits(a))
 				require.Zero(t, a.Stats().Objects)
@@ -137,10 +137,10 @@ func TestRefusedDeleteInCKeepsASuccessorWithData(t *testing.T) {
 			a, err := arena.Attach(name, nil)
 			require.NoError(t, err)
 			require.NoError(t, open(a))
-			require.Equal(t, int(syscall.EBUSY), deletesInC(t, name))
+			require.Equal(t, int(syscall.EBUSY), deletesInC(t, name, "hits"))
 			require.EqualValues(t, 2, a.Stats().Objects)
 			require.NoError(t, a.Close())
-			require.Zero(t, deletesInC(t, name))
+			require.Zero(t, deletesInC(t, name, "hits"))
 		})
 	}
 }
@@ -154,8 +154,8 @@ func TestDeleteInCKeepsABlockThatIsNoSuccessor(t *testing.T) {
 		_, err = a.Block("hits (upgrade)", 64)
 		require.NoError(t, err)
 	})
-	require.Zero(t, deletesInC(t, name))
-	require.Equal(t, int(syscall.ENOENT), deletesInC(t, name))
+	require.Zero(t, deletesInC(t, name, "hits"))
+	require.Equal(t, int(syscall.ENOENT), deletesInC(t, name, "hits"))
 	beginsEpoch(t, name, func(a *arena.Arena) { require.EqualValues(t, 1, a.Stats().Objects) })
 }
 
@@ -179,7 +179,7 @@ func TestDeathOfADeleterInCAfterAnUpgrade(t *testing.T) {
 
 func cDeleterDies(t *testing.T, state, point string, n int) (died bool) {
 	name := interruptedUpgrade(t, state)
-	end := deletesInC(t, name, fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", point, n))
+	end := deletesInC(t, name, "hits", fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", point, n))
 	require.LessOrEqual(t, end, 0)
 	beginsEpoch(t, name, func(a *arena.Arena) {
 		object, successor := false, false
