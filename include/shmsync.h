@@ -256,7 +256,7 @@ int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, c
 int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
 /* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it
  * may have left the new contents under another name. The call removes these as well, even if they are all that is
- * left. ENOENT: there is no such object. EBUSY: a process has it open. */
+ * left. ENOENT: there is no such object. EBUSY: a process has it open, or has closed it and still holds it. */
 int shmsync_delete(shmsync_arena *a, const char *name);
 /* Removes the object at an offset that an _offset function gave. Only this call removes an anonymous object. EINVAL:
  * no object is there. Otherwise as shmsync_delete. */
@@ -5712,8 +5712,14 @@ typedef struct shmi_head {
     struct shmi_head *next; /* guarded by: shmi_spares_lock */
     uint64_t serial;        /* serial number of what follows; 0 while nothing is there. Atomic. */
     size_t size;
-    uint64_t pad_;
+    uint64_t off;           /* of the object, in the head of a handle. Atomic. */
+    uint32_t users;         /* calls under way that keep the object open, or SHMI_ENDED. Atomic. */
+    uint32_t pad_[3];
 } shmi_head;
+SHMI_ASSERT(sizeof(shmi_head) % 16 == 0, "what follows a head is aligned as memory from malloc");
+
+/* A bit of users: the opening has ended, or ends. No call can keep the object open from then on. */
+#define SHMI_ENDED UINT32_C(0x80000000)
 
 /* A closed thing is used again only after SHMI_SPARES further closes of its size: calls of other threads may still read it. */
 enum { SHMI_SPARES = 64, SHMI_SPARE_SIZES = 48 };
@@ -5761,12 +5767,16 @@ SHMI_FN void *shmi_new_thing(size_t size)
         return NULL;
     h->next = NULL;
     h->size = size;
+    shmi_st64(&h->off, 0);
+    shmi_st32(&h->users, 0);
     __atomic_store_n(&h->serial, shmi_add64(&shmi_serials, 1) + 1, __ATOMIC_RELEASE);
     return h + 1;
 }
 
+/* Gives thing a new serial number. Handles with the number before are closed. */
+SHMI_FN void shmi_renew_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, shmi_add64(&shmi_serials, 1) + 1, __ATOMIC_RELEASE); }
 /* Closes thing: from now on a call with a handle on it fails with EBADF. */
-SHMI_FN void shmi_close_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, 0, __ATOMIC_RELEASE); }
+SHMI_FN void shmi_close_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, 0, __ATOMIC_SEQ_CST); }
 
 SHMI_FN void shmi_free_thing(void *thing)
 {
@@ -5785,6 +5795,18 @@ SHMI_FN void shmi_free_thing(void *thing)
     }
     pthread_mutex_unlock(&shmi_spares_lock);
 }
+
+/* Keeps the object of a handle open until shmi_unkeep, even if the last handle is closed meanwhile. 0: it has ended. */
+SHMI_FN int shmi_keep(void *thing)
+{
+    uint32_t *users = &shmi_head_of(thing)->users, n;
+    do
+        n = shmi_ld32(users);
+    while ((n & SHMI_ENDED) == 0 && !shmi_cas32(users, n, n + 1));
+    return (n & SHMI_ENDED) == 0;
+}
+/* Whether the opening of a closed handle ends now: no call keeps the object open. */
+SHMI_FN int shmi_may_end(void *thing) { return shmi_cas32(&shmi_head_of(thing)->users, 0, SHMI_ENDED); }
 
 /* The serial number for a handle on thing. If thing was closed meanwhile, it is a number that no thing has. */
 SHMI_FN uint64_t shmi_serial_of(const void *thing)
@@ -7512,6 +7534,12 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
             r->handle = build(a, o, arg);
             if (r->handle == NULL && shmi_last.err != 0)
                 why = shmi_last.err;
+            if (r->handle != NULL)
+                shmi_st64(&shmi_head_of(r->handle)->off, o->off);
+        } else if (r->opens == 0) {
+            /* Calls through closed handles are under way, and keep the object open. From now on this opening does. */
+            shmi_renew_thing(r->handle);
+            shmi_close_object(a, o->off);
         }
         handle = r->handle;
         if (handle != NULL)
@@ -7536,7 +7564,20 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
     if (r != NULL)
         r->end = end;
 }
-/* Gives one opening back, and calls end with the handle if it was the last opening. EBADF: the object is not open. */
+/* Ends the opening of a handle that was closed for the last time, unless a call through it is under way. The last such
+ * call ends the opening. The caller holds handles_of, and has called shmi_await_look. */
+SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
+{
+    shmi_off off = r->h.o.off;
+    void *handle = r->handle;
+    if (!shmi_may_end(handle))
+        return;
+    r->handle = NULL;
+    r->end(handle);
+    shmi_close_object(a, off);
+}
+/* Gives one opening back, and calls end with the handle when it was the last opening and no call through the handle is
+ * under way. EBADF: the object is not open. */
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -7552,14 +7593,55 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     if (r != NULL && r->opens > 0) {
         open_ = 1;
         if (--r->opens == 0) {
-            end(r->handle);
-            r->handle = NULL;
+            r->end = end;
+            shmi_close_thing(r->handle);
+            shmi_end_if_unused(a, r);
+        } else {
+            shmi_close_object(a, off);
         }
-        shmi_close_object(a, off);
     }
     pthread_mutex_unlock(&a->handles_of);
     shmi_exit(a);
     return open_ ? 0 : shmi_fail(EBADF, "close", NULL, "it is not open");
+}
+
+/* As shmi_enter, for a call that waits for an object, or runs a function of the user's, through the handle at thing. The
+ * call keeps the object open until shmi_exit_for:
+ *
+ *     the call                             the last close
+ *     users + 1, unless the opening ended  serial number := 0
+ *     ...                                  no users: the opening ends here
+ *     users - 1
+ *     no users, and the number is 0:
+ *     the opening ends here
+ *
+ * A signal handler makes no such call, because the end of an opening takes locks. */
+SHMI_FN int shmi_enter_for(void *thing, shmsync_arena *a, const char *op)
+{
+    int err = shmi_enter(a, op);
+    if (err != 0 || SHMI_LIKELY(shmi_keep(thing)))
+        return err;
+    shmi_exit(a);
+    return shmi_fail(EBADF, op, NULL, "the handle was closed");
+}
+SHMI_COLD void shmi_settle_close(void *thing, shmsync_arena *a)
+{
+    shmi_ref *r;
+    shmi_await_look(a);
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    r = shmi_ref_of(a, shmi_ld64(&shmi_head_of(thing)->off));
+    pthread_mutex_unlock(&a->handles);
+    if (r != NULL && r->handle == thing && r->opens == 0)
+        shmi_end_if_unused(a, r);
+    pthread_mutex_unlock(&a->handles_of);
+}
+SHMI_FN void shmi_exit_for(void *thing, shmsync_arena *a)
+{
+    shmi_head *h = shmi_head_of(thing);
+    if (shmi_add32(&h->users, (uint32_t)-1) == 1 && SHMI_UNLIKELY(shmi_ld64(&h->serial) == 0))
+        shmi_settle_close(thing, a);
+    shmi_exit(a);
 }
 
 /* ---- The threads of a process that ends: threads_linux.go has the reasons ---- */
@@ -13328,6 +13410,9 @@ typedef struct shmi_mutex {
     shmi_object o; /* for a mutex that is an object of its own */
 } shmi_mutex;
 
+/* The handle that a mutex is, or that it is a part of. */
+SHMI_FN void *shmi_mutex_thing(shmi_mutex *m) { return m->rw != NULL ? (void *)m->rw : (void *)m; }
+
 /* Makes a handle on the mutex words w in the body of an object. internal says that the mutex is a part of another
  * object. */
 SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *w, shmi_off object, const char *called, int internal)
@@ -13564,10 +13649,10 @@ SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
     int changed;
     if (!m->rollback)
         return shmi_mark_owner_dead(m->a, m->w, o, m->internal, NULL);
-    if (shmi_enter(m->a, "mutex.lock") != 0)
+    if (shmi_enter_for(m, m->a, "mutex.lock") != 0)
         return 0;
     changed = shmi_mark_owner_dead(m->a, m->w, o, m->internal, &m->log);
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
     return changed;
 }
 
@@ -13941,7 +14026,7 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
 {
     shmi_mutex_wait w;
     shmsync_arena *a = m->a;
-    int err = shmi_enter(a, "mutex.lock");
+    int err = shmi_enter_for(shmi_mutex_thing(m), a, "mutex.lock");
     if (err != 0)
         return err;
     memset(&w, 0, sizeof w);
@@ -13950,7 +14035,7 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
     err = shmi_mutex_acquire(&w, 1);
     if (err == 0)
         SHMSYNC_CRASHPOINT("mutex.lock.acquired");
-    shmi_exit(a);
+    shmi_exit_for(shmi_mutex_thing(m), a);
     return err;
 }
 
@@ -14271,15 +14356,16 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(m);
-    shmsync_arena *a = m->impl->a;
+    shmi_mutex *x = m->impl;
+    shmsync_arena *a = x->a;
     int err;
     if (repair == NULL)
-        return shmi_fail(EINVAL, "mutex.recover", m->impl->called, "without a repair");
-    err = shmi_enter(a, "mutex.recover");
+        return shmi_fail(EINVAL, "mutex.recover", x->called, "without a repair");
+    err = shmi_enter_for(x, a, "mutex.recover");
     if (err != 0)
         return SHMI_TELL(err);
-    err = shmi_mutex_recover_entered(m->impl, repair, arg);
-    shmi_exit(a);
+    err = shmi_mutex_recover_entered(x, repair, arg);
+    shmi_exit_for(x, a);
     return SHMI_TELL(err);
 }
 
@@ -14545,11 +14631,11 @@ SHMI_FN int shmi_futex_wait_until(shmi_futex *f, uint64_t token, int64_t deadlin
         return 0;
     if (token > UINT64_MAX >> 2)
         return shmi_fail(EINVAL, "futex.wait", shmi_called(&f->o), "no counter gets to token %llu", (unsigned long long)token);
-    err = shmi_enter(a, "futex.wait");
+    err = shmi_enter_for(f, a, "futex.wait");
     if (err != 0)
         return err;
     err = shmi_futex_wait_entered(f, token, deadline);
-    shmi_exit(a);
+    shmi_exit_for(f, a);
     return err;
 }
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token)
@@ -16382,7 +16468,7 @@ SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64
     w = shmi_token_begin(s, token);
     if (shmi_token_over(&w))
         return shmi_token_judge(&w);
-    err = shmi_enter(s->a, "sequencer.wait");
+    err = shmi_enter_for(s, s->a, "sequencer.wait");
     if (err != 0)
         return err;
     t = shmi_sequencer_tuning(s);
@@ -16416,7 +16502,7 @@ SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64
     }
     if (err == 0)
         err = shmi_token_judge(&w);
-    shmi_exit(s->a);
+    shmi_exit_for(s, s->a);
     return err;
 }
 
@@ -17050,11 +17136,11 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
     int err;
     if (shmi_event_claim(e))
         return 0;
-    err = shmi_enter(e->a, "event.wait");
+    err = shmi_enter_for(e, e->a, "event.wait");
     if (err != 0)
         return err;
     err = shmi_event_await_token(e, abs);
-    shmi_exit(e->a);
+    shmi_exit_for(e, e->a);
     return err;
 }
 
@@ -17092,11 +17178,11 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
     int err;
     if ((s & 1) == set)
         return 0;
-    err = shmi_enter(e->a, "event.wait");
+    err = shmi_enter_for(e, e->a, "event.wait");
     if (err != 0)
         return err;
     err = shmi_eventcount_wait(&e->count, (uint32_t)s, abs);
-    shmi_exit(e->a);
+    shmi_exit_for(e, e->a);
     return err;
 }
 
@@ -18181,13 +18267,13 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
         return err;
     err = shmi_queue_try(c);
     if (err == EBUSY && !try_) {
-        err = shmi_enter(a, "queue.wait");
+        err = shmi_enter_for(c->x, a, "queue.wait");
         if (err != 0)
             return err;
         err = shmi_queue_await(c, abs);
         if (err == 0)
             shmi_queue_done(c, 1);
-        shmi_exit(a);
+        shmi_exit_for(c->x, a);
         return err == ECANCELED || err == EPROTO ? shmi_queue_fail(c, err) : err;
     }
     if (err == 0)
@@ -19167,11 +19253,11 @@ SHMI_FN int shmi_counter_wait(struct shmi_counter *t, int64_t abs)
     int err;
     if (shmi_counter_is_zero(shmi_counter_load(t)))
         return 0;
-    err = shmi_enter(a, t->op);
+    err = shmi_enter_for(t, a, t->op);
     if (err != 0)
         return err;
     err = shmi_counter_wait_entered(t, abs);
-    shmi_exit(a);
+    shmi_exit_for(t, a);
     return err;
 }
 
@@ -19336,7 +19422,7 @@ SHMI_FN int shmi_counter_claim(struct shmi_counter *t, int64_t n, int from_other
     int next, err;
     if (n < 0)
         return shmi_counter_too_much(t, op, n);
-    err = shmi_enter(t->a, op);
+    err = shmi_enter_for(t, t->a, op);
     if (err != 0)
         return err;
     memset(&k, 0, sizeof k);
@@ -19345,7 +19431,7 @@ SHMI_FN int shmi_counter_claim(struct shmi_counter *t, int64_t n, int from_other
     err = shmi_counter_claim_entered(t, &k, op, &next);
     if (err == 0 && next == SHMI_counterNot)
         err = shmi_counter_too_much(t, op, n);
-    shmi_exit(t->a);
+    shmi_exit_for(t, t->a);
     return err;
 }
 
@@ -19370,7 +19456,7 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
 /* Forgets what the dead left undone. */
 SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
 {
-    int ok = 0, err = shmi_enter(t->a, "counter.reset");
+    int ok = 0, err = shmi_enter_for(t, t->a, "counter.reset");
     if (err != 0)
         return err;
     shmi_counter_reap_dead(t);
@@ -19395,7 +19481,7 @@ SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
         }
         shmi_counter_pay(t, due);
     }
-    shmi_exit(t->a);
+    shmi_exit_for(t, t->a);
     return err;
 }
 /* The counter. If it changes all the time, the result need not be of one moment. */
@@ -19891,7 +19977,7 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     int err;
     if (SHMI_LIKELY(shmi_once_is_done(shmi_once_load(o))))
         return 0;
-    err = shmi_enter(a, "once.do");
+    err = shmi_enter_for(o, a, "once.do");
     if (err != 0)
         return err;
     err = shmi_once_join(o, abs, &began);
@@ -19901,7 +19987,7 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
         SHMSYNC_CRASHPOINT("once.run.returned");
         shmi_once_finish(o, began);
     }
-    shmi_exit(a);
+    shmi_exit_for(o, a);
     return err;
 }
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg)
@@ -20612,11 +20698,11 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
 SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, uint64_t *p)
 {
     shmsync_arena *a = x->e.a;
-    int err = shmi_enter(a, "barrier.arrive");
+    int err = shmi_enter_for(x, a, "barrier.arrive");
     if (err != 0)
         return err;
     err = shmi_barrier_arrive(x, n, drop, 0, p);
-    shmi_exit(a);
+    shmi_exit_for(x, a);
     return err;
 }
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
@@ -20632,7 +20718,7 @@ SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t a
 {
     shmsync_arena *a = x->e.a;
     shmi_barrier_state s;
-    int err = shmi_enter(a, "barrier.wait");
+    int err = shmi_enter_for(x, a, "barrier.wait");
     if (err != 0)
         return err;
     err = shmi_barrier_read(x, &s);
@@ -20640,7 +20726,7 @@ SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t a
         err = phase <= s.phase ? shmi_barrier_wait(x, phase, abs)
                                : shmi_fail(EINVAL, "barrier.wait", shmi_called(&x->e.o), "for phase %llu, and it is in phase %llu",
                                            (unsigned long long)phase, (unsigned long long)s.phase);
-    shmi_exit(a);
+    shmi_exit_for(x, a);
     return err;
 }
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase)
@@ -20659,13 +20745,13 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
     shmsync_arena *a = x->e.a;
     uint64_t p;
-    int err = shmi_enter(a, "barrier.wait");
+    int err = shmi_enter_for(x, a, "barrier.wait");
     if (err != 0)
         return err;
     err = shmi_barrier_arrive(x, 1, 0, abs, &p);
     if (err == 0)
         err = shmi_barrier_wait(x, p, abs);
-    shmi_exit(a);
+    shmi_exit_for(x, a);
     return err;
 }
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b)
@@ -20701,13 +20787,13 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
 {
     shmsync_arena *a = x->e.a;
     shmi_barrier_state was, is;
-    int err = shmi_enter(a, "barrier.join");
+    int err = shmi_enter_for(x, a, "barrier.join");
     if (err != 0)
         return err;
     err = shmi_barrier_change(x, a->my_slot, shmi_barrier_being, &n, &was, &is);
     if (err == 0)
         err = shmi_barrier_tell(x); /* the participant that had the slot before may have been a party */
-    shmi_exit(a);
+    shmi_exit_for(x, a);
     return err;
 }
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n)
@@ -20759,7 +20845,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
         *did = 0;
     if (parties < 0 || (uint64_t)parties > SHMI_BARRIER_MAX)
         return shmi_fail(EINVAL, "barrier.reset", shmi_called(&x->e.o), "to %lld parties", (long long)parties);
-    err = shmi_enter(a, "barrier.reset");
+    err = shmi_enter_for(x, a, "barrier.reset");
     if (err != 0)
         return SHMI_TELL(err);
     while (err == 0 && !done) {
@@ -20783,7 +20869,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
         if (err == 0)
             err = shmi_barrier_tell(x);
     }
-    shmi_exit(a);
+    shmi_exit_for(x, a);
     if (err == 0 && did != NULL)
         *did = done;
     return SHMI_TELL(err);
@@ -21389,6 +21475,7 @@ SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct 
         }
     }
 }
+/* Begins a recovery, in a call that counts. */
 SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int ruined, int *took)
 {
     int err;
@@ -21397,15 +21484,11 @@ SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int r
         shmi_participant_id waits = 0;
         struct shmi_wakes b;
         uint64_t w = 0;
-        err = shmi_enter(f->q.a, "fairmutex.recover");
-        if (err != 0)
-            return err;
         shmi_wakes_init(&b);
         shmi_rq_lock(&f->q);
         err = shmi_fair_begin_locked(f, ruined, &b, took, &w, &waits);
         shmi_rq_unlock(&f->q);
         shmi_rq_wake(&f->q, &b);
-        shmi_exit(f->q.a);
         if (err != 0 || waits == 0)
             return err;
         err = shmi_await_gone64(f->q.a, waits, &f->w->owner, w, "fairmutex.recover", shmi_called(&f->q.o), abs);
@@ -21451,16 +21534,13 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
         return 0;
     }
 }
-/* Runs repair while this process recovers f, and holds it afterwards or not. */
+/* Runs repair while this process recovers f, and holds it afterwards or not. The call counts. */
 SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
 {
     struct shmi_wakes b;
     int failed = shmi_call_repair(repair, arg), err;
     if (failed == 0)
         SHMSYNC_CRASHPOINT("fairmutex.recover.repaired");
-    err = shmi_enter(f->q.a, "fairmutex.recover");
-    if (err != 0)
-        return err;
     shmi_wakes_init(&b);
     shmi_rq_lock(&f->q);
     err = shmi_fair_end_recover(f, failed, hold, &b);
@@ -21468,28 +21548,36 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
     shmi_rq_wake(&f->q, &b);
     if (err == 0 && failed)
         err = shmi_fail_who(f->q.a, ENOTRECOVERABLE, "fairmutex.recover", shmi_called(&f->q.o), shmi_fair_died(f));
-    return shmi_exit_with(f->q.a, err);
+    return err;
 }
 
-/* Locks it. A call that has learned of a death and may repair, but finds that another process repairs, waits again. */
-SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair)
+/* Locks it, in a call that counts. A call that has learned of a death and may repair, but finds that another process
+ * repairs, waits again. */
+SHMI_FN int shmi_fair_lock_slow(struct shmi_fairmutex *f, int64_t abs, int may_repair)
 {
-    int took = 0, err = shmi_use(f->q.a, "fairmutex.lock");
-    if (err != 0)
-        return err;
-    if (SHMI_LIKELY(shmi_fair_lock_fast(f)))
-        return 0;
+    int took = 0, err;
     do {
-        err = shmi_enter(f->q.a, "fairmutex.lock");
-        if (err != 0)
-            return err;
-        err = shmi_exit_with(f->q.a, shmi_fair_arrive(f, "fairmutex.lock", abs, 0));
+        err = shmi_fair_arrive(f, "fairmutex.lock", abs, 0);
         if (err != EOWNERDEAD || !may_repair || f->repair == NULL)
             return err;
         err = shmi_fair_begin_recover(f, abs, 0, &took);
         if (took)
             return shmi_fair_run_repair(f, f->repair, f->repair_arg, 1);
     } while (err == 0);
+    return err;
+}
+SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair)
+{
+    int err = shmi_use(f->q.a, "fairmutex.lock");
+    if (err != 0)
+        return err;
+    if (SHMI_LIKELY(shmi_fair_lock_fast(f)))
+        return 0;
+    err = shmi_enter_for(f, f->q.a, "fairmutex.lock");
+    if (err != 0)
+        return err;
+    err = shmi_fair_lock_slow(f, abs, may_repair);
+    shmi_exit_for(f, f->q.a);
     return err;
 }
 int shmsync_fairmutex_lock(shmsync_fairmutex *f)
@@ -21544,24 +21632,34 @@ int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
     SHMI_OPENED(f);
     return SHMI_TELL(shmi_fair_unlock(f->impl));
 }
+SHMI_FN int shmi_fair_recover(struct shmi_fairmutex *f, int (*repair)(void *), void *arg)
+{
+    for (;;) {
+        int took, err = shmi_fair_begin_recover(f, 0, 1, &took);
+        if (err != 0)
+            return err;
+        if (took)
+            return shmi_fair_run_repair(f, repair, arg, 0);
+        err = shmi_fair_lock(f, 0, 0);
+        if (err == 0)
+            return shmi_fair_unlock(f);
+        if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
+            return err;
+    }
+}
 int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(f);
     struct shmi_fairmutex *x = f->impl;
+    int err;
     if (repair == NULL)
         return shmi_fail(EINVAL, "fairmutex.recover", shmi_called(&x->q.o), "without a repair");
-    for (;;) {
-        int took, err = shmi_fair_begin_recover(x, 0, 1, &took);
-        if (err != 0)
-            return SHMI_TELL(err);
-        if (took)
-            return SHMI_TELL(shmi_fair_run_repair(x, repair, arg, 0));
-        err = shmi_fair_lock(x, 0, 0);
-        if (err == 0)
-            return SHMI_TELL(shmsync_fairmutex_unlock(f));
-        if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
-            return SHMI_TELL(err);
-    }
+    err = shmi_enter_for(x, x->q.a, "fairmutex.recover");
+    if (err != 0)
+        return SHMI_TELL(err);
+    err = shmi_fair_recover(x, repair, arg);
+    shmi_exit_for(x, x->q.a);
+    return SHMI_TELL(err);
 }
 /* A death that no call has met, and a change that is committed and not carried out, count. */
 SHMI_FN int shmi_fair_state(struct shmi_fairmutex *f)
@@ -21883,7 +21981,7 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
         return err;
     if (shmi_future_read(f, result))
         return 0;
-    err = shmi_enter(a, "future.wait");
+    err = shmi_enter_for(f, a, "future.wait");
     if (err != 0)
         return err;
     s = shmi_future_now(f);
@@ -21891,7 +21989,7 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
         err = shmi_eventcount_wait(&f->e, (uint32_t)s, abs);
     if (err == 0)
         err = shmi_future_judge(f, shmi_future_round(s), result);
-    shmi_exit(a);
+    shmi_exit_for(f, a);
     return err;
 }
 int shmsync_future_wait(shmsync_future *f, int *result)
@@ -21926,7 +22024,7 @@ SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
 SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
 {
     shmsync_arena *a = x->e.a;
-    int err = shmi_enter(a, "future.reset");
+    int err = shmi_enter_for(x, a, "future.reset");
     while (err == 0) {
         uint64_t s = shmi_future_now(x);
         if (abandoned_only && !shmi_future_abandoned(s))
@@ -21944,7 +22042,7 @@ SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
             break;
         }
     }
-    shmi_exit(a);
+    shmi_exit_for(x, a);
     return err;
 }
 int shmsync_future_reset(shmsync_future *f)
@@ -22568,10 +22666,12 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     int err;
     if (abs != 0 && shmi_now() >= abs)
         return ETIMEDOUT;
-    err = shmi_enter(k->q.a, "cond.wait");
+    err = shmi_enter_for(k, k->q.a, "cond.wait");
     if (err != 0)
         return err;
-    return shmi_exit_with(k->q.a, shmi_cond_wait_counted(k, unlock, lock, arg, abs));
+    err = shmi_cond_wait_counted(k, unlock, lock, arg, abs);
+    shmi_exit_for(k, k->q.a);
+    return err;
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
 SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
@@ -23330,10 +23430,15 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
         return shmi_fail(EINVAL, "semaphore.acquire", shmi_called(&s->q.o), "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
     if (shmi_sem_acquire_fast(s, n))
         return 0;
-    err = shmi_enter(a, "semaphore.acquire");
+    err = try_ ? shmi_enter(a, "semaphore.acquire") : shmi_enter_for(s, a, "semaphore.acquire"); /* a signal handler may try */
     if (err != 0)
         return err;
-    return shmi_exit_with(a, shmi_sem_acquire_slow(s, n, abs, try_));
+    err = shmi_sem_acquire_slow(s, n, abs, try_);
+    if (try_)
+        shmi_exit(a);
+    else
+        shmi_exit_for(s, a);
+    return err;
 }
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n)
 {
@@ -23558,10 +23663,10 @@ SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
     int done;
     if (m->mine == NULL) /* a reaper */
         return shmi_rw_roll_back_counted(m, g);
-    if (shmi_enter(m->a, "rwmutex.lock") != 0)
+    if (shmi_enter_for(m, m->a, "rwmutex.lock") != 0)
         return 0;
     done = shmi_rw_roll_back_counted(m, g);
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
     return done;
 }
 
@@ -23896,7 +24001,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
     uint64_t epoch;
     int64_t ask = 0, since = 0;
     int err, spun = 0;
-    err = shmi_enter(m->a, "rwmutex.rdlock");
+    err = shmi_enter_for(m, m->a, "rwmutex.rdlock");
     if (err != 0) {
         shmi_rw_take_back(m);
         return err;
@@ -23979,7 +24084,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
             break;
         }
     }
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
     if (err == 0)
         SHMSYNC_CRASHPOINT("rwmutex.rlock.acquired");
     return err;
@@ -24307,11 +24412,11 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
     if (got == SHMI_rwWrites)
         return 0;
     shmi_rw_undo(m, got);
-    err = shmi_enter(m->a, "rwmutex.lock");
+    err = shmi_enter_for(m, m->a, "rwmutex.lock");
     if (err != 0)
         return err;
     err = shmi_rw_lock_slow(m, abs);
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
     return err;
 }
 
@@ -24443,11 +24548,11 @@ SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
         }
         shmi_rw_release_writers(m); /* as in lock */
     }
-    err = shmi_enter(m->a, op);
+    err = shmi_enter_for(m, m->a, op);
     if (err != 0)
         return err;
     err = shmi_rw_lock_upgradable_slow(m, op, abs);
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
     return err;
 }
 /* Ends the upgradable hold of this process, and sets its state to next. EPERM: there is no such hold. */
@@ -24463,7 +24568,7 @@ SHMI_FN int shmi_rw_end_upgradable(struct shmi_rwmutex *m, const char *op, uint3
 SHMI_FN int shmi_rw_upgrade(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.upgrade";
-    int err = shmi_enter(m->a, op);
+    int err = shmi_enter_for(m, m->a, op);
     if (err != 0)
         return err;
     err = shmi_rw_end_upgradable(m, op, SHMI_upUpgrading);
@@ -24473,7 +24578,7 @@ SHMI_FN int shmi_rw_upgrade(struct shmi_rwmutex *m, int64_t abs)
             err = shmi_rw_drain_gate(m, op, abs);
         shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
     }
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
     return err;
 }
 
@@ -24883,14 +24988,15 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(m);
+    struct shmi_rwmutex *x = m->impl;
     int err;
     if (repair == NULL)
-        return shmi_fail(EINVAL, "rwmutex.recover", m->impl->called, "without a repair");
-    err = shmi_enter(m->impl->a, "rwmutex.recover");
+        return shmi_fail(EINVAL, "rwmutex.recover", x->called, "without a repair");
+    err = shmi_enter_for(x, x->a, "rwmutex.recover");
     if (err != 0)
         return SHMI_TELL(err);
-    err = shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg);
-    shmi_exit(m->impl->a);
+    err = shmi_rw_recover(x, "rwmutex.recover", 0, repair, arg);
+    shmi_exit_for(x, x->a);
     return SHMI_TELL(err);
 }
 int shmsync_rwmutex_state(shmsync_rwmutex *m)
@@ -25006,10 +25112,10 @@ SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);
     /* If the count is refused, the call must not take the mutex again: the close, which rolls back, would find it held. */
-    if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter(m->a, "rwmutex.lock") != 0)
+    if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter_for(m, m->a, "rwmutex.lock") != 0)
         return;
     shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)), 0);
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
 }
 SHMI_FN int shmi_rw_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
@@ -25407,7 +25513,7 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
 SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
     shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
-    int took, changed, slept = 0, spun = 0, err = shmi_enter(l->a, "spinlock.lock");
+    int took, changed, slept = 0, spun = 0, err = shmi_enter_for(l, l->a, "spinlock.lock");
     int64_t ask = 0, since = 0;
     if (err != 0)
         return err;
@@ -25481,7 +25587,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         if (shmi_spin_held(o) && shmi_owner_name(o) == l->a->self)
             shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
     }
-    shmi_exit(l->a);
+    shmi_exit_for(l, l->a);
     return err;
 }
 
@@ -25534,7 +25640,7 @@ SHMI_FN void shmi_rwspin_check_drained(void *arg)
 }
 SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
 {
-    int spun = 0, err = shmi_enter(l->a, "rwspinlock.lock");
+    int spun = 0, err = shmi_enter_for(l, l->a, "rwspinlock.lock");
     int64_t since = 0;
     if (err != 0)
         return err;
@@ -25575,7 +25681,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
             break;
         }
     }
-    shmi_exit(l->a);
+    shmi_exit_for(l, l->a);
     return err;
 }
 /* Waits until no reader is left. On failure the state word is d->back. */
@@ -25619,16 +25725,12 @@ SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
     return err;
 }
 
-SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg)
+SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg)
 {
     uint32_t mine = shmi_spin_ours(l, SHMI_SPIN_RECOVERING);
-    if (repair == NULL)
-        return shmi_fail(EINVAL, "spinlock.recover", l->called, "without a repair");
     for (;;) {
         uint32_t o = shmi_spin_state(l);
-        int err = shmi_use(l->a, "spinlock.recover");
-        if (err != 0)
-            return err;
+        int err;
         if (o != SHMI_SPIN_LOST && shmi_owner_kind(o) != SHMI_SPIN_OWNER_DEAD) {
             err = shmi_spin_own(l, abs, 0);
             if (err == 0)
@@ -25666,6 +25768,18 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
             shmi_spin_pass_on(l);
         return 0;
     }
+}
+SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg)
+{
+    int err;
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "spinlock.recover", l->called, "without a repair");
+    err = shmi_enter_for(l, l->a, "spinlock.recover");
+    if (err != 0)
+        return err;
+    err = shmi_spin_recover_entered(l, abs, repair, arg);
+    shmi_exit_for(l, l->a);
+    return err;
 }
 
 /* ---- Handles ---- */
@@ -26213,6 +26327,26 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
         shmi_retract_sleep(a, records[k]);
 }
 
+/* A handle through which a call waits, and its arena. */
+typedef struct shmi_kept {
+    void *thing;
+    shmsync_arena *a;
+} shmi_kept;
+SHMI_FN shmi_kept shmi_kept_by(const shmsync_awaitable *x)
+{
+    shmi_kept k = {NULL, NULL};
+    if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
+        k.thing = x->sequencer->impl;
+        k.a = x->sequencer->impl->a;
+    } else if (x->kind == SHMSYNC_AWAIT_FUTURE) {
+        k.thing = x->future->impl;
+        k.a = x->future->impl->e.a;
+    } else {
+        k.thing = x->event->impl;
+        k.a = x->event->impl->a;
+    }
+    return k;
+}
 /* Checks that the list can be waited for, and sets *a to the arena. */
 SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n, shmsync_arena **a)
 {
@@ -26230,12 +26364,32 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
             SHMI_OPENED(x->future);
         else
             SHMI_OPENED(x->event);
-        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->e.a : x->event->impl->a;
+        *a = shmi_kept_by(x).a;
         err = shmi_use(*a, op);
         if (err != 0)
             return err;
         if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventBidirectional))
             return shmi_fail(EINVAL, op, shmi_called(&x->event->impl->o), "it is not bidirectional");
+    }
+    return 0;
+}
+SHMI_FN void shmi_await_exit(size_t n, const shmi_kept *kept)
+{
+    while (n-- > 0)
+        shmi_exit_for(kept[n].thing, kept[n].a);
+}
+/* Does what shmi_enter_for does, for all of the list. */
+SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *list, size_t n, shmi_kept *kept)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        int err;
+        kept[i] = shmi_kept_by(&list[i]);
+        err = shmi_enter_for(kept[i].thing, kept[i].a, op);
+        if (err != 0) {
+            shmi_await_exit(i, kept);
+            return err;
+        }
     }
     return 0;
 }
@@ -26265,6 +26419,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
 {
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
+    shmi_kept kept[SHMSYNC_AWAIT_MOST];
     shmsync_arena *a = NULL;
     size_t i, begun, chosen = SIZE_MAX;
     int64_t abs = 0, since = 0;
@@ -26282,7 +26437,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
             *index = i;
             return SHMI_TELL(err);
         }
-    err = shmi_enter(a, "wait_any");
+    err = shmi_await_enter("wait_any", list, n, kept);
     if (err != 0)
         return SHMI_TELL(err);
     since = shmi_now();
@@ -26306,7 +26461,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
     for (i = 0; i < begun; i++)
         if (i != chosen)
             shmi_await_leave(&at[i]);
-    shmi_exit(a);
+    shmi_await_exit(n, kept);
     *index = chosen;
     return SHMI_TELL(chosen != SIZE_MAX ? result : err);
 }
@@ -26317,6 +26472,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     size_t of[SHMSYNC_AWAIT_MOST]; /* the places in the list of the waits that are not over */
     int errs[SHMSYNC_AWAIT_MOST];
+    shmi_kept kept[SHMSYNC_AWAIT_MOST];
     shmsync_arena *a = NULL;
     size_t i, left = 0;
     int64_t abs = 0;
@@ -26331,7 +26487,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
     if (left != 0) {
         size_t begun = 0, todo = left, k;
         int64_t since = shmi_now();
-        err = shmi_enter(a, "wait_all");
+        err = shmi_await_enter("wait_all", list, n, kept);
         if (err != 0)
             return SHMI_TELL(err);
         for (i = 0; i < todo && err == 0; i++) {
@@ -26356,7 +26512,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
         }
         for (i = 0; i < left; i++)
             shmi_await_leave(&at[i]);
-        shmi_exit(a);
+        shmi_await_exit(n, kept);
         if (err != 0)
             return SHMI_TELL(err);
     }
@@ -27111,13 +27267,6 @@ SHMI_FN void shmi_multi_end(void *handle)
 {
     struct shmi_multilock *x = (struct shmi_multilock *)handle;
     uint32_t i;
-    /* A close does not end the waits of other threads. The memory of a handle that is closed with such a wait is not used
-     * again, because the thread still needs it. */
-    for (i = 0; x->all != NULL && i < UINT32_C(1) << x->log; i++) {
-        struct shmi_key_bucket *k = __atomic_load_n(&x->all[i], __ATOMIC_ACQUIRE);
-        if (k != NULL && shmi_ld32(&k->q.waiting) != 0)
-            return;
-    }
     for (i = 0; x->all != NULL && i < UINT32_C(1) << x->log; i++) {
         struct shmi_key_bucket *k = __atomic_load_n(&x->all[i], __ATOMIC_ACQUIRE);
         shmi_multilock_block **t, **before;
@@ -27467,9 +27616,11 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
     if (err == 0 && SHMI_LIKELY(shmi_key_lock_fast(k, key, out)))
         return 0;
     if (err == 0)
-        err = shmi_enter(x->a, "multilock.lock");
-    if (err == 0)
-        err = shmi_exit_with(x->a, shmi_key_arrive(k, "multilock.lock", key, abs, 0, out));
+        err = shmi_enter_for(x, x->a, "multilock.lock");
+    if (err == 0) {
+        err = shmi_key_arrive(k, "multilock.lock", key, abs, 0, out);
+        shmi_exit_for(x, x->a);
+    }
     if (err != 0)
         memset(out, 0, sizeof *out);
     return err;
@@ -27601,7 +27752,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     size_t i, distinct = 0;
     int err;
     *held = 0;
-    err = shmi_enter(x->a, "multilock.lock"); /* until the keys that were locked in vain are unlocked */
+    err = shmi_enter_for(x, x->a, "multilock.lock"); /* until the keys that were locked in vain are unlocked */
     if (err != 0) {
         memset(out, 0, n * sizeof *out);
         return err;
@@ -27627,7 +27778,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
             shmsync_multilock_unlock(&out[i - 1]); /* fails if this process closed the arena, and so holds nothing */
         memset(out, 0, n * sizeof *out);
     }
-    shmi_exit(x->a);
+    shmi_exit_for(x, x->a);
     return err;
 }
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held)
@@ -27708,6 +27859,7 @@ SHMI_FN int shmi_key_begin_locked(shmi_key_recovery *r, struct shmi_wakes *b)
         }
     }
 }
+/* Begins a recovery, in a call that counts. */
 SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
 {
     struct shmi_rq *q = &r->k->q;
@@ -27715,16 +27867,12 @@ SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
     do { /* it is taken from a participant that is gone */
         struct shmi_wakes b;
         r->waits = 0;
-        err = shmi_enter(q->a, "multilock.recover");
-        if (err != 0)
-            return err;
         shmi_multi_catch_up(q);
         shmi_wakes_init(&b);
         shmi_rq_lock(q);
         err = shmi_key_begin_locked(r, &b);
         shmi_rq_unlock(q);
         shmi_rq_wake(q, &b);
-        shmi_exit(q->a);
         if (err != 0 || r->waits == 0)
             return err;
         err = shmi_await_gone64(q->a, r->waits, r->word, r->was, "multilock.recover", shmi_called(&q->o), 0);
@@ -27765,6 +27913,7 @@ SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wa
         return 0;
     }
 }
+/* Runs repair while this process recovers the key. The call counts. */
 SHMI_FN int shmi_key_run_repair(shmi_key_recovery *r, int (*repair)(void *), void *arg)
 {
     struct shmi_rq *q = &r->k->q;
@@ -27772,9 +27921,6 @@ SHMI_FN int shmi_key_run_repair(shmi_key_recovery *r, int (*repair)(void *), voi
     int failed = shmi_call_repair(repair, arg), err;
     if (failed == 0)
         SHMSYNC_CRASHPOINT("multilock.recover.repaired");
-    err = shmi_enter(q->a, "multilock.recover");
-    if (err != 0)
-        return err;
     shmi_multi_catch_up(q);
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
@@ -27783,33 +27929,42 @@ SHMI_FN int shmi_key_run_repair(shmi_key_recovery *r, int (*repair)(void *), voi
     shmi_rq_wake(q, &b);
     if (err == 0 && failed)
         err = shmi_fail_who(q->a, ENOTRECOVERABLE, "multilock.recover", shmi_called(&q->o), r->died);
-    return shmi_exit_with(q->a, err);
+    return err;
 }
-int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg)
+SHMI_FN int shmi_key_recover(struct shmi_multilock *x, uint64_t key, int (*repair)(void *), void *arg)
 {
-    SHMI_OPENED(m);
     shmi_key_recovery r;
     shmsync_hold hold;
     int err;
     memset(&r, 0, sizeof r);
     r.key = key;
-    err = shmi_use(m->impl->a, "multilock.recover");
-    if (err == 0)
-        err = shmi_multi_bucket(m->impl, key, &r.k);
-    if (err == 0 && repair == NULL)
-        err = shmi_fail(EINVAL, "multilock.recover", shmi_called(&m->impl->o), "without a repair");
+    err = shmi_multi_bucket(x, key, &r.k);
     while (err == 0) {
         err = shmi_key_begin_recover(&r);
         if (err != 0)
             break;
         if (r.took)
-            return SHMI_TELL(shmi_key_run_repair(&r, repair, arg));
-        err = shmi_key_lock(r.k->of, key, 0, &hold);
+            return shmi_key_run_repair(&r, repair, arg);
+        err = shmi_key_lock(x, key, 0, &hold);
         if (err == 0)
-            return SHMI_TELL(shmsync_multilock_unlock(&hold));
+            return shmi_key_unlock(r.k, &hold);
         if (err == EOWNERDEAD || err == ENOTRECOVERABLE)
             err = 0;
     }
+    return err;
+}
+int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg)
+{
+    SHMI_OPENED(m);
+    struct shmi_multilock *x = m->impl;
+    int err;
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "multilock.recover", shmi_called(&x->o), "without a repair");
+    err = shmi_enter_for(x, x->a, "multilock.recover");
+    if (err != 0)
+        return SHMI_TELL(err);
+    err = shmi_key_recover(x, key, repair, arg);
+    shmi_exit_for(x, x->a);
     return SHMI_TELL(err);
 }
 /* A death that no call has met, and a change that is committed and not carried out, count. */
@@ -28807,7 +28962,7 @@ SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
     int err = shmi_use(w->a, "signalwaker.acquire"), counted;
     if (err != 0 || shmi_signal_take(w))
         return err;
-    err = shmi_enter(w->a, "signalwaker.acquire");
+    err = shmi_enter_for(w, w->a, "signalwaker.acquire");
     if (err != 0)
         return err;
     if (!shmi_spin(&t, shmi_signal_permitted, w) || !shmi_signal_take(w)) {
@@ -28817,7 +28972,7 @@ SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
         if (counted)
             shmi_signal_counter(w, 1, 0);
     }
-    shmi_exit(w->a);
+    shmi_exit_for(w, w->a);
     return err;
 }
 int shmsync_signalwaker_acquire(shmsync_signalwaker *w)

@@ -9,8 +9,14 @@ typedef struct shmi_head {
     struct shmi_head *next; /* guarded by: shmi_spares_lock */
     uint64_t serial;        /* serial number of what follows; 0 while nothing is there. Atomic. */
     size_t size;
-    uint64_t pad_;
+    uint64_t off;           /* of the object, in the head of a handle. Atomic. */
+    uint32_t users;         /* calls under way that keep the object open, or SHMI_ENDED. Atomic. */
+    uint32_t pad_[3];
 } shmi_head;
+SHMI_ASSERT(sizeof(shmi_head) % 16 == 0, "what follows a head is aligned as memory from malloc");
+
+/* A bit of users: the opening has ended, or ends. No call can keep the object open from then on. */
+#define SHMI_ENDED UINT32_C(0x80000000)
 
 /* A closed thing is used again only after SHMI_SPARES further closes of its size: calls of other threads may still read it. */
 enum { SHMI_SPARES = 64, SHMI_SPARE_SIZES = 48 };
@@ -58,12 +64,16 @@ SHMI_FN void *shmi_new_thing(size_t size)
         return NULL;
     h->next = NULL;
     h->size = size;
+    shmi_st64(&h->off, 0);
+    shmi_st32(&h->users, 0);
     __atomic_store_n(&h->serial, shmi_add64(&shmi_serials, 1) + 1, __ATOMIC_RELEASE);
     return h + 1;
 }
 
+/* Gives thing a new serial number. Handles with the number before are closed. */
+SHMI_FN void shmi_renew_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, shmi_add64(&shmi_serials, 1) + 1, __ATOMIC_RELEASE); }
 /* Closes thing: from now on a call with a handle on it fails with EBADF. */
-SHMI_FN void shmi_close_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, 0, __ATOMIC_RELEASE); }
+SHMI_FN void shmi_close_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, 0, __ATOMIC_SEQ_CST); }
 
 SHMI_FN void shmi_free_thing(void *thing)
 {
@@ -82,6 +92,18 @@ SHMI_FN void shmi_free_thing(void *thing)
     }
     pthread_mutex_unlock(&shmi_spares_lock);
 }
+
+/* Keeps the object of a handle open until shmi_unkeep, even if the last handle is closed meanwhile. 0: it has ended. */
+SHMI_FN int shmi_keep(void *thing)
+{
+    uint32_t *users = &shmi_head_of(thing)->users, n;
+    do
+        n = shmi_ld32(users);
+    while ((n & SHMI_ENDED) == 0 && !shmi_cas32(users, n, n + 1));
+    return (n & SHMI_ENDED) == 0;
+}
+/* Whether the opening of a closed handle ends now: no call keeps the object open. */
+SHMI_FN int shmi_may_end(void *thing) { return shmi_cas32(&shmi_head_of(thing)->users, 0, SHMI_ENDED); }
 
 /* The serial number for a handle on thing. If thing was closed meanwhile, it is a number that no thing has. */
 SHMI_FN uint64_t shmi_serial_of(const void *thing)

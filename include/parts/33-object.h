@@ -1679,6 +1679,12 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
             r->handle = build(a, o, arg);
             if (r->handle == NULL && shmi_last.err != 0)
                 why = shmi_last.err;
+            if (r->handle != NULL)
+                shmi_st64(&shmi_head_of(r->handle)->off, o->off);
+        } else if (r->opens == 0) {
+            /* Calls through closed handles are under way, and keep the object open. From now on this opening does. */
+            shmi_renew_thing(r->handle);
+            shmi_close_object(a, o->off);
         }
         handle = r->handle;
         if (handle != NULL)
@@ -1703,7 +1709,20 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
     if (r != NULL)
         r->end = end;
 }
-/* Gives one opening back, and calls end with the handle if it was the last opening. EBADF: the object is not open. */
+/* Ends the opening of a handle that was closed for the last time, unless a call through it is under way. The last such
+ * call ends the opening. The caller holds handles_of, and has called shmi_await_look. */
+SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
+{
+    shmi_off off = r->h.o.off;
+    void *handle = r->handle;
+    if (!shmi_may_end(handle))
+        return;
+    r->handle = NULL;
+    r->end(handle);
+    shmi_close_object(a, off);
+}
+/* Gives one opening back, and calls end with the handle when it was the last opening and no call through the handle is
+ * under way. EBADF: the object is not open. */
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -1719,13 +1738,54 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     if (r != NULL && r->opens > 0) {
         open_ = 1;
         if (--r->opens == 0) {
-            end(r->handle);
-            r->handle = NULL;
+            r->end = end;
+            shmi_close_thing(r->handle);
+            shmi_end_if_unused(a, r);
+        } else {
+            shmi_close_object(a, off);
         }
-        shmi_close_object(a, off);
     }
     pthread_mutex_unlock(&a->handles_of);
     shmi_exit(a);
     return open_ ? 0 : shmi_fail(EBADF, "close", NULL, "it is not open");
+}
+
+/* As shmi_enter, for a call that waits for an object, or runs a function of the user's, through the handle at thing. The
+ * call keeps the object open until shmi_exit_for:
+ *
+ *     the call                             the last close
+ *     users + 1, unless the opening ended  serial number := 0
+ *     ...                                  no users: the opening ends here
+ *     users - 1
+ *     no users, and the number is 0:
+ *     the opening ends here
+ *
+ * A signal handler makes no such call, because the end of an opening takes locks. */
+SHMI_FN int shmi_enter_for(void *thing, shmsync_arena *a, const char *op)
+{
+    int err = shmi_enter(a, op);
+    if (err != 0 || SHMI_LIKELY(shmi_keep(thing)))
+        return err;
+    shmi_exit(a);
+    return shmi_fail(EBADF, op, NULL, "the handle was closed");
+}
+SHMI_COLD void shmi_settle_close(void *thing, shmsync_arena *a)
+{
+    shmi_ref *r;
+    shmi_await_look(a);
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    r = shmi_ref_of(a, shmi_ld64(&shmi_head_of(thing)->off));
+    pthread_mutex_unlock(&a->handles);
+    if (r != NULL && r->handle == thing && r->opens == 0)
+        shmi_end_if_unused(a, r);
+    pthread_mutex_unlock(&a->handles_of);
+}
+SHMI_FN void shmi_exit_for(void *thing, shmsync_arena *a)
+{
+    shmi_head *h = shmi_head_of(thing);
+    if (shmi_add32(&h->users, (uint32_t)-1) == 1 && SHMI_UNLIKELY(shmi_ld64(&h->serial) == 0))
+        shmi_settle_close(thing, a);
+    shmi_exit(a);
 }
 

@@ -57,6 +57,9 @@ typedef struct shmi_mutex {
     shmi_object o; /* for a mutex that is an object of its own */
 } shmi_mutex;
 
+/* The handle that a mutex is, or that it is a part of. */
+SHMI_FN void *shmi_mutex_thing(shmi_mutex *m) { return m->rw != NULL ? (void *)m->rw : (void *)m; }
+
 /* Makes a handle on the mutex words w in the body of an object. internal says that the mutex is a part of another
  * object. */
 SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *w, shmi_off object, const char *called, int internal)

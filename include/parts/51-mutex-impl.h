@@ -163,10 +163,10 @@ SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
     int changed;
     if (!m->rollback)
         return shmi_mark_owner_dead(m->a, m->w, o, m->internal, NULL);
-    if (shmi_enter(m->a, "mutex.lock") != 0)
+    if (shmi_enter_for(m, m->a, "mutex.lock") != 0)
         return 0;
     changed = shmi_mark_owner_dead(m->a, m->w, o, m->internal, &m->log);
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
     return changed;
 }
 
@@ -540,7 +540,7 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
 {
     shmi_mutex_wait w;
     shmsync_arena *a = m->a;
-    int err = shmi_enter(a, "mutex.lock");
+    int err = shmi_enter_for(shmi_mutex_thing(m), a, "mutex.lock");
     if (err != 0)
         return err;
     memset(&w, 0, sizeof w);
@@ -549,7 +549,7 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
     err = shmi_mutex_acquire(&w, 1);
     if (err == 0)
         SHMSYNC_CRASHPOINT("mutex.lock.acquired");
-    shmi_exit(a);
+    shmi_exit_for(shmi_mutex_thing(m), a);
     return err;
 }
 
@@ -870,15 +870,16 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(m);
-    shmsync_arena *a = m->impl->a;
+    shmi_mutex *x = m->impl;
+    shmsync_arena *a = x->a;
     int err;
     if (repair == NULL)
-        return shmi_fail(EINVAL, "mutex.recover", m->impl->called, "without a repair");
-    err = shmi_enter(a, "mutex.recover");
+        return shmi_fail(EINVAL, "mutex.recover", x->called, "without a repair");
+    err = shmi_enter_for(x, a, "mutex.recover");
     if (err != 0)
         return SHMI_TELL(err);
-    err = shmi_mutex_recover_entered(m->impl, repair, arg);
-    shmi_exit(a);
+    err = shmi_mutex_recover_entered(x, repair, arg);
+    shmi_exit_for(x, a);
     return SHMI_TELL(err);
 }
 

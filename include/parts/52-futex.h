@@ -260,11 +260,11 @@ SHMI_FN int shmi_futex_wait_until(shmi_futex *f, uint64_t token, int64_t deadlin
         return 0;
     if (token > UINT64_MAX >> 2)
         return shmi_fail(EINVAL, "futex.wait", shmi_called(&f->o), "no counter gets to token %llu", (unsigned long long)token);
-    err = shmi_enter(a, "futex.wait");
+    err = shmi_enter_for(f, a, "futex.wait");
     if (err != 0)
         return err;
     err = shmi_futex_wait_entered(f, token, deadline);
-    shmi_exit(a);
+    shmi_exit_for(f, a);
     return err;
 }
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token)

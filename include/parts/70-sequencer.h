@@ -171,7 +171,7 @@ SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64
     w = shmi_token_begin(s, token);
     if (shmi_token_over(&w))
         return shmi_token_judge(&w);
-    err = shmi_enter(s->a, "sequencer.wait");
+    err = shmi_enter_for(s, s->a, "sequencer.wait");
     if (err != 0)
         return err;
     t = shmi_sequencer_tuning(s);
@@ -205,7 +205,7 @@ SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64
     }
     if (err == 0)
         err = shmi_token_judge(&w);
-    shmi_exit(s->a);
+    shmi_exit_for(s, s->a);
     return err;
 }
 

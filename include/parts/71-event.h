@@ -386,11 +386,11 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
     int err;
     if (shmi_event_claim(e))
         return 0;
-    err = shmi_enter(e->a, "event.wait");
+    err = shmi_enter_for(e, e->a, "event.wait");
     if (err != 0)
         return err;
     err = shmi_event_await_token(e, abs);
-    shmi_exit(e->a);
+    shmi_exit_for(e, e->a);
     return err;
 }
 
@@ -428,11 +428,11 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
     int err;
     if ((s & 1) == set)
         return 0;
-    err = shmi_enter(e->a, "event.wait");
+    err = shmi_enter_for(e, e->a, "event.wait");
     if (err != 0)
         return err;
     err = shmi_eventcount_wait(&e->count, (uint32_t)s, abs);
-    shmi_exit(e->a);
+    shmi_exit_for(e, e->a);
     return err;
 }
 

@@ -811,13 +811,13 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
         return err;
     err = shmi_queue_try(c);
     if (err == EBUSY && !try_) {
-        err = shmi_enter(a, "queue.wait");
+        err = shmi_enter_for(c->x, a, "queue.wait");
         if (err != 0)
             return err;
         err = shmi_queue_await(c, abs);
         if (err == 0)
             shmi_queue_done(c, 1);
-        shmi_exit(a);
+        shmi_exit_for(c->x, a);
         return err == ECANCELED || err == EPROTO ? shmi_queue_fail(c, err) : err;
     }
     if (err == 0)

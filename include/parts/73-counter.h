@@ -572,11 +572,11 @@ SHMI_FN int shmi_counter_wait(struct shmi_counter *t, int64_t abs)
     int err;
     if (shmi_counter_is_zero(shmi_counter_load(t)))
         return 0;
-    err = shmi_enter(a, t->op);
+    err = shmi_enter_for(t, a, t->op);
     if (err != 0)
         return err;
     err = shmi_counter_wait_entered(t, abs);
-    shmi_exit(a);
+    shmi_exit_for(t, a);
     return err;
 }
 
@@ -741,7 +741,7 @@ SHMI_FN int shmi_counter_claim(struct shmi_counter *t, int64_t n, int from_other
     int next, err;
     if (n < 0)
         return shmi_counter_too_much(t, op, n);
-    err = shmi_enter(t->a, op);
+    err = shmi_enter_for(t, t->a, op);
     if (err != 0)
         return err;
     memset(&k, 0, sizeof k);
@@ -750,7 +750,7 @@ SHMI_FN int shmi_counter_claim(struct shmi_counter *t, int64_t n, int from_other
     err = shmi_counter_claim_entered(t, &k, op, &next);
     if (err == 0 && next == SHMI_counterNot)
         err = shmi_counter_too_much(t, op, n);
-    shmi_exit(t->a);
+    shmi_exit_for(t, t->a);
     return err;
 }
 
@@ -775,7 +775,7 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
 /* Forgets what the dead left undone. */
 SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
 {
-    int ok = 0, err = shmi_enter(t->a, "counter.reset");
+    int ok = 0, err = shmi_enter_for(t, t->a, "counter.reset");
     if (err != 0)
         return err;
     shmi_counter_reap_dead(t);
@@ -800,7 +800,7 @@ SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
         }
         shmi_counter_pay(t, due);
     }
-    shmi_exit(t->a);
+    shmi_exit_for(t, t->a);
     return err;
 }
 /* The counter. If it changes all the time, the result need not be of one moment. */

@@ -239,7 +239,7 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     int err;
     if (SHMI_LIKELY(shmi_once_is_done(shmi_once_load(o))))
         return 0;
-    err = shmi_enter(a, "once.do");
+    err = shmi_enter_for(o, a, "once.do");
     if (err != 0)
         return err;
     err = shmi_once_join(o, abs, &began);
@@ -249,7 +249,7 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
         SHMSYNC_CRASHPOINT("once.run.returned");
         shmi_once_finish(o, began);
     }
-    shmi_exit(a);
+    shmi_exit_for(o, a);
     return err;
 }
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg)

@@ -675,11 +675,11 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
 SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, uint64_t *p)
 {
     shmsync_arena *a = x->e.a;
-    int err = shmi_enter(a, "barrier.arrive");
+    int err = shmi_enter_for(x, a, "barrier.arrive");
     if (err != 0)
         return err;
     err = shmi_barrier_arrive(x, n, drop, 0, p);
-    shmi_exit(a);
+    shmi_exit_for(x, a);
     return err;
 }
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
@@ -695,7 +695,7 @@ SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t a
 {
     shmsync_arena *a = x->e.a;
     shmi_barrier_state s;
-    int err = shmi_enter(a, "barrier.wait");
+    int err = shmi_enter_for(x, a, "barrier.wait");
     if (err != 0)
         return err;
     err = shmi_barrier_read(x, &s);
@@ -703,7 +703,7 @@ SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t a
         err = phase <= s.phase ? shmi_barrier_wait(x, phase, abs)
                                : shmi_fail(EINVAL, "barrier.wait", shmi_called(&x->e.o), "for phase %llu, and it is in phase %llu",
                                            (unsigned long long)phase, (unsigned long long)s.phase);
-    shmi_exit(a);
+    shmi_exit_for(x, a);
     return err;
 }
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase)
@@ -722,13 +722,13 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
     shmsync_arena *a = x->e.a;
     uint64_t p;
-    int err = shmi_enter(a, "barrier.wait");
+    int err = shmi_enter_for(x, a, "barrier.wait");
     if (err != 0)
         return err;
     err = shmi_barrier_arrive(x, 1, 0, abs, &p);
     if (err == 0)
         err = shmi_barrier_wait(x, p, abs);
-    shmi_exit(a);
+    shmi_exit_for(x, a);
     return err;
 }
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b)
@@ -764,13 +764,13 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
 {
     shmsync_arena *a = x->e.a;
     shmi_barrier_state was, is;
-    int err = shmi_enter(a, "barrier.join");
+    int err = shmi_enter_for(x, a, "barrier.join");
     if (err != 0)
         return err;
     err = shmi_barrier_change(x, a->my_slot, shmi_barrier_being, &n, &was, &is);
     if (err == 0)
         err = shmi_barrier_tell(x); /* the participant that had the slot before may have been a party */
-    shmi_exit(a);
+    shmi_exit_for(x, a);
     return err;
 }
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n)
@@ -822,7 +822,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
         *did = 0;
     if (parties < 0 || (uint64_t)parties > SHMI_BARRIER_MAX)
         return shmi_fail(EINVAL, "barrier.reset", shmi_called(&x->e.o), "to %lld parties", (long long)parties);
-    err = shmi_enter(a, "barrier.reset");
+    err = shmi_enter_for(x, a, "barrier.reset");
     if (err != 0)
         return SHMI_TELL(err);
     while (err == 0 && !done) {
@@ -846,7 +846,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
         if (err == 0)
             err = shmi_barrier_tell(x);
     }
-    shmi_exit(a);
+    shmi_exit_for(x, a);
     if (err == 0 && did != NULL)
         *did = done;
     return SHMI_TELL(err);

@@ -566,6 +566,7 @@ SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct 
         }
     }
 }
+/* Begins a recovery, in a call that counts. */
 SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int ruined, int *took)
 {
     int err;
@@ -574,15 +575,11 @@ SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int r
         shmi_participant_id waits = 0;
         struct shmi_wakes b;
         uint64_t w = 0;
-        err = shmi_enter(f->q.a, "fairmutex.recover");
-        if (err != 0)
-            return err;
         shmi_wakes_init(&b);
         shmi_rq_lock(&f->q);
         err = shmi_fair_begin_locked(f, ruined, &b, took, &w, &waits);
         shmi_rq_unlock(&f->q);
         shmi_rq_wake(&f->q, &b);
-        shmi_exit(f->q.a);
         if (err != 0 || waits == 0)
             return err;
         err = shmi_await_gone64(f->q.a, waits, &f->w->owner, w, "fairmutex.recover", shmi_called(&f->q.o), abs);
@@ -628,16 +625,13 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
         return 0;
     }
 }
-/* Runs repair while this process recovers f, and holds it afterwards or not. */
+/* Runs repair while this process recovers f, and holds it afterwards or not. The call counts. */
 SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
 {
     struct shmi_wakes b;
     int failed = shmi_call_repair(repair, arg), err;
     if (failed == 0)
         SHMSYNC_CRASHPOINT("fairmutex.recover.repaired");
-    err = shmi_enter(f->q.a, "fairmutex.recover");
-    if (err != 0)
-        return err;
     shmi_wakes_init(&b);
     shmi_rq_lock(&f->q);
     err = shmi_fair_end_recover(f, failed, hold, &b);
@@ -645,28 +639,36 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
     shmi_rq_wake(&f->q, &b);
     if (err == 0 && failed)
         err = shmi_fail_who(f->q.a, ENOTRECOVERABLE, "fairmutex.recover", shmi_called(&f->q.o), shmi_fair_died(f));
-    return shmi_exit_with(f->q.a, err);
+    return err;
 }
 
-/* Locks it. A call that has learned of a death and may repair, but finds that another process repairs, waits again. */
-SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair)
+/* Locks it, in a call that counts. A call that has learned of a death and may repair, but finds that another process
+ * repairs, waits again. */
+SHMI_FN int shmi_fair_lock_slow(struct shmi_fairmutex *f, int64_t abs, int may_repair)
 {
-    int took = 0, err = shmi_use(f->q.a, "fairmutex.lock");
-    if (err != 0)
-        return err;
-    if (SHMI_LIKELY(shmi_fair_lock_fast(f)))
-        return 0;
+    int took = 0, err;
     do {
-        err = shmi_enter(f->q.a, "fairmutex.lock");
-        if (err != 0)
-            return err;
-        err = shmi_exit_with(f->q.a, shmi_fair_arrive(f, "fairmutex.lock", abs, 0));
+        err = shmi_fair_arrive(f, "fairmutex.lock", abs, 0);
         if (err != EOWNERDEAD || !may_repair || f->repair == NULL)
             return err;
         err = shmi_fair_begin_recover(f, abs, 0, &took);
         if (took)
             return shmi_fair_run_repair(f, f->repair, f->repair_arg, 1);
     } while (err == 0);
+    return err;
+}
+SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair)
+{
+    int err = shmi_use(f->q.a, "fairmutex.lock");
+    if (err != 0)
+        return err;
+    if (SHMI_LIKELY(shmi_fair_lock_fast(f)))
+        return 0;
+    err = shmi_enter_for(f, f->q.a, "fairmutex.lock");
+    if (err != 0)
+        return err;
+    err = shmi_fair_lock_slow(f, abs, may_repair);
+    shmi_exit_for(f, f->q.a);
     return err;
 }
 int shmsync_fairmutex_lock(shmsync_fairmutex *f)
@@ -721,24 +723,34 @@ int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
     SHMI_OPENED(f);
     return SHMI_TELL(shmi_fair_unlock(f->impl));
 }
+SHMI_FN int shmi_fair_recover(struct shmi_fairmutex *f, int (*repair)(void *), void *arg)
+{
+    for (;;) {
+        int took, err = shmi_fair_begin_recover(f, 0, 1, &took);
+        if (err != 0)
+            return err;
+        if (took)
+            return shmi_fair_run_repair(f, repair, arg, 0);
+        err = shmi_fair_lock(f, 0, 0);
+        if (err == 0)
+            return shmi_fair_unlock(f);
+        if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
+            return err;
+    }
+}
 int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(f);
     struct shmi_fairmutex *x = f->impl;
+    int err;
     if (repair == NULL)
         return shmi_fail(EINVAL, "fairmutex.recover", shmi_called(&x->q.o), "without a repair");
-    for (;;) {
-        int took, err = shmi_fair_begin_recover(x, 0, 1, &took);
-        if (err != 0)
-            return SHMI_TELL(err);
-        if (took)
-            return SHMI_TELL(shmi_fair_run_repair(x, repair, arg, 0));
-        err = shmi_fair_lock(x, 0, 0);
-        if (err == 0)
-            return SHMI_TELL(shmsync_fairmutex_unlock(f));
-        if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
-            return SHMI_TELL(err);
-    }
+    err = shmi_enter_for(x, x->q.a, "fairmutex.recover");
+    if (err != 0)
+        return SHMI_TELL(err);
+    err = shmi_fair_recover(x, repair, arg);
+    shmi_exit_for(x, x->q.a);
+    return SHMI_TELL(err);
 }
 /* A death that no call has met, and a change that is committed and not carried out, count. */
 SHMI_FN int shmi_fair_state(struct shmi_fairmutex *f)

@@ -260,7 +260,7 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
         return err;
     if (shmi_future_read(f, result))
         return 0;
-    err = shmi_enter(a, "future.wait");
+    err = shmi_enter_for(f, a, "future.wait");
     if (err != 0)
         return err;
     s = shmi_future_now(f);
@@ -268,7 +268,7 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
         err = shmi_eventcount_wait(&f->e, (uint32_t)s, abs);
     if (err == 0)
         err = shmi_future_judge(f, shmi_future_round(s), result);
-    shmi_exit(a);
+    shmi_exit_for(f, a);
     return err;
 }
 int shmsync_future_wait(shmsync_future *f, int *result)
@@ -303,7 +303,7 @@ SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
 SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
 {
     shmsync_arena *a = x->e.a;
-    int err = shmi_enter(a, "future.reset");
+    int err = shmi_enter_for(x, a, "future.reset");
     while (err == 0) {
         uint64_t s = shmi_future_now(x);
         if (abandoned_only && !shmi_future_abandoned(s))
@@ -321,7 +321,7 @@ SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
             break;
         }
     }
-    shmi_exit(a);
+    shmi_exit_for(x, a);
     return err;
 }
 int shmsync_future_reset(shmsync_future *f)

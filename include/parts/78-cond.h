@@ -593,10 +593,12 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     int err;
     if (abs != 0 && shmi_now() >= abs)
         return ETIMEDOUT;
-    err = shmi_enter(k->q.a, "cond.wait");
+    err = shmi_enter_for(k, k->q.a, "cond.wait");
     if (err != 0)
         return err;
-    return shmi_exit_with(k->q.a, shmi_cond_wait_counted(k, unlock, lock, arg, abs));
+    err = shmi_cond_wait_counted(k, unlock, lock, arg, abs);
+    shmi_exit_for(k, k->q.a);
+    return err;
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
 SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }

@@ -675,10 +675,15 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
         return shmi_fail(EINVAL, "semaphore.acquire", shmi_called(&s->q.o), "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
     if (shmi_sem_acquire_fast(s, n))
         return 0;
-    err = shmi_enter(a, "semaphore.acquire");
+    err = try_ ? shmi_enter(a, "semaphore.acquire") : shmi_enter_for(s, a, "semaphore.acquire"); /* a signal handler may try */
     if (err != 0)
         return err;
-    return shmi_exit_with(a, shmi_sem_acquire_slow(s, n, abs, try_));
+    err = shmi_sem_acquire_slow(s, n, abs, try_);
+    if (try_)
+        shmi_exit(a);
+    else
+        shmi_exit_for(s, a);
+    return err;
 }
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n)
 {

@@ -138,10 +138,10 @@ SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
     int done;
     if (m->mine == NULL) /* a reaper */
         return shmi_rw_roll_back_counted(m, g);
-    if (shmi_enter(m->a, "rwmutex.lock") != 0)
+    if (shmi_enter_for(m, m->a, "rwmutex.lock") != 0)
         return 0;
     done = shmi_rw_roll_back_counted(m, g);
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
     return done;
 }
 
@@ -476,7 +476,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
     uint64_t epoch;
     int64_t ask = 0, since = 0;
     int err, spun = 0;
-    err = shmi_enter(m->a, "rwmutex.rdlock");
+    err = shmi_enter_for(m, m->a, "rwmutex.rdlock");
     if (err != 0) {
         shmi_rw_take_back(m);
         return err;
@@ -559,7 +559,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
             break;
         }
     }
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
     if (err == 0)
         SHMSYNC_CRASHPOINT("rwmutex.rlock.acquired");
     return err;
@@ -887,11 +887,11 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
     if (got == SHMI_rwWrites)
         return 0;
     shmi_rw_undo(m, got);
-    err = shmi_enter(m->a, "rwmutex.lock");
+    err = shmi_enter_for(m, m->a, "rwmutex.lock");
     if (err != 0)
         return err;
     err = shmi_rw_lock_slow(m, abs);
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
     return err;
 }
 
@@ -1023,11 +1023,11 @@ SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
         }
         shmi_rw_release_writers(m); /* as in lock */
     }
-    err = shmi_enter(m->a, op);
+    err = shmi_enter_for(m, m->a, op);
     if (err != 0)
         return err;
     err = shmi_rw_lock_upgradable_slow(m, op, abs);
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
     return err;
 }
 /* Ends the upgradable hold of this process, and sets its state to next. EPERM: there is no such hold. */
@@ -1043,7 +1043,7 @@ SHMI_FN int shmi_rw_end_upgradable(struct shmi_rwmutex *m, const char *op, uint3
 SHMI_FN int shmi_rw_upgrade(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.upgrade";
-    int err = shmi_enter(m->a, op);
+    int err = shmi_enter_for(m, m->a, op);
     if (err != 0)
         return err;
     err = shmi_rw_end_upgradable(m, op, SHMI_upUpgrading);
@@ -1053,7 +1053,7 @@ SHMI_FN int shmi_rw_upgrade(struct shmi_rwmutex *m, int64_t abs)
             err = shmi_rw_drain_gate(m, op, abs);
         shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
     }
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
     return err;
 }
 
@@ -1463,14 +1463,15 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(m);
+    struct shmi_rwmutex *x = m->impl;
     int err;
     if (repair == NULL)
-        return shmi_fail(EINVAL, "rwmutex.recover", m->impl->called, "without a repair");
-    err = shmi_enter(m->impl->a, "rwmutex.recover");
+        return shmi_fail(EINVAL, "rwmutex.recover", x->called, "without a repair");
+    err = shmi_enter_for(x, x->a, "rwmutex.recover");
     if (err != 0)
         return SHMI_TELL(err);
-    err = shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg);
-    shmi_exit(m->impl->a);
+    err = shmi_rw_recover(x, "rwmutex.recover", 0, repair, arg);
+    shmi_exit_for(x, x->a);
     return SHMI_TELL(err);
 }
 int shmsync_rwmutex_state(shmsync_rwmutex *m)
@@ -1586,10 +1587,10 @@ SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);
     /* If the count is refused, the call must not take the mutex again: the close, which rolls back, would find it held. */
-    if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter(m->a, "rwmutex.lock") != 0)
+    if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter_for(m, m->a, "rwmutex.lock") != 0)
         return;
     shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)), 0);
-    shmi_exit(m->a);
+    shmi_exit_for(m, m->a);
 }
 SHMI_FN int shmi_rw_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {

@@ -338,7 +338,7 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
 SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
     shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
-    int took, changed, slept = 0, spun = 0, err = shmi_enter(l->a, "spinlock.lock");
+    int took, changed, slept = 0, spun = 0, err = shmi_enter_for(l, l->a, "spinlock.lock");
     int64_t ask = 0, since = 0;
     if (err != 0)
         return err;
@@ -412,7 +412,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         if (shmi_spin_held(o) && shmi_owner_name(o) == l->a->self)
             shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
     }
-    shmi_exit(l->a);
+    shmi_exit_for(l, l->a);
     return err;
 }
 
@@ -465,7 +465,7 @@ SHMI_FN void shmi_rwspin_check_drained(void *arg)
 }
 SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
 {
-    int spun = 0, err = shmi_enter(l->a, "rwspinlock.lock");
+    int spun = 0, err = shmi_enter_for(l, l->a, "rwspinlock.lock");
     int64_t since = 0;
     if (err != 0)
         return err;
@@ -506,7 +506,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
             break;
         }
     }
-    shmi_exit(l->a);
+    shmi_exit_for(l, l->a);
     return err;
 }
 /* Waits until no reader is left. On failure the state word is d->back. */
@@ -550,16 +550,12 @@ SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
     return err;
 }
 
-SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg)
+SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg)
 {
     uint32_t mine = shmi_spin_ours(l, SHMI_SPIN_RECOVERING);
-    if (repair == NULL)
-        return shmi_fail(EINVAL, "spinlock.recover", l->called, "without a repair");
     for (;;) {
         uint32_t o = shmi_spin_state(l);
-        int err = shmi_use(l->a, "spinlock.recover");
-        if (err != 0)
-            return err;
+        int err;
         if (o != SHMI_SPIN_LOST && shmi_owner_kind(o) != SHMI_SPIN_OWNER_DEAD) {
             err = shmi_spin_own(l, abs, 0);
             if (err == 0)
@@ -597,6 +593,18 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
             shmi_spin_pass_on(l);
         return 0;
     }
+}
+SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg)
+{
+    int err;
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "spinlock.recover", l->called, "without a repair");
+    err = shmi_enter_for(l, l->a, "spinlock.recover");
+    if (err != 0)
+        return err;
+    err = shmi_spin_recover_entered(l, abs, repair, arg);
+    shmi_exit_for(l, l->a);
+    return err;
 }
 
 /* ---- Handles ---- */

@@ -141,6 +141,26 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
         shmi_retract_sleep(a, records[k]);
 }
 
+/* A handle through which a call waits, and its arena. */
+typedef struct shmi_kept {
+    void *thing;
+    shmsync_arena *a;
+} shmi_kept;
+SHMI_FN shmi_kept shmi_kept_by(const shmsync_awaitable *x)
+{
+    shmi_kept k = {NULL, NULL};
+    if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
+        k.thing = x->sequencer->impl;
+        k.a = x->sequencer->impl->a;
+    } else if (x->kind == SHMSYNC_AWAIT_FUTURE) {
+        k.thing = x->future->impl;
+        k.a = x->future->impl->e.a;
+    } else {
+        k.thing = x->event->impl;
+        k.a = x->event->impl->a;
+    }
+    return k;
+}
 /* Checks that the list can be waited for, and sets *a to the arena. */
 SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n, shmsync_arena **a)
 {
@@ -158,12 +178,32 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
             SHMI_OPENED(x->future);
         else
             SHMI_OPENED(x->event);
-        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->e.a : x->event->impl->a;
+        *a = shmi_kept_by(x).a;
         err = shmi_use(*a, op);
         if (err != 0)
             return err;
         if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventBidirectional))
             return shmi_fail(EINVAL, op, shmi_called(&x->event->impl->o), "it is not bidirectional");
+    }
+    return 0;
+}
+SHMI_FN void shmi_await_exit(size_t n, const shmi_kept *kept)
+{
+    while (n-- > 0)
+        shmi_exit_for(kept[n].thing, kept[n].a);
+}
+/* Does what shmi_enter_for does, for all of the list. */
+SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *list, size_t n, shmi_kept *kept)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        int err;
+        kept[i] = shmi_kept_by(&list[i]);
+        err = shmi_enter_for(kept[i].thing, kept[i].a, op);
+        if (err != 0) {
+            shmi_await_exit(i, kept);
+            return err;
+        }
     }
     return 0;
 }
@@ -193,6 +233,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
 {
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
+    shmi_kept kept[SHMSYNC_AWAIT_MOST];
     shmsync_arena *a = NULL;
     size_t i, begun, chosen = SIZE_MAX;
     int64_t abs = 0, since = 0;
@@ -210,7 +251,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
             *index = i;
             return SHMI_TELL(err);
         }
-    err = shmi_enter(a, "wait_any");
+    err = shmi_await_enter("wait_any", list, n, kept);
     if (err != 0)
         return SHMI_TELL(err);
     since = shmi_now();
@@ -234,7 +275,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
     for (i = 0; i < begun; i++)
         if (i != chosen)
             shmi_await_leave(&at[i]);
-    shmi_exit(a);
+    shmi_await_exit(n, kept);
     *index = chosen;
     return SHMI_TELL(chosen != SIZE_MAX ? result : err);
 }
@@ -245,6 +286,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     size_t of[SHMSYNC_AWAIT_MOST]; /* the places in the list of the waits that are not over */
     int errs[SHMSYNC_AWAIT_MOST];
+    shmi_kept kept[SHMSYNC_AWAIT_MOST];
     shmsync_arena *a = NULL;
     size_t i, left = 0;
     int64_t abs = 0;
@@ -259,7 +301,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
     if (left != 0) {
         size_t begun = 0, todo = left, k;
         int64_t since = shmi_now();
-        err = shmi_enter(a, "wait_all");
+        err = shmi_await_enter("wait_all", list, n, kept);
         if (err != 0)
             return SHMI_TELL(err);
         for (i = 0; i < todo && err == 0; i++) {
@@ -284,7 +326,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
         }
         for (i = 0; i < left; i++)
             shmi_await_leave(&at[i]);
-        shmi_exit(a);
+        shmi_await_exit(n, kept);
         if (err != 0)
             return SHMI_TELL(err);
     }

@@ -744,13 +744,6 @@ SHMI_FN void shmi_multi_end(void *handle)
 {
     struct shmi_multilock *x = (struct shmi_multilock *)handle;
     uint32_t i;
-    /* A close does not end the waits of other threads. The memory of a handle that is closed with such a wait is not used
-     * again, because the thread still needs it. */
-    for (i = 0; x->all != NULL && i < UINT32_C(1) << x->log; i++) {
-        struct shmi_key_bucket *k = __atomic_load_n(&x->all[i], __ATOMIC_ACQUIRE);
-        if (k != NULL && shmi_ld32(&k->q.waiting) != 0)
-            return;
-    }
     for (i = 0; x->all != NULL && i < UINT32_C(1) << x->log; i++) {
         struct shmi_key_bucket *k = __atomic_load_n(&x->all[i], __ATOMIC_ACQUIRE);
         shmi_multilock_block **t, **before;
@@ -1100,9 +1093,11 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
     if (err == 0 && SHMI_LIKELY(shmi_key_lock_fast(k, key, out)))
         return 0;
     if (err == 0)
-        err = shmi_enter(x->a, "multilock.lock");
-    if (err == 0)
-        err = shmi_exit_with(x->a, shmi_key_arrive(k, "multilock.lock", key, abs, 0, out));
+        err = shmi_enter_for(x, x->a, "multilock.lock");
+    if (err == 0) {
+        err = shmi_key_arrive(k, "multilock.lock", key, abs, 0, out);
+        shmi_exit_for(x, x->a);
+    }
     if (err != 0)
         memset(out, 0, sizeof *out);
     return err;
@@ -1234,7 +1229,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     size_t i, distinct = 0;
     int err;
     *held = 0;
-    err = shmi_enter(x->a, "multilock.lock"); /* until the keys that were locked in vain are unlocked */
+    err = shmi_enter_for(x, x->a, "multilock.lock"); /* until the keys that were locked in vain are unlocked */
     if (err != 0) {
         memset(out, 0, n * sizeof *out);
         return err;
@@ -1260,7 +1255,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
             shmsync_multilock_unlock(&out[i - 1]); /* fails if this process closed the arena, and so holds nothing */
         memset(out, 0, n * sizeof *out);
     }
-    shmi_exit(x->a);
+    shmi_exit_for(x, x->a);
     return err;
 }
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held)
@@ -1341,6 +1336,7 @@ SHMI_FN int shmi_key_begin_locked(shmi_key_recovery *r, struct shmi_wakes *b)
         }
     }
 }
+/* Begins a recovery, in a call that counts. */
 SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
 {
     struct shmi_rq *q = &r->k->q;
@@ -1348,16 +1344,12 @@ SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
     do { /* it is taken from a participant that is gone */
         struct shmi_wakes b;
         r->waits = 0;
-        err = shmi_enter(q->a, "multilock.recover");
-        if (err != 0)
-            return err;
         shmi_multi_catch_up(q);
         shmi_wakes_init(&b);
         shmi_rq_lock(q);
         err = shmi_key_begin_locked(r, &b);
         shmi_rq_unlock(q);
         shmi_rq_wake(q, &b);
-        shmi_exit(q->a);
         if (err != 0 || r->waits == 0)
             return err;
         err = shmi_await_gone64(q->a, r->waits, r->word, r->was, "multilock.recover", shmi_called(&q->o), 0);
@@ -1398,6 +1390,7 @@ SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wa
         return 0;
     }
 }
+/* Runs repair while this process recovers the key. The call counts. */
 SHMI_FN int shmi_key_run_repair(shmi_key_recovery *r, int (*repair)(void *), void *arg)
 {
     struct shmi_rq *q = &r->k->q;
@@ -1405,9 +1398,6 @@ SHMI_FN int shmi_key_run_repair(shmi_key_recovery *r, int (*repair)(void *), voi
     int failed = shmi_call_repair(repair, arg), err;
     if (failed == 0)
         SHMSYNC_CRASHPOINT("multilock.recover.repaired");
-    err = shmi_enter(q->a, "multilock.recover");
-    if (err != 0)
-        return err;
     shmi_multi_catch_up(q);
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
@@ -1416,33 +1406,42 @@ SHMI_FN int shmi_key_run_repair(shmi_key_recovery *r, int (*repair)(void *), voi
     shmi_rq_wake(q, &b);
     if (err == 0 && failed)
         err = shmi_fail_who(q->a, ENOTRECOVERABLE, "multilock.recover", shmi_called(&q->o), r->died);
-    return shmi_exit_with(q->a, err);
+    return err;
 }
-int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg)
+SHMI_FN int shmi_key_recover(struct shmi_multilock *x, uint64_t key, int (*repair)(void *), void *arg)
 {
-    SHMI_OPENED(m);
     shmi_key_recovery r;
     shmsync_hold hold;
     int err;
     memset(&r, 0, sizeof r);
     r.key = key;
-    err = shmi_use(m->impl->a, "multilock.recover");
-    if (err == 0)
-        err = shmi_multi_bucket(m->impl, key, &r.k);
-    if (err == 0 && repair == NULL)
-        err = shmi_fail(EINVAL, "multilock.recover", shmi_called(&m->impl->o), "without a repair");
+    err = shmi_multi_bucket(x, key, &r.k);
     while (err == 0) {
         err = shmi_key_begin_recover(&r);
         if (err != 0)
             break;
         if (r.took)
-            return SHMI_TELL(shmi_key_run_repair(&r, repair, arg));
-        err = shmi_key_lock(r.k->of, key, 0, &hold);
+            return shmi_key_run_repair(&r, repair, arg);
+        err = shmi_key_lock(x, key, 0, &hold);
         if (err == 0)
-            return SHMI_TELL(shmsync_multilock_unlock(&hold));
+            return shmi_key_unlock(r.k, &hold);
         if (err == EOWNERDEAD || err == ENOTRECOVERABLE)
             err = 0;
     }
+    return err;
+}
+int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg)
+{
+    SHMI_OPENED(m);
+    struct shmi_multilock *x = m->impl;
+    int err;
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "multilock.recover", shmi_called(&x->o), "without a repair");
+    err = shmi_enter_for(x, x->a, "multilock.recover");
+    if (err != 0)
+        return SHMI_TELL(err);
+    err = shmi_key_recover(x, key, repair, arg);
+    shmi_exit_for(x, x->a);
     return SHMI_TELL(err);
 }
 /* A death that no call has met, and a change that is committed and not carried out, count. */

@@ -779,7 +779,7 @@ SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
     int err = shmi_use(w->a, "signalwaker.acquire"), counted;
     if (err != 0 || shmi_signal_take(w))
         return err;
-    err = shmi_enter(w->a, "signalwaker.acquire");
+    err = shmi_enter_for(w, w->a, "signalwaker.acquire");
     if (err != 0)
         return err;
     if (!shmi_spin(&t, shmi_signal_permitted, w) || !shmi_signal_take(w)) {
@@ -789,7 +789,7 @@ SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
         if (counted)
             shmi_signal_counter(w, 1, 0);
     }
-    shmi_exit(w->a);
+    shmi_exit_for(w, w->a);
     return err;
 }
 int shmsync_signalwaker_acquire(shmsync_signalwaker *w)
