@@ -20022,6 +20022,216 @@ SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
         shmi_deliver_all(a, &x.line);
 }
 
+/* ---- Locks that are handed over in the order of a recorded queue: prims/record_lock*.go in C ----
+ *
+ * A FairMutex is such a lock, and so is each key of a MultiLock. Its state is the value of a recorded word, with a kind
+ * and a name:
+ *
+ *     kind       name  meaning
+ *     biased     0     free and open
+ *     biased     n     held by n and open
+ *     held       0     free and closed
+ *     held       n     held by n and closed
+ *     reserved   n     granted to n by a record; held once the word accepted has the tag of this word
+ *     the others       as in a mutex; closed
+ *
+ * While it is open no wait is queued, and lock and unlock change the name by a CAS. Anybody may close it, by a CAS. Only
+ * a record opens it. */
+#define SHMI_FAIR_OPEN SHMI_OWNER_BIASED
+
+/* The lock that a change concerns. */
+struct shmi_record_lock {
+    struct shmi_rq *q;   /* the queue that is chosen is that of the lock */
+    uint64_t *state, *accepted;
+    uint64_t *died;      /* a recorded word: whose death has made a FairMutex owner-dead or not recoverable */
+    uint32_t kind, where; /* name state in a record; died has the next kind */
+    int release;         /* policy PolicyRelease */
+    int key;             /* a key: the tag of state names a hold, and a state that is not recoverable has a name */
+};
+
+SHMI_FN int shmi_state_valid(uint32_t s, int key)
+{
+    switch (shmi_owner_kind(s)) {
+    case SHMI_kindHeld:
+    case SHMI_kindBiased: return 1;
+    case SHMI_kindReserved:
+    case SHMI_kindOwnerDead:
+    case SHMI_kindRecovering: return shmi_owner_name(s) != 0;
+    case SHMI_kindNotRecoverable: return key ? shmi_owner_name(s) != 0 : s == SHMI_OWNER_NOT_RECOVERABLE;
+    }
+    return 0;
+}
+/* Whether nobody can get the lock before a recovery. */
+SHMI_FN int shmi_state_refuses(uint32_t s, int key)
+{
+    return !shmi_state_valid(s, key) || shmi_owner_kind(s) == SHMI_kindOwnerDead || shmi_owner_kind(s) == SHMI_kindNotRecoverable;
+}
+SHMI_FN int shmi_fair_is_open(uint32_t s) { return shmi_owner_kind(s) == SHMI_kindBiased; }
+SHMI_FN int shmi_fair_granted(uint32_t s) { return shmi_owner_kind(s) == SHMI_kindReserved && shmi_owner_name(s) != 0; }
+/* Whether s names a participant that holds the lock, recovers it, or was granted it. */
+SHMI_FN int shmi_fair_taken(uint32_t s) { return shmi_owner_held(s) || shmi_fair_granted(s); }
+/* Whether the grant that the word w tells of was accepted. A participant that dies before that has not held the lock. */
+SHMI_FN int shmi_state_accepted(const uint64_t *accepted, uint64_t w)
+{
+    return shmi_ld64(accepted) == SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w);
+}
+/* Closes the word, so that from here on only records change it. The tag of a key stays. */
+SHMI_FN void shmi_state_shut(uint64_t *state, int key)
+{
+    uint64_t w, closed;
+    do {
+        w = shmi_ld64(state);
+        closed = SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w + (key ? 0 : 1));
+    } while (shmi_fair_is_open((uint32_t)(w >> 32)) && !shmi_cas64(state, w, closed));
+}
+
+/* ---- The rules. The private lock is held. ---- */
+
+/* Adds to x that the state becomes s, or s and open if x leaves no wait in the queue and s is free, or names a holder. */
+SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_change *x, uint32_t s)
+{
+    if (shmi_owner_kind(s) == SHMI_kindHeld && shmi_rq_empty(l->q, x) && !l->q->a->geo.counted)
+        s |= SHMI_FAIR_OPEN;
+    shmi_rq_set(x, l->kind, l->where, l->state, s);
+}
+/* Adds to x that a wait is off the queue and was not granted. The word is closed. While a key has a holder it stays
+ * closed: a record would change its tag, which names the hold. */
+SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
+{
+    uint32_t s;
+    shmi_state_shut(l->state, l->key); /* nothing, unless a peer has overwritten the word */
+    shmi_rq_detach(l->q, x, w, outcome);
+    s = shmi_rq_get(x, l->state);
+    if (l->key ? s == 0 : shmi_owner_kind(s) == SHMI_kindHeld)
+        shmi_lock_set(l, x, s);
+}
+/* Adds to x that the lock is free, or granted to the first wait whose owner lives; it takes those of the dead before it
+ * off the queue. Waits that do not fit into the record are left to shmi_lock_serve. It returns the participant that
+ * x grants the lock to, or 0. The word is closed. */
+SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, struct shmi_rq_change *x)
+{
+    struct shmi_rq_change y;
+    struct shmi_wait w;
+    /* The word is in the record from here on, so its tag changes even if the same participant gets the lock again:
+     * accepted has the tag of one grant. */
+    shmi_rq_set(x, l->kind, l->where, l->state, 0);
+    for (;;) {
+        shmi_participant_id granted = 0;
+        y = *x;
+        if (!shmi_rq_head(l->q, &y, &w)) {
+            x->torn = y.torn;
+            shmi_lock_set(l, x, 0);
+            return 0;
+        }
+        if (shmi_rq_waiting(l->q, w)) {
+            granted = shmi_node_owner(w.n) & SHMI_NAME_MASK;
+            shmi_rq_detach(l->q, &y, w, SHMI_RECORDED_GRANTED);
+            shmi_rq_set(&y, l->kind, l->where, l->state, shmi_make_owner(SHMI_kindReserved, granted));
+        } else {
+            shmi_rq_detach(l->q, &y, w, SHMI_RECORDED_REMOVED);
+        }
+        x->torn = y.torn;
+        if (y.torn || y.too_many)
+            return 0;
+        *x = y;
+        if (granted != 0)
+            return granted;
+    }
+}
+/* Adds to x that the first wait ends because nobody can get a lock in the state s. The word extra of its node says why: it
+ * is s, with the name of the dead participant, or has all bits set. */
+SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
+{
+    shmi_lock_remove(l, x, w, SHMI_RECORDED_REFUSED);
+    if (!shmi_state_valid(s, l->key))
+        s = UINT32_MAX;
+    else if (s == SHMI_OWNER_NOT_RECOVERABLE)
+        s |= shmi_recorded_value(l->died) & SHMI_NAME_MASK;
+    shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, s);
+}
+/* Grants the lock to the first wait if it is free, ends all waits if nobody can get it, and takes waits of the dead off
+ * that are first. */
+SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_rq *q = l->q;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
+        shmi_participant_id granted = 0;
+        struct shmi_wait w;
+        uint32_t s;
+        int ok, stays = 0, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        if (shmi_rq_head(q, x, &w)) {
+            shmi_state_shut(l->state, l->key); /* nothing, unless a peer has overwritten the word */
+            s = shmi_rq_get(x, l->state);
+            if (s == 0)
+                granted = shmi_lock_pass(l, x);
+            else if (shmi_rq_absent(q, shmi_node_owner(w.n)))
+                shmi_lock_remove(l, x, w, SHMI_RECORDED_REMOVED);
+            else if (shmi_state_refuses(s, l->key))
+                shmi_lock_refuse(l, x, w, s);
+            else
+                stays = 1;
+        } else if (!x->torn) {
+            return 0;
+        }
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok && stays)
+            return 0;
+        if (ok)
+            shmi_rq_reconsider(q, granted);
+    }
+}
+/* Takes the lock back from a dead participant, as the policy says: see shmi_owner_died. */
+SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_rq *q = l->q;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id n, granted = 0;
+        uint32_t s, next = 0;
+        uint64_t w;
+        int ok, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        w = shmi_ld64(l->state);
+        s = (uint32_t)(w >> 32);
+        n = shmi_owner_name(s);
+        if (!shmi_fair_taken(s) || !shmi_rq_absent(q, n))
+            return 0;
+        if (shmi_fair_is_open(s)) {
+            shmi_state_shut(l->state, l->key);
+            continue;
+        }
+        if (!shmi_fair_granted(s) || shmi_state_accepted(l->accepted, w)) {
+            if (shmi_fair_granted(s))
+                s = shmi_make_owner(SHMI_kindHeld, n);
+            next = shmi_owner_died(s, l->release, l->release && shmi_gone(q->a, n));
+            if (next == s) {
+                shmi_rq_reap_again(q);
+                return 0;
+            }
+        }
+        if (next == 0) {
+            granted = shmi_lock_pass(l, x);
+        } else {
+            shmi_lock_set(l, x, next);
+            if (!l->key)
+                shmi_rq_set(x, l->kind + 1, l->where, l->died, n);
+        }
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok) {
+            shmi_rq_reconsider(q, granted);
+            return 0;
+        }
+    }
+}
+
 /* ---- Barrier: prims/barrier*.go in C ---- */
 
 struct shmi_barrier {
@@ -20910,19 +21120,7 @@ SHMI_FN void shmi_wake_barrier(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- FairMutex: prims/fairmutex*.go in C, docs/design/0057-fairmutex-without-a-lock.md ---- */
 
-/* The owner word is a recorded word. Its value has a kind and a name:
- *
- *     kind       name  meaning
- *     biased     0     free and open
- *     biased     n     held by n and open
- *     held       0     free and closed
- *     held       n     held by n and closed
- *     reserved   n     granted to n by a record; held once the word accepted has the tag of this word
- *     the others       as in a mutex; closed
- *
- * While it is open no wait is queued, and lock and unlock change the name by a CAS that keeps the tag. Anybody may close
- * it, by a CAS that changes the tag. Only a record opens it. */
-#define SHMI_FAIR_OPEN SHMI_OWNER_BIASED
+/* Lock and unlock of an open owner word keep its tag. A CAS that closes it changes the tag. */
 
 /* The words that records change, besides those of the queue. */
 enum { SHMI_fairOwner = SHMI_rqOwnKinds, SHMI_fairDied };
@@ -20941,31 +21139,13 @@ SHMI_FN uint64_t shmi_fair_bytes(shmsync_arena *a) { return sizeof(shmi_fairmute
 SHMI_FN struct shmi_fairmutex *shmi_fair_of(struct shmi_rq *q) { return (struct shmi_fairmutex *)(void *)q; }
 SHMI_FN uint32_t shmi_fair_owner(const struct shmi_fairmutex *f) { return shmi_recorded_value(&f->w->owner); }
 SHMI_FN shmi_participant_id shmi_fair_died(const struct shmi_fairmutex *f) { return shmi_recorded_value(&f->w->died) & SHMI_NAME_MASK; }
-/* Whether o may be the value of an owner word. */
-SHMI_FN int shmi_fair_valid(uint32_t o) { return o == SHMI_FAIR_OPEN || shmi_owner_valid(o); }
-SHMI_FN int shmi_fair_is_open(uint32_t o) { return shmi_owner_kind(o) == SHMI_kindBiased; }
-SHMI_FN int shmi_fair_granted(uint32_t o) { return shmi_owner_kind(o) == SHMI_kindReserved && shmi_owner_name(o) != 0; }
-/* Whether o names a participant that holds the lock, recovers it, or was granted it. */
-SHMI_FN int shmi_fair_taken(uint32_t o) { return shmi_owner_held(o) || shmi_fair_granted(o); }
-/* Whether nobody can get the lock before a recovery. */
-SHMI_FN int shmi_fair_refuses(uint32_t o)
+SHMI_FN int shmi_fair_valid(uint32_t o) { return shmi_state_valid(o, 0); }
+SHMI_FN int shmi_fair_accepted(const struct shmi_fairmutex *f, uint64_t w) { return shmi_state_accepted(&f->w->accepted, w); }
+SHMI_FN void shmi_fair_shut(struct shmi_fairmutex *f) { shmi_state_shut(&f->w->owner, 0); }
+SHMI_FN struct shmi_record_lock shmi_fair_lock_of(struct shmi_fairmutex *f)
 {
-    return !shmi_fair_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE;
-}
-/* Whether the grant that the owner word w tells of was accepted. A participant that dies before that has not held the
- * lock. */
-SHMI_FN int shmi_fair_accepted(const struct shmi_fairmutex *f, uint64_t w)
-{
-    return shmi_ld64(&f->w->accepted) == SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w);
-}
-SHMI_FN int shmi_fair_may_open(const struct shmi_fairmutex *f) { return !f->q.a->geo.counted; }
-/* Closes the owner word, so that from here on only records change it. */
-SHMI_FN void shmi_fair_shut(struct shmi_fairmutex *f)
-{
-    uint64_t w;
-    do
-        w = shmi_ld64(&f->w->owner);
-    while (shmi_fair_is_open((uint32_t)(w >> 32)) && !shmi_cas64(&f->w->owner, w, shmi_recorded_with(w, shmi_owner_name((uint32_t)(w >> 32)))));
+    struct shmi_record_lock l = {&f->q, &f->w->owner, &f->w->accepted, &f->w->died, SHMI_fairOwner, 0, f->release, 0};
+    return l;
 }
 
 /* Takes a lock that is free and open, or unlocks one that this process holds and that is open; 0 if that cannot be. */
@@ -21001,150 +21181,31 @@ SHMI_FN int shmi_fair_corrupt(struct shmi_rq *q, const char *how) { return shmi_
 
 /* ---- The rules. The private lock is held. ---- */
 
-/* Adds to x that the owner word becomes o, or o and open if x leaves no wait in the queue. o is free, or held by a name. */
 SHMI_FN void shmi_fair_set_owner(struct shmi_fairmutex *f, struct shmi_rq_change *x, uint32_t o)
 {
-    if (shmi_rq_empty(&f->q, x) && shmi_fair_may_open(f))
-        o |= SHMI_FAIR_OPEN;
-    shmi_rq_set(x, SHMI_fairOwner, 0, &f->w->owner, o);
+    struct shmi_record_lock l = shmi_fair_lock_of(f);
+    shmi_lock_set(&l, x, o);
 }
-/* Adds to x that a wait is off the queue and was not granted. The owner word is closed. */
 SHMI_FN void shmi_fair_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
-    struct shmi_fairmutex *f = shmi_fair_of(q);
-    uint32_t o;
-    shmi_fair_shut(f); /* nothing, unless a peer has overwritten the word */
-    shmi_rq_detach(q, x, w, outcome);
-    o = shmi_rq_get(x, &f->w->owner);
-    if (shmi_owner_kind(o) == SHMI_kindHeld)
-        shmi_fair_set_owner(f, x, o);
+    struct shmi_record_lock l = shmi_fair_lock_of(shmi_fair_of(q));
+    shmi_lock_remove(&l, x, w, outcome);
 }
-/* Adds to x that the lock is free, or granted to the first wait whose owner lives; it takes those of the dead before it
- * off the queue. Waits that do not fit into the record are left to shmi_fair_serve. It returns the participant that
- * x grants the lock to, or 0. The owner word is closed. */
 SHMI_FN shmi_participant_id shmi_fair_pass(struct shmi_fairmutex *f, struct shmi_rq_change *x)
 {
-    struct shmi_rq_change y;
-    struct shmi_wait w;
-    /* The word is in the record from here on, so its tag changes even if the same participant gets the lock again:
-     * accepted has the tag of one grant. */
-    shmi_rq_set(x, SHMI_fairOwner, 0, &f->w->owner, 0);
-    for (;;) {
-        shmi_participant_id granted = 0;
-        y = *x;
-        if (!shmi_rq_head(&f->q, &y, &w)) {
-            x->torn = y.torn;
-            shmi_fair_set_owner(f, x, 0);
-            return 0;
-        }
-        if (shmi_rq_waiting(&f->q, w)) {
-            granted = shmi_node_owner(w.n) & SHMI_NAME_MASK;
-            shmi_rq_detach(&f->q, &y, w, SHMI_RECORDED_GRANTED);
-            shmi_rq_set(&y, SHMI_fairOwner, 0, &f->w->owner, shmi_make_owner(SHMI_kindReserved, granted));
-        } else {
-            shmi_rq_detach(&f->q, &y, w, SHMI_RECORDED_REMOVED);
-        }
-        x->torn = y.torn;
-        if (y.torn || y.too_many)
-            return 0;
-        *x = y;
-        if (granted != 0)
-            return granted;
-    }
+    struct shmi_record_lock l = shmi_fair_lock_of(f);
+    return shmi_lock_pass(&l, x);
 }
-/* Adds to x that the first wait ends because nobody can get a lock with the owner word o. The word extra of its node says
- * why: it is o, with the name of the dead participant, or has all bits set. */
-SHMI_FN void shmi_fair_refuse(struct shmi_fairmutex *f, struct shmi_rq_change *x, struct shmi_wait w, uint32_t o)
-{
-    shmi_fair_remove(&f->q, x, w, SHMI_RECORDED_REFUSED);
-    if (!shmi_fair_valid(o))
-        o = UINT32_MAX;
-    else if (o == SHMI_OWNER_NOT_RECOVERABLE)
-        o |= shmi_fair_died(f);
-    shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, o);
-}
-/* Grants the lock to the first wait if it is free, ends all waits if nobody can get it, and takes waits of the dead off
- * that are first. */
 SHMI_FN int shmi_fair_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    struct shmi_fairmutex *f = shmi_fair_of(q);
-    for (;;) {
-        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
-        shmi_participant_id granted = 0;
-        struct shmi_wait w;
-        uint32_t o;
-        int ok, stays = 0, err = shmi_rq_begin(q, x, b);
-        if (err != 0)
-            return err;
-        if (shmi_rq_head(q, x, &w)) {
-            shmi_fair_shut(f); /* nothing, unless a peer has overwritten the word */
-            o = shmi_rq_get(x, &f->w->owner);
-            if (o == 0)
-                granted = shmi_fair_pass(f, x);
-            else if (shmi_rq_absent(q, shmi_node_owner(w.n)))
-                shmi_fair_remove(q, x, w, SHMI_RECORDED_REMOVED);
-            else if (shmi_fair_refuses(o))
-                shmi_fair_refuse(f, x, w, o);
-            else
-                stays = 1;
-        } else if (!x->torn) {
-            return 0;
-        }
-        err = shmi_rq_end(q, x, b, &ok);
-        if (err != 0)
-            return err;
-        if (ok && stays)
-            return 0;
-        if (ok)
-            shmi_rq_reconsider(q, granted);
-    }
+    struct shmi_record_lock l = shmi_fair_lock_of(shmi_fair_of(q));
+    return shmi_lock_serve(&l, x, b);
 }
-
-/* Takes back what a dead participant has, as the policy says: see shmi_owner_died. */
 SHMI_FN int shmi_fair_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    struct shmi_fairmutex *f = shmi_fair_of(q);
+    struct shmi_record_lock l = shmi_fair_lock_of(shmi_fair_of(q));
     int err = shmi_rq_begin_reap(q, x, b);
-    while (err == 0) {
-        /* The loop ends: each turn follows a change by another call. */
-        shmi_participant_id n, granted = 0;
-        uint32_t o, next = 0;
-        uint64_t w;
-        int ok;
-        err = shmi_rq_begin(q, x, b);
-        if (err != 0)
-            break;
-        w = shmi_ld64(&f->w->owner);
-        o = (uint32_t)(w >> 32);
-        n = shmi_owner_name(o);
-        if (!shmi_fair_taken(o) || !shmi_rq_absent(q, n))
-            break;
-        if (shmi_fair_is_open(o)) {
-            shmi_fair_shut(f);
-            continue;
-        }
-        if (!shmi_fair_granted(o) || shmi_fair_accepted(f, w)) {
-            if (shmi_fair_granted(o))
-                o = shmi_make_owner(SHMI_kindHeld, n);
-            next = shmi_owner_died(o, f->release, f->release && shmi_gone(q->a, n));
-            if (next == o) {
-                shmi_rq_reap_again(q);
-                break;
-            }
-        }
-        if (next == 0) {
-            granted = shmi_fair_pass(f, x);
-        } else {
-            shmi_rq_set(x, SHMI_fairOwner, 0, &f->w->owner, next);
-            shmi_rq_set(x, SHMI_fairDied, 0, &f->w->died, n);
-        }
-        err = shmi_rq_end(q, x, b, &ok);
-        if (err == 0 && ok) {
-            shmi_rq_reconsider(q, granted);
-            break;
-        }
-    }
-    return err;
+    return err != 0 ? err : shmi_lock_reap(&l, x, b);
 }
 /* Whether the holder, or the participant that was granted the lock, is dead. */
 SHMI_FN int shmi_fair_dead(struct shmi_rq *q)
@@ -21187,7 +21248,7 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
             return 0; /* it stays open for its holder */
         shmi_fair_shut(f);
         o = shmi_rq_get(&x, &f->w->owner);
-        if (shmi_fair_refuses(o)) {
+        if (shmi_state_refuses(o, 0)) {
             if (shmi_ld64(q->commit) != x.c)
                 continue;
             *result = SHMI_fairRefused;
@@ -21394,7 +21455,7 @@ SHMI_FN int shmi_fair_refusal(struct shmi_fairmutex *f, const char *op, uint32_t
     return 0;
 }
 
-/* The error of a wait that was refused: see shmi_fair_refuse. */
+/* The error of a wait that was refused: see shmi_lock_refuse. */
 SHMI_FN int shmi_fair_refused_by(struct shmi_fairmutex *f, const char *op, uint32_t why)
 {
     int err;
@@ -26524,7 +26585,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
 
 /* ---- MultiLock: prims/multilock*.go in C, docs/design/0059-multilock-without-a-lock.md ----
  *
- * A bucket has a commit word and entries. An entry is a small fair mutex for one key: see 76-fairmutex.h. The word hold
+ * A bucket has a commit word and entries. An entry is a small lock for one key: see 74-recordlock.h. The word hold
  * is a recorded word. Its value has a kind and a name:
  *
  *     kind           name  meaning
@@ -26588,37 +26649,11 @@ struct shmi_multilock {
 /* ---- The word hold ---- */
 
 SHMI_FN uint32_t shmi_key_state(const shmi_multilock_entry *e) { return shmi_recorded_value(&e->hold); }
-SHMI_FN int shmi_key_valid(uint32_t s)
-{
-    switch (shmi_owner_kind(s)) {
-    case SHMI_kindHeld:
-    case SHMI_kindBiased: return 1;
-    case SHMI_kindReserved:
-    case SHMI_kindOwnerDead:
-    case SHMI_kindRecovering:
-    case SHMI_kindNotRecoverable: return shmi_owner_name(s) != 0;
-    }
-    return 0;
-}
-/* Whether nobody can get the key before a recovery. */
-SHMI_FN int shmi_key_refuses(uint32_t s)
-{
-    return !shmi_key_valid(s) || shmi_owner_kind(s) == SHMI_kindOwnerDead || shmi_owner_kind(s) == SHMI_kindNotRecoverable;
-}
+SHMI_FN int shmi_key_valid(uint32_t s) { return shmi_state_valid(s, 1); }
+SHMI_FN int shmi_key_refuses(uint32_t s) { return shmi_state_refuses(s, 1); }
 SHMI_FN int shmi_key_free(uint32_t s) { return s == 0 || s == SHMI_FAIR_OPEN; }
-/* Whether the grant that the word hold w tells of was accepted. */
-SHMI_FN int shmi_key_accepted(const shmi_multilock_entry *e, uint64_t w)
-{
-    return shmi_ld64(&e->accepted) == SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w);
-}
-/* Closes the word hold, so that from here on only records change it. The tag stays, since it names the hold. */
-SHMI_FN void shmi_key_shut(shmi_multilock_entry *e)
-{
-    uint64_t w;
-    do
-        w = shmi_ld64(&e->hold);
-    while (shmi_fair_is_open((uint32_t)(w >> 32)) && !shmi_cas64(&e->hold, w, SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w)));
-}
+SHMI_FN int shmi_key_accepted(const shmi_multilock_entry *e, uint64_t w) { return shmi_state_accepted(&e->accepted, w); }
+SHMI_FN void shmi_key_shut(shmi_multilock_entry *e) { shmi_state_shut(&e->hold, 1); }
 SHMI_FN int shmi_key_has(const shmi_multilock_entry *e, uint64_t key)
 {
     return shmi_recorded_value(&e->keyLow) == (uint32_t)key && shmi_recorded_value(&e->keyHigh) == (uint32_t)(key >> 32);
@@ -26944,13 +26979,15 @@ SHMI_FN int shmi_key_unlock_fast(struct shmi_key_bucket *k, const shmsync_hold *
 
 /* ---- The rules, for the entry whose queue was chosen. The private lock is held. ---- */
 
-/* Adds to x that the word hold becomes s, or s and open if x leaves no wait in the queue. s is free, or names a new
- * holder. */
+SHMI_FN struct shmi_record_lock shmi_key_lock_of(struct shmi_key_bucket *k)
+{
+    struct shmi_record_lock l = {&k->q, &k->focus->hold, &k->focus->accepted, NULL, SHMI_multiHold, k->q.queue, k->of->release, 1};
+    return l;
+}
 SHMI_FN void shmi_key_set(struct shmi_key_bucket *k, struct shmi_rq_change *x, uint32_t s)
 {
-    if (shmi_owner_kind(s) == SHMI_kindHeld && shmi_rq_empty(&k->q, x) && !k->q.a->geo.counted)
-        s |= SHMI_FAIR_OPEN;
-    shmi_rq_set(x, SHMI_multiHold, k->q.queue, &k->focus->hold, s);
+    struct shmi_record_lock l = shmi_key_lock_of(k);
+    shmi_lock_set(&l, x, s);
 }
 /* The tag that a word gets by the change x, which has the word. */
 SHMI_FN uint32_t shmi_key_new_tag(const struct shmi_rq_change *x, const uint64_t *w)
@@ -26961,89 +26998,22 @@ SHMI_FN uint32_t shmi_key_new_tag(const struct shmi_rq_change *x, const uint64_t
             return (uint32_t)x->was[i] + 1;
     return 0;
 }
-/* Adds to x that a wait is off the queue and was not granted. While the key has a holder, the word hold stays closed: a
- * record would change its tag, which names the hold. */
 SHMI_FN void shmi_multi_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
-    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
-    shmi_key_shut(k->focus); /* nothing, unless a peer has overwritten the word */
-    shmi_rq_detach(q, x, w, outcome);
-    if (shmi_rq_get(x, &k->focus->hold) == 0)
-        shmi_key_set(k, x, 0);
+    struct shmi_record_lock l = shmi_key_lock_of(shmi_bucket_of_queue(q));
+    shmi_lock_remove(&l, x, w, outcome);
 }
-/* Adds to x that the key is free, or granted to the first wait whose owner lives: see shmi_fair_pass. */
 SHMI_FN shmi_participant_id shmi_key_pass(struct shmi_key_bucket *k, struct shmi_rq_change *x)
 {
-    struct shmi_rq_change y;
-    struct shmi_wait w;
-    /* The word is in the record from here on, so its tag changes even if the same participant gets the key again. */
-    shmi_rq_set(x, SHMI_multiHold, k->q.queue, &k->focus->hold, 0);
-    for (;;) {
-        shmi_participant_id granted = 0;
-        y = *x;
-        if (!shmi_rq_head(&k->q, &y, &w)) {
-            x->torn = y.torn;
-            shmi_key_set(k, x, 0);
-            return 0;
-        }
-        if (shmi_rq_waiting(&k->q, w)) {
-            granted = shmi_node_owner(w.n) & SHMI_NAME_MASK;
-            shmi_rq_detach(&k->q, &y, w, SHMI_RECORDED_GRANTED);
-            shmi_rq_set(&y, SHMI_multiHold, k->q.queue, &k->focus->hold, shmi_make_owner(SHMI_kindReserved, granted));
-        } else {
-            shmi_rq_detach(&k->q, &y, w, SHMI_RECORDED_REMOVED);
-        }
-        x->torn = y.torn;
-        if (y.torn || y.too_many)
-            return 0;
-        *x = y;
-        if (granted != 0)
-            return granted;
-    }
+    struct shmi_record_lock l = shmi_key_lock_of(k);
+    return shmi_lock_pass(&l, x);
 }
-/* Adds to x that the first wait ends because nobody can get a key in the state s. The word extra of its node says why. */
-SHMI_FN void shmi_key_refuse(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
-{
-    shmi_multi_remove(&k->q, x, w, SHMI_RECORDED_REFUSED);
-    shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, shmi_key_valid(s) ? s : UINT32_MAX);
-}
-/* Grants the key to the first wait if it is free, ends all waits if nobody can get it, and takes waits of the dead off
- * that are first. */
 SHMI_FN int shmi_key_serve(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    struct shmi_rq *q = &k->q;
-    for (;;) {
-        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
-        shmi_participant_id granted = 0;
-        struct shmi_wait w;
-        uint32_t s;
-        int ok, stays = 0, err = shmi_rq_begin(q, x, b);
-        if (err != 0)
-            return err;
-        if (shmi_rq_head(q, x, &w)) {
-            shmi_key_shut(k->focus); /* nothing, unless a peer has overwritten the word */
-            s = shmi_rq_get(x, &k->focus->hold);
-            if (s == 0)
-                granted = shmi_key_pass(k, x);
-            else if (shmi_rq_absent(q, shmi_node_owner(w.n)))
-                shmi_multi_remove(q, x, w, SHMI_RECORDED_REMOVED);
-            else if (shmi_key_refuses(s))
-                shmi_key_refuse(k, x, w, s);
-            else
-                stays = 1;
-        } else if (!x->torn) {
-            return 0;
-        }
-        err = shmi_rq_end(q, x, b, &ok);
-        if (err != 0)
-            return err;
-        if (ok && stays)
-            return 0;
-        if (ok)
-            shmi_rq_reconsider(q, granted);
-    }
+    struct shmi_record_lock l = shmi_key_lock_of(k);
+    return shmi_lock_serve(&l, x, b);
 }
-/* Does that for each key of the bucket. The error is that of the first queue that is corrupt. */
+/* Serves the queue of each key of the bucket. The error is that of the first queue that is corrupt. */
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -27060,48 +27030,10 @@ SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct
     return first;
 }
 
-/* Takes the key back from a dead participant, as the policy says: see shmi_owner_died. */
 SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    struct shmi_rq *q = &k->q;
-    for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
-        shmi_participant_id n, granted = 0;
-        uint32_t s, next = 0;
-        uint64_t w;
-        int ok, err = shmi_rq_begin(q, x, b);
-        if (err != 0)
-            return err;
-        w = shmi_ld64(&k->focus->hold);
-        s = (uint32_t)(w >> 32);
-        n = shmi_owner_name(s);
-        if (!shmi_fair_taken(s) || !shmi_rq_absent(q, n))
-            return 0;
-        if (shmi_fair_is_open(s)) {
-            shmi_key_shut(k->focus);
-            continue;
-        }
-        if (!shmi_fair_granted(s) || shmi_key_accepted(k->focus, w)) {
-            if (shmi_fair_granted(s))
-                s = shmi_make_owner(SHMI_kindHeld, n);
-            next = shmi_owner_died(s, k->of->release, k->of->release && shmi_gone(q->a, n));
-            if (next == s) {
-                shmi_rq_reap_again(q);
-                return 0;
-            }
-        }
-        if (next == 0)
-            granted = shmi_key_pass(k, x);
-        else
-            shmi_key_set(k, x, next);
-        err = shmi_rq_end(q, x, b, &ok);
-        if (err != 0)
-            return err;
-        if (ok) {
-            shmi_rq_reconsider(q, granted);
-            return 0;
-        }
-    }
+    struct shmi_record_lock l = shmi_key_lock_of(k);
+    return shmi_lock_reap(&l, x, b);
 }
 /* Takes the waits of the dead off the queues of all keys of the bucket, so that nothing is granted to them any more, and
  * then takes their keys back. */

@@ -1,7 +1,7 @@
 
 /* ---- MultiLock: prims/multilock*.go in C, docs/design/0059-multilock-without-a-lock.md ----
  *
- * A bucket has a commit word and entries. An entry is a small fair mutex for one key: see 76-fairmutex.h. The word hold
+ * A bucket has a commit word and entries. An entry is a small lock for one key: see 74-recordlock.h. The word hold
  * is a recorded word. Its value has a kind and a name:
  *
  *     kind           name  meaning
@@ -65,37 +65,11 @@ struct shmi_multilock {
 /* ---- The word hold ---- */
 
 SHMI_FN uint32_t shmi_key_state(const shmi_multilock_entry *e) { return shmi_recorded_value(&e->hold); }
-SHMI_FN int shmi_key_valid(uint32_t s)
-{
-    switch (shmi_owner_kind(s)) {
-    case SHMI_kindHeld:
-    case SHMI_kindBiased: return 1;
-    case SHMI_kindReserved:
-    case SHMI_kindOwnerDead:
-    case SHMI_kindRecovering:
-    case SHMI_kindNotRecoverable: return shmi_owner_name(s) != 0;
-    }
-    return 0;
-}
-/* Whether nobody can get the key before a recovery. */
-SHMI_FN int shmi_key_refuses(uint32_t s)
-{
-    return !shmi_key_valid(s) || shmi_owner_kind(s) == SHMI_kindOwnerDead || shmi_owner_kind(s) == SHMI_kindNotRecoverable;
-}
+SHMI_FN int shmi_key_valid(uint32_t s) { return shmi_state_valid(s, 1); }
+SHMI_FN int shmi_key_refuses(uint32_t s) { return shmi_state_refuses(s, 1); }
 SHMI_FN int shmi_key_free(uint32_t s) { return s == 0 || s == SHMI_FAIR_OPEN; }
-/* Whether the grant that the word hold w tells of was accepted. */
-SHMI_FN int shmi_key_accepted(const shmi_multilock_entry *e, uint64_t w)
-{
-    return shmi_ld64(&e->accepted) == SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w);
-}
-/* Closes the word hold, so that from here on only records change it. The tag stays, since it names the hold. */
-SHMI_FN void shmi_key_shut(shmi_multilock_entry *e)
-{
-    uint64_t w;
-    do
-        w = shmi_ld64(&e->hold);
-    while (shmi_fair_is_open((uint32_t)(w >> 32)) && !shmi_cas64(&e->hold, w, SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w)));
-}
+SHMI_FN int shmi_key_accepted(const shmi_multilock_entry *e, uint64_t w) { return shmi_state_accepted(&e->accepted, w); }
+SHMI_FN void shmi_key_shut(shmi_multilock_entry *e) { shmi_state_shut(&e->hold, 1); }
 SHMI_FN int shmi_key_has(const shmi_multilock_entry *e, uint64_t key)
 {
     return shmi_recorded_value(&e->keyLow) == (uint32_t)key && shmi_recorded_value(&e->keyHigh) == (uint32_t)(key >> 32);
@@ -421,13 +395,15 @@ SHMI_FN int shmi_key_unlock_fast(struct shmi_key_bucket *k, const shmsync_hold *
 
 /* ---- The rules, for the entry whose queue was chosen. The private lock is held. ---- */
 
-/* Adds to x that the word hold becomes s, or s and open if x leaves no wait in the queue. s is free, or names a new
- * holder. */
+SHMI_FN struct shmi_record_lock shmi_key_lock_of(struct shmi_key_bucket *k)
+{
+    struct shmi_record_lock l = {&k->q, &k->focus->hold, &k->focus->accepted, NULL, SHMI_multiHold, k->q.queue, k->of->release, 1};
+    return l;
+}
 SHMI_FN void shmi_key_set(struct shmi_key_bucket *k, struct shmi_rq_change *x, uint32_t s)
 {
-    if (shmi_owner_kind(s) == SHMI_kindHeld && shmi_rq_empty(&k->q, x) && !k->q.a->geo.counted)
-        s |= SHMI_FAIR_OPEN;
-    shmi_rq_set(x, SHMI_multiHold, k->q.queue, &k->focus->hold, s);
+    struct shmi_record_lock l = shmi_key_lock_of(k);
+    shmi_lock_set(&l, x, s);
 }
 /* The tag that a word gets by the change x, which has the word. */
 SHMI_FN uint32_t shmi_key_new_tag(const struct shmi_rq_change *x, const uint64_t *w)
@@ -438,89 +414,22 @@ SHMI_FN uint32_t shmi_key_new_tag(const struct shmi_rq_change *x, const uint64_t
             return (uint32_t)x->was[i] + 1;
     return 0;
 }
-/* Adds to x that a wait is off the queue and was not granted. While the key has a holder, the word hold stays closed: a
- * record would change its tag, which names the hold. */
 SHMI_FN void shmi_multi_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
-    struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
-    shmi_key_shut(k->focus); /* nothing, unless a peer has overwritten the word */
-    shmi_rq_detach(q, x, w, outcome);
-    if (shmi_rq_get(x, &k->focus->hold) == 0)
-        shmi_key_set(k, x, 0);
+    struct shmi_record_lock l = shmi_key_lock_of(shmi_bucket_of_queue(q));
+    shmi_lock_remove(&l, x, w, outcome);
 }
-/* Adds to x that the key is free, or granted to the first wait whose owner lives: see shmi_fair_pass. */
 SHMI_FN shmi_participant_id shmi_key_pass(struct shmi_key_bucket *k, struct shmi_rq_change *x)
 {
-    struct shmi_rq_change y;
-    struct shmi_wait w;
-    /* The word is in the record from here on, so its tag changes even if the same participant gets the key again. */
-    shmi_rq_set(x, SHMI_multiHold, k->q.queue, &k->focus->hold, 0);
-    for (;;) {
-        shmi_participant_id granted = 0;
-        y = *x;
-        if (!shmi_rq_head(&k->q, &y, &w)) {
-            x->torn = y.torn;
-            shmi_key_set(k, x, 0);
-            return 0;
-        }
-        if (shmi_rq_waiting(&k->q, w)) {
-            granted = shmi_node_owner(w.n) & SHMI_NAME_MASK;
-            shmi_rq_detach(&k->q, &y, w, SHMI_RECORDED_GRANTED);
-            shmi_rq_set(&y, SHMI_multiHold, k->q.queue, &k->focus->hold, shmi_make_owner(SHMI_kindReserved, granted));
-        } else {
-            shmi_rq_detach(&k->q, &y, w, SHMI_RECORDED_REMOVED);
-        }
-        x->torn = y.torn;
-        if (y.torn || y.too_many)
-            return 0;
-        *x = y;
-        if (granted != 0)
-            return granted;
-    }
+    struct shmi_record_lock l = shmi_key_lock_of(k);
+    return shmi_lock_pass(&l, x);
 }
-/* Adds to x that the first wait ends because nobody can get a key in the state s. The word extra of its node says why. */
-SHMI_FN void shmi_key_refuse(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
-{
-    shmi_multi_remove(&k->q, x, w, SHMI_RECORDED_REFUSED);
-    shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, shmi_key_valid(s) ? s : UINT32_MAX);
-}
-/* Grants the key to the first wait if it is free, ends all waits if nobody can get it, and takes waits of the dead off
- * that are first. */
 SHMI_FN int shmi_key_serve(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    struct shmi_rq *q = &k->q;
-    for (;;) {
-        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
-        shmi_participant_id granted = 0;
-        struct shmi_wait w;
-        uint32_t s;
-        int ok, stays = 0, err = shmi_rq_begin(q, x, b);
-        if (err != 0)
-            return err;
-        if (shmi_rq_head(q, x, &w)) {
-            shmi_key_shut(k->focus); /* nothing, unless a peer has overwritten the word */
-            s = shmi_rq_get(x, &k->focus->hold);
-            if (s == 0)
-                granted = shmi_key_pass(k, x);
-            else if (shmi_rq_absent(q, shmi_node_owner(w.n)))
-                shmi_multi_remove(q, x, w, SHMI_RECORDED_REMOVED);
-            else if (shmi_key_refuses(s))
-                shmi_key_refuse(k, x, w, s);
-            else
-                stays = 1;
-        } else if (!x->torn) {
-            return 0;
-        }
-        err = shmi_rq_end(q, x, b, &ok);
-        if (err != 0)
-            return err;
-        if (ok && stays)
-            return 0;
-        if (ok)
-            shmi_rq_reconsider(q, granted);
-    }
+    struct shmi_record_lock l = shmi_key_lock_of(k);
+    return shmi_lock_serve(&l, x, b);
 }
-/* Does that for each key of the bucket. The error is that of the first queue that is corrupt. */
+/* Serves the queue of each key of the bucket. The error is that of the first queue that is corrupt. */
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -537,48 +446,10 @@ SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct
     return first;
 }
 
-/* Takes the key back from a dead participant, as the policy says: see shmi_owner_died. */
 SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    struct shmi_rq *q = &k->q;
-    for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
-        shmi_participant_id n, granted = 0;
-        uint32_t s, next = 0;
-        uint64_t w;
-        int ok, err = shmi_rq_begin(q, x, b);
-        if (err != 0)
-            return err;
-        w = shmi_ld64(&k->focus->hold);
-        s = (uint32_t)(w >> 32);
-        n = shmi_owner_name(s);
-        if (!shmi_fair_taken(s) || !shmi_rq_absent(q, n))
-            return 0;
-        if (shmi_fair_is_open(s)) {
-            shmi_key_shut(k->focus);
-            continue;
-        }
-        if (!shmi_fair_granted(s) || shmi_key_accepted(k->focus, w)) {
-            if (shmi_fair_granted(s))
-                s = shmi_make_owner(SHMI_kindHeld, n);
-            next = shmi_owner_died(s, k->of->release, k->of->release && shmi_gone(q->a, n));
-            if (next == s) {
-                shmi_rq_reap_again(q);
-                return 0;
-            }
-        }
-        if (next == 0)
-            granted = shmi_key_pass(k, x);
-        else
-            shmi_key_set(k, x, next);
-        err = shmi_rq_end(q, x, b, &ok);
-        if (err != 0)
-            return err;
-        if (ok) {
-            shmi_rq_reconsider(q, granted);
-            return 0;
-        }
-    }
+    struct shmi_record_lock l = shmi_key_lock_of(k);
+    return shmi_lock_reap(&l, x, b);
 }
 /* Takes the waits of the dead off the queues of all keys of the bucket, so that nothing is granted to them any more, and
  * then takes their keys back. */

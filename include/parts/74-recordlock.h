@@ -1,0 +1,210 @@
+
+/* ---- Locks that are handed over in the order of a recorded queue: prims/record_lock*.go in C ----
+ *
+ * A FairMutex is such a lock, and so is each key of a MultiLock. Its state is the value of a recorded word, with a kind
+ * and a name:
+ *
+ *     kind       name  meaning
+ *     biased     0     free and open
+ *     biased     n     held by n and open
+ *     held       0     free and closed
+ *     held       n     held by n and closed
+ *     reserved   n     granted to n by a record; held once the word accepted has the tag of this word
+ *     the others       as in a mutex; closed
+ *
+ * While it is open no wait is queued, and lock and unlock change the name by a CAS. Anybody may close it, by a CAS. Only
+ * a record opens it. */
+#define SHMI_FAIR_OPEN SHMI_OWNER_BIASED
+
+/* The lock that a change concerns. */
+struct shmi_record_lock {
+    struct shmi_rq *q;   /* the queue that is chosen is that of the lock */
+    uint64_t *state, *accepted;
+    uint64_t *died;      /* a recorded word: whose death has made a FairMutex owner-dead or not recoverable */
+    uint32_t kind, where; /* name state in a record; died has the next kind */
+    int release;         /* policy PolicyRelease */
+    int key;             /* a key: the tag of state names a hold, and a state that is not recoverable has a name */
+};
+
+SHMI_FN int shmi_state_valid(uint32_t s, int key)
+{
+    switch (shmi_owner_kind(s)) {
+    case SHMI_kindHeld:
+    case SHMI_kindBiased: return 1;
+    case SHMI_kindReserved:
+    case SHMI_kindOwnerDead:
+    case SHMI_kindRecovering: return shmi_owner_name(s) != 0;
+    case SHMI_kindNotRecoverable: return key ? shmi_owner_name(s) != 0 : s == SHMI_OWNER_NOT_RECOVERABLE;
+    }
+    return 0;
+}
+/* Whether nobody can get the lock before a recovery. */
+SHMI_FN int shmi_state_refuses(uint32_t s, int key)
+{
+    return !shmi_state_valid(s, key) || shmi_owner_kind(s) == SHMI_kindOwnerDead || shmi_owner_kind(s) == SHMI_kindNotRecoverable;
+}
+SHMI_FN int shmi_fair_is_open(uint32_t s) { return shmi_owner_kind(s) == SHMI_kindBiased; }
+SHMI_FN int shmi_fair_granted(uint32_t s) { return shmi_owner_kind(s) == SHMI_kindReserved && shmi_owner_name(s) != 0; }
+/* Whether s names a participant that holds the lock, recovers it, or was granted it. */
+SHMI_FN int shmi_fair_taken(uint32_t s) { return shmi_owner_held(s) || shmi_fair_granted(s); }
+/* Whether the grant that the word w tells of was accepted. A participant that dies before that has not held the lock. */
+SHMI_FN int shmi_state_accepted(const uint64_t *accepted, uint64_t w)
+{
+    return shmi_ld64(accepted) == SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w);
+}
+/* Closes the word, so that from here on only records change it. The tag of a key stays. */
+SHMI_FN void shmi_state_shut(uint64_t *state, int key)
+{
+    uint64_t w, closed;
+    do {
+        w = shmi_ld64(state);
+        closed = SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w + (key ? 0 : 1));
+    } while (shmi_fair_is_open((uint32_t)(w >> 32)) && !shmi_cas64(state, w, closed));
+}
+
+/* ---- The rules. The private lock is held. ---- */
+
+/* Adds to x that the state becomes s, or s and open if x leaves no wait in the queue and s is free, or names a holder. */
+SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_change *x, uint32_t s)
+{
+    if (shmi_owner_kind(s) == SHMI_kindHeld && shmi_rq_empty(l->q, x) && !l->q->a->geo.counted)
+        s |= SHMI_FAIR_OPEN;
+    shmi_rq_set(x, l->kind, l->where, l->state, s);
+}
+/* Adds to x that a wait is off the queue and was not granted. The word is closed. While a key has a holder it stays
+ * closed: a record would change its tag, which names the hold. */
+SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
+{
+    uint32_t s;
+    shmi_state_shut(l->state, l->key); /* nothing, unless a peer has overwritten the word */
+    shmi_rq_detach(l->q, x, w, outcome);
+    s = shmi_rq_get(x, l->state);
+    if (l->key ? s == 0 : shmi_owner_kind(s) == SHMI_kindHeld)
+        shmi_lock_set(l, x, s);
+}
+/* Adds to x that the lock is free, or granted to the first wait whose owner lives; it takes those of the dead before it
+ * off the queue. Waits that do not fit into the record are left to shmi_lock_serve. It returns the participant that
+ * x grants the lock to, or 0. The word is closed. */
+SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, struct shmi_rq_change *x)
+{
+    struct shmi_rq_change y;
+    struct shmi_wait w;
+    /* The word is in the record from here on, so its tag changes even if the same participant gets the lock again:
+     * accepted has the tag of one grant. */
+    shmi_rq_set(x, l->kind, l->where, l->state, 0);
+    for (;;) {
+        shmi_participant_id granted = 0;
+        y = *x;
+        if (!shmi_rq_head(l->q, &y, &w)) {
+            x->torn = y.torn;
+            shmi_lock_set(l, x, 0);
+            return 0;
+        }
+        if (shmi_rq_waiting(l->q, w)) {
+            granted = shmi_node_owner(w.n) & SHMI_NAME_MASK;
+            shmi_rq_detach(l->q, &y, w, SHMI_RECORDED_GRANTED);
+            shmi_rq_set(&y, l->kind, l->where, l->state, shmi_make_owner(SHMI_kindReserved, granted));
+        } else {
+            shmi_rq_detach(l->q, &y, w, SHMI_RECORDED_REMOVED);
+        }
+        x->torn = y.torn;
+        if (y.torn || y.too_many)
+            return 0;
+        *x = y;
+        if (granted != 0)
+            return granted;
+    }
+}
+/* Adds to x that the first wait ends because nobody can get a lock in the state s. The word extra of its node says why: it
+ * is s, with the name of the dead participant, or has all bits set. */
+SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
+{
+    shmi_lock_remove(l, x, w, SHMI_RECORDED_REFUSED);
+    if (!shmi_state_valid(s, l->key))
+        s = UINT32_MAX;
+    else if (s == SHMI_OWNER_NOT_RECOVERABLE)
+        s |= shmi_recorded_value(l->died) & SHMI_NAME_MASK;
+    shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, s);
+}
+/* Grants the lock to the first wait if it is free, ends all waits if nobody can get it, and takes waits of the dead off
+ * that are first. */
+SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_rq *q = l->q;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
+        shmi_participant_id granted = 0;
+        struct shmi_wait w;
+        uint32_t s;
+        int ok, stays = 0, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        if (shmi_rq_head(q, x, &w)) {
+            shmi_state_shut(l->state, l->key); /* nothing, unless a peer has overwritten the word */
+            s = shmi_rq_get(x, l->state);
+            if (s == 0)
+                granted = shmi_lock_pass(l, x);
+            else if (shmi_rq_absent(q, shmi_node_owner(w.n)))
+                shmi_lock_remove(l, x, w, SHMI_RECORDED_REMOVED);
+            else if (shmi_state_refuses(s, l->key))
+                shmi_lock_refuse(l, x, w, s);
+            else
+                stays = 1;
+        } else if (!x->torn) {
+            return 0;
+        }
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok && stays)
+            return 0;
+        if (ok)
+            shmi_rq_reconsider(q, granted);
+    }
+}
+/* Takes the lock back from a dead participant, as the policy says: see shmi_owner_died. */
+SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_rq *q = l->q;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id n, granted = 0;
+        uint32_t s, next = 0;
+        uint64_t w;
+        int ok, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        w = shmi_ld64(l->state);
+        s = (uint32_t)(w >> 32);
+        n = shmi_owner_name(s);
+        if (!shmi_fair_taken(s) || !shmi_rq_absent(q, n))
+            return 0;
+        if (shmi_fair_is_open(s)) {
+            shmi_state_shut(l->state, l->key);
+            continue;
+        }
+        if (!shmi_fair_granted(s) || shmi_state_accepted(l->accepted, w)) {
+            if (shmi_fair_granted(s))
+                s = shmi_make_owner(SHMI_kindHeld, n);
+            next = shmi_owner_died(s, l->release, l->release && shmi_gone(q->a, n));
+            if (next == s) {
+                shmi_rq_reap_again(q);
+                return 0;
+            }
+        }
+        if (next == 0) {
+            granted = shmi_lock_pass(l, x);
+        } else {
+            shmi_lock_set(l, x, next);
+            if (!l->key)
+                shmi_rq_set(x, l->kind + 1, l->where, l->died, n);
+        }
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok) {
+            shmi_rq_reconsider(q, granted);
+            return 0;
+        }
+    }
+}
