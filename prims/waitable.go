@@ -3,6 +3,7 @@ package prims
 import (
 	"fmt"
 	"reflect"
+	"sync"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -21,8 +22,9 @@ import (
 // A rule works on a private copy of the state. While it runs, other processes can change the Waitable, and a process
 // that is stopped in a rule delays nobody else. If another process has changed the state meanwhile, the result is
 // discarded, and the rule is called again. So a rule, and the function of Update, must do nothing but change the
-// copy, and must not keep the pointer to it. They must not call the Waitable, and must be the same in all processes.
-// The goroutines of one process call them one at a time, so they must be quick.
+// copy, and must not keep the pointer to it. Rules must not call the Waitable, and must be the same in all processes.
+// The goroutines of one process call the rules one at a time, so rules must be quick. The function of Update may take
+// long.
 //
 // If a rule panics or calls [runtime.Goexit], the state does not change, and the Waitable becomes not recoverable.
 // Then waits end with an error that Is ErrNotRecoverable, Update and Release panic with such an error, and no rule
@@ -41,7 +43,7 @@ type Waitable[S, E any] struct {
 	copied S                 // the copy of the state on which a rule works. guarded by: private
 	marks  []waitableMark[E] // see begins. guarded by: private
 	marked bool              // guarded has marked x as not recoverable, and this goroutine is ending. guarded by: private
-	noRule bool              // the code that is running is the function of an Update, not a rule. guarded by: private
+	copies sync.Pool         // of *S: the copies of the state on which the functions of Update work
 }
 
 // Rules say how a Waitable behaves.
@@ -221,14 +223,39 @@ func (x *Waitable[S, E]) Release(e E) {
 	}
 	defer x.opening.serve(x.queue).end()
 	extra, has := x.pack(e), false
-	index := 0
-	err := x.change("waitable.release", func() bool {
-		index, has = x.find(x.name, extra)
-		return has
-	}, func(c *recordedChange) {
-		count := valueIn(&x.holds[index].count)
-		x.rules.Release(&x.copied, e)
-		x.setCount(c, index, count-1)
+	var err error
+	var tries attempts
+	defer x.over(&tries)
+	x.locked(func(c *recordedChange, b *wakes) (changed bool) {
+		for {
+			// The loop repeats only if another call has changed the Waitable. So it is lock-free.
+			x.again(&tries)
+			if _, err = x.copyState(c, b, &x.copied, &tries); err != nil {
+				return false
+			}
+			// What is read from here on belongs to the copied state if the commit word stays the same.
+			by, index := x.lostIn(c), 0
+			index, has = x.find(x.name, extra)
+			count := uint32(0)
+			if has {
+				count = valueIn(&x.holds[index].count)
+			}
+			switch {
+			case x.load() != c.c:
+				continue
+			case by != 0:
+				err = x.notRecoverable("waitable.release", by)
+				return false
+			case !has:
+				return false
+			}
+			x.rules.Release(&x.copied, e)
+			x.setCount(c, index, count-1)
+			x.put(c, &x.copied)
+			if changed, err = x.end(c, b); changed || err != nil {
+				return changed
+			}
+		}
 	})
 	switch {
 	case err != nil:
@@ -236,56 +263,6 @@ func (x *Waitable[S, E]) Release(e E) {
 	case !has:
 		panic("shmsync: waitable " + objectName(x.object) + ": Release of a claim that this process does not have")
 	}
-}
-
-// Update changes the state by a call of f with a copy of the state, and ends the waits that can go on now. f must do
-// nothing but change *s, because Update calls f again if another process has changed the state meanwhile. If f takes less
-// than 5 ms, the others let it go first after some attempts. If f panics,
-// the state is unchanged and x can still be used. If x is not recoverable, Update panics with an error that Is
-// ErrNotRecoverable.
-func (x *Waitable[S, E]) Update(f func(s *S)) {
-	defer x.opening.serve(x.queue).end()
-	if err := x.change("waitable.update", func() bool { return true }, func(*recordedChange) {
-		x.noRule = true
-		f(&x.copied)
-		x.noRule = false
-	}); err != nil {
-		panic(err)
-	}
-}
-
-// change makes a change of the state for the operation op, and then serves the queue. If the function may returns
-// false, nothing changes. Otherwise change calls f, which changes the copy x.copied, and adds to c what else changes.
-// change calls both functions again if another process has changed the Waitable meanwhile. The words that they read
-// belong to the copied state.
-func (x *Waitable[S, E]) change(op string, may func() bool, f func(c *recordedChange)) (err error) {
-	var tries attempts
-	defer x.over(&tries)
-	x.locked(func(c *recordedChange, b *wakes) (changed bool) {
-		for {
-			// The loop repeats only if another process has changed the Waitable. So it is lock-free.
-			x.again(&tries)
-			if err = x.copyState(c, b, &x.copied, &tries); err != nil {
-				return false
-			}
-			by, ok := x.lostIn(c), may()
-			switch {
-			case x.load() != c.c:
-				continue
-			case by != 0:
-				err = x.notRecoverable(op, by)
-				return false
-			case !ok:
-				return false
-			}
-			f(c)
-			x.put(c, &x.copied)
-			if ok, err = x.end(c, b); ok || err != nil {
-				return ok
-			}
-		}
-	})
-	return err
 }
 
 // Stop ends all waits, and all later waits, with an error that Is ErrCanceled. Stop cannot be undone. Claims stay,

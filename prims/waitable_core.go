@@ -15,8 +15,8 @@ import (
 //
 // The state is in one of several images. The recordedWord current names the valid image. A change runs a rule on a
 // private copy of that image, writes the result to another image, which belongs to the slot of this participant, and
-// makes a record that stores the name of the new image in current. So nobody holds a lock while a rule runs. If
-// another process has made a change meanwhile, the record does not take effect, and the rule runs again on the new
+// makes a record that stores the name of the new image in current. So nobody holds a lock in the arena while a rule
+// runs. If another process has made a change meanwhile, the record does not take effect, and the rule runs again on the new
 // state. See docs/design/0060.
 type waitableCore struct {
 	recordQueue

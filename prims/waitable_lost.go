@@ -26,6 +26,11 @@ var _ = crashpoint.Register("waitable.lose.marked")
 // rule that f runs panics or ends its goroutine, x becomes not recoverable.
 func (x *Waitable[S, E]) locked(f func(c *recordedChange, b *wakes) (changed bool)) {
 	x.yield()
+	x.underLock(f)
+}
+
+// underLock does what locked does, even if another call asks the others not to begin a change.
+func (x *Waitable[S, E]) underLock(f func(c *recordedChange, b *wakes) (changed bool)) {
 	b, done := takeWakes(), false
 	defer x.reapMissed()
 	defer x.wake(b)
@@ -33,19 +38,16 @@ func (x *Waitable[S, E]) locked(f func(c *recordedChange, b *wakes) (changed boo
 	defer x.private.Unlock()
 	c := &x.scratch
 	defer func() {
-		switch {
-		case done:
-		case x.noRule:
-			x.noRule = false
-		default:
-			v := recover()
-			if !x.marked {
-				x.markLost(c, b, v)
-			}
-			x.refuseAll(c, b)
-			if v != nil {
-				panic(v)
-			}
+		if done {
+			return
+		}
+		v := recover()
+		if !x.marked {
+			x.markLost(c, b, v)
+		}
+		x.refuseAll(c, b)
+		if v != nil {
+			panic(v)
 		}
 	}()
 	if x.reapDue() && !x.lost() {
@@ -196,7 +198,7 @@ func (x *Waitable[S, E]) lostState() (s S, lost recordedWord, err error) {
 	lost = recordedWord(x.words.lostBy.Load())
 	var tries attempts
 	defer x.over(&tries)
-	err = x.copyState(&c, b, &s, &tries)
+	_, err = x.copyState(&c, b, &s, &tries)
 	return s, lost, err
 }
 

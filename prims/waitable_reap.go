@@ -79,7 +79,7 @@ func completeWaitable(a *arenakernel.Arena, o arenakernel.Object) bool {
 }
 
 // reapDead undoes the claims of dead participants and serves the queue. It does not wait for the private lock, because
-// a goroutine of this process may have it for long, in a function of the program. In that case, that goroutine reaps as
+// a goroutine of this process may have it for long, in a rule. In that case, that goroutine reaps as
 // soon as it has released the lock; see reapMissed.
 func (x *Waitable[S, E]) reapDead() {
 	if !x.private.TryLock() {
@@ -198,7 +198,7 @@ func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, index int, lost, u
 	}
 	var tries attempts
 	defer x.over(&tries)
-	if x.copyState(c, b, &x.copied, &tries) != nil {
+	if _, err := x.copyState(c, b, &x.copied, &tries); err != nil {
 		return false
 	}
 	of, extra, count, n := h.participant(), h.extra(), h.held(), h.unaccepted()

@@ -92,7 +92,7 @@ func (x *Waitable[S, E]) serve(c *recordedChange, b *wakes) error {
 		}
 		granted := arenakernel.ParticipantID(0)
 		if ok && !x.dismiss(c, w) {
-			if err := x.copyState(c, b, &x.copied, &tries); err != nil {
+			if _, err := x.copyState(c, b, &x.copied, &tries); err != nil {
 				return err
 			}
 			if is, _ := x.head(c); is.off != w.off || x.ending(c) {

@@ -22,7 +22,7 @@ func (x *Waitable[S, E]) State() S {
 	defer x.opening.serve(x.queue).end()
 	x.reapIfDue()
 	var s S
-	if x.read(&s) {
+	if _, ok := x.read(&s); ok {
 		return s
 	}
 	b := takeWakes()
@@ -30,31 +30,32 @@ func (x *Waitable[S, E]) State() S {
 	var c recordedChange
 	var tries attempts
 	defer x.over(&tries)
-	if err := x.copyState(&c, b, &s, &tries); err != nil {
+	if _, err := x.copyState(&c, b, &s, &tries); err != nil {
 		panic(err)
 	}
 	return s
 }
 
 // read copies the state to *s, if the last change is complete and no other change is made meanwhile.
-func (x *Waitable[S, E]) read(s *S) (ok bool) {
+func (x *Waitable[S, E]) read(s *S) (seen stateSeen, ok bool) {
 	c := x.load()
 	if x.completed.Load() != uint64(c) {
-		return false
+		return seen, false
 	}
-	p := x.image(valueIn(&x.words.current))
+	w := recordedWord(x.words.current.Load())
+	p := x.image(w.value())
 	if p == nil {
-		return false
+		return seen, false
 	}
 	*s = copyOf[S](p)
 	asm.LoadFence()
 	// sync(waitable.state): acquire
 	ok = x.load() == c
 	race.Acquire(x.key)
-	return ok
+	return stateSeen{c.version(), w}, ok
 }
 
-// copyState begins the change c, and copies the state that c has found to *s.
+// copyState begins the change c, and copies the state that c has found to *s. It returns the word current of that state.
 //
 //	copyState                          a process that changes the state
 //	c = the commit word                writes an image of its own slot that is not valid
@@ -69,9 +70,9 @@ func (x *Waitable[S, E]) read(s *S) (ok bool) {
 //
 // Each failed copy counts as an attempt of the call t. So if another process changes the state faster than this one
 // copies it, that process waits; see waitable_yield.go.
-func (x *Waitable[S, E]) copyState(c *recordedChange, b *wakes, s *S, t *attempts) error {
+func (x *Waitable[S, E]) copyState(c *recordedChange, b *wakes, s *S, t *attempts) (w recordedWord, err error) {
 	if err := x.begin(c, b); err != nil {
-		return err
+		return 0, err
 	}
 	for range stateTries {
 		w := recordedWord(x.words.current.Load())
@@ -83,19 +84,19 @@ func (x *Waitable[S, E]) copyState(c *recordedChange, b *wakes, s *S, t *attempt
 		}
 		// sync(waitable.state): acquire
 		if err := x.begin(c, b); err != nil {
-			return err
+			return 0, err
 		}
 		switch {
 		case recordedWord(x.words.current.Load()) != w:
 		case p == nil:
-			return x.corrupt("its state is in the slot record of a slot that has none")
+			return 0, x.corrupt("its state is in the slot record of a slot that has none")
 		default:
 			race.Acquire(x.key)
-			return nil
+			return w, nil
 		}
 		x.again(t)
 	}
-	return x.corrupt("its state changes all the time")
+	return 0, x.corrupt("its state changes all the time")
 }
 
 // put adds to the change c that the state becomes *s.

@@ -3,6 +3,7 @@
 package prims_test
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -48,7 +49,21 @@ func init() {
 		c.Ready()
 		var op string
 		c.Recv(&op)
-		if op == "slowly" {
+		update := func() {
+			x.Update(func(s *wide) {
+				for i := range s {
+					s[i]++
+				}
+			})
+		}
+		if op == "slowly" || op == "slowly and fast" {
+			if op == "slowly and fast" {
+				go func() {
+					for {
+						update()
+					}
+				}()
+			}
 			for range 10 {
 				runs := 0
 				x.Update(func(s *wide) {
@@ -65,11 +80,7 @@ func init() {
 			x.TryWait(true)
 		}
 		for {
-			x.Update(func(s *wide) {
-				for i := range s {
-					s[i]++
-				}
-			})
+			update()
 		}
 	})
 }
@@ -132,28 +143,36 @@ func TestWaitableStateIsWhole(t *testing.T) {
 	}
 }
 
-// TestWaitableSlowUpdateIsNotStarved: a process updates the state without a pause, and another one needs much longer
-// for each of its updates. The slow updates succeed, too.
+// TestWaitableSlowUpdateIsNotStarved: a goroutine updates the state without a pause, and another one, in the same process
+// or in another one, needs much longer for each of its updates. The slow updates succeed, too.
 func TestWaitableSlowUpdateIsNotStarved(t *testing.T) {
-	a := newArena(t, nil)
-	x, err := openWide(a)
-	require.NoError(t, err)
-	dump := proctest.Dump(func() string { return words(a) })
-	fast := proctest.Start(t, "waitable/wide", proctest.Params(nameOf(a)), dump)
-	slow := proctest.Start(t, "waitable/wide", proctest.Params(nameOf(a)), dump)
-	fast.Await(t)
-	slow.Await(t)
-	fast.Send("update")
-	eventually(t, "it changes", func() string { return words(a) }, func() bool { return x.State()[1] > 1000 })
-	slow.Send("slowly")
-	total := 0
-	for range 10 {
-		var runs int
-		slow.Recv(t, &runs)
-		total += runs
+	for _, together := range []bool{false, true} {
+		t.Run(fmt.Sprintf("one process %v", together), func(t *testing.T) {
+			a := newArena(t, nil)
+			x, err := openWide(a)
+			require.NoError(t, err)
+			dump := proctest.Dump(func() string { return words(a) })
+			slow := proctest.Start(t, "waitable/wide", proctest.Params(nameOf(a)), dump)
+			slow.Await(t)
+			if together {
+				slow.Send("slowly and fast")
+			} else {
+				fast := proctest.Start(t, "waitable/wide", proctest.Params(nameOf(a)), dump)
+				fast.Await(t)
+				fast.Send("update")
+				eventually(t, "it changes", func() string { return words(a) }, func() bool { return x.State()[1] > 1000 })
+				slow.Send("slowly")
+			}
+			total := 0
+			for range 10 {
+				var runs int
+				slow.Recv(t, &runs)
+				total += runs
+			}
+			t.Logf("%d runs for 10 updates", total)
+			require.Less(t, total, 10*25)
+			was := x.State()[1]
+			eventually(t, "the other goes on", func() string { return words(a) }, func() bool { return together || x.State()[1] > was+1000 })
+		})
 	}
-	t.Logf("%d runs for 10 updates", total)
-	require.Less(t, total, 10*25)
-	was := x.State()[1]
-	eventually(t, "the other goes on", func() string { return words(a) }, func() bool { return x.State()[1] > was+1000 })
 }

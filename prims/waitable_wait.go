@@ -85,7 +85,7 @@ func (x *Waitable[S, E]) tryClaim(c *recordedChange, b *wakes, e E, t *attempts)
 	if r, err := x.mayClaim(c); r != ruleAllows || err != nil {
 		return r, err
 	}
-	if err := x.copyState(c, b, &x.copied, t); err != nil {
+	if _, err := x.copyState(c, b, &x.copied, t); err != nil {
 		return stateChanged, err
 	}
 	// c may have begun once more since the first check.

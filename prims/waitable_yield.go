@@ -1,6 +1,7 @@
 package prims
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -65,6 +66,7 @@ func (x *waitableCore) yield() {
 		case ahead < yieldLeast/10:
 			asm.Pause(64)
 		default:
+			runtime.Gosched() // the call may be that of another goroutine of this process
 			shmsync.Yield()
 		}
 	}

@@ -19,15 +19,15 @@ var waitableMutants = []mutant{
 	{
 		name: "a rule that panics leaves the Waitable usable",
 		file: "prims/waitable_lost.go",
-		old:  "\t\t\tif !x.marked {\n\t\t\t\tx.markLost(c, b, v)\n\t\t\t}\n\t\t\tx.refuseAll(c, b)\n",
+		old:  "\t\tif !x.marked {\n\t\t\tx.markLost(c, b, v)\n\t\t}\n\t\tx.refuseAll(c, b)\n",
 		new:  "",
 		pkg:  "prims", run: "TestWaitableRuleThatFailsEndsItsCallerOnly",
 	},
 	{
 		name: "waits that end after a rule has failed run rules",
 		file: "prims/waitable_lost.go",
-		old:  "\t\t\t}\n\t\t\tx.refuseAll(c, b)\n\t\t\tif v != nil {",
-		new:  "\t\t\t}\n\t\t\tx.serve(c, b)\n\t\t\tif v != nil {",
+		old:  "\t\t}\n\t\tx.refuseAll(c, b)\n\t\tif v != nil {",
+		new:  "\t\t}\n\t\tx.serve(c, b)\n\t\tif v != nil {",
 		pkg:  "prims", run: "TestWaitableRecoveredBeforeItsWaitsEnd", tags: withPoints,
 	},
 	{
@@ -59,11 +59,32 @@ var waitableMutants = []mutant{
 		pkg:  "prims", run: "TestWaitableRecoveredWhileAGoroutineEnds", tags: withPoints,
 	},
 	{
-		name: "a reap waits for the function of an Update",
+		name: "a reap waits for a rule",
 		file: "prims/waitable_reap.go",
 		old:  "\t\tif !x.private.TryLock() {\n\t\t\tx.completeBare()\n\t\t\treturn\n\t\t}\n",
 		new:  "\t\tx.private.Lock()\n",
 		pkg:  "prims", run: "TestWaitableFunctionThatBlocksDelaysNoOtherObject",
+	},
+	{
+		name: "the function of an Update runs with the private lock held",
+		file: "prims/waitable_update.go",
+		old:  "\t\tf(s)\n",
+		new:  "\t\tx.private.Lock()\n\t\tf(s)\n\t\tx.private.Unlock()\n",
+		pkg:  "prims", run: "TestWaitableFunctionThatBlocksDelaysNoOtherCall",
+	},
+	{
+		name: "an Update overwrites a state that its function has not seen",
+		file: "prims/waitable_update.go",
+		old:  "x.words.current.Load()) != seen.current ||",
+		new:  "x.words.current.Load()) == 0 && seen.current != 0 ||",
+		pkg:  "prims", run: "TestWaitableFunctionThatBlocksDelaysNoOtherCall",
+	},
+	{
+		name: "a change of the queue makes an Update run its function again",
+		file: "prims/waitable_update.go",
+		old:  "c.c.version()-seen.version >= 1<<32",
+		new:  "c.c.version() != seen.version",
+		pkg:  "prims", run: "TestWaitableQueueChangesWhileAFunctionBlocks",
 	},
 	{
 		name: "a wait with Before joins at the end of the queue",
