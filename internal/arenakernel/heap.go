@@ -66,7 +66,12 @@ func (c *core) chunkOff(i uint64) Offset { return Offset(c.geo.heapOff + i*chunk
 // blockWordOf returns the word that says what a block is used for. The chunk must be reserved, that
 // is, have memory.
 func (c *core) blockWordOf(chunk, index uint64) *atomic.Uint32 {
-	return c.u32(Offset(c.geo.blocksOff + (chunk*blockWords+index)*blockWordSize))
+	return c.u32(c.placeOfBlockWord(chunk, index))
+}
+
+// placeOfBlockWord returns the offset of that word.
+func (c *core) placeOfBlockWord(chunk, index uint64) Offset {
+	return Offset(c.geo.blocksOff + (chunk*blockWords+index)*blockWordSize)
 }
 
 // claim finds a block of at least size bytes with the given alignment, claims it for this

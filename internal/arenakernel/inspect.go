@@ -23,6 +23,7 @@ type Inspector struct {
 	a       *Arena // an Arena that works on the copy, and is no participant
 	img     *shm.Image
 	damage  error // the error in the header, or nil
+	began   int64 // when the copy was begun; Unix time in ns
 	created time.Time
 	now     int64 // see SetNow
 }
@@ -61,6 +62,7 @@ func inspect(img *shm.Image) (*Inspector, error) {
 // read validates the header and makes an Arena that works on the copy.
 func (i *Inspector) read() error {
 	img := i.img
+	i.began = time.Now().UnixNano()
 	header := make([]byte, headerSize)
 	n, err := img.File().ReadAt(header, 0)
 	if err != nil && err != io.EOF {

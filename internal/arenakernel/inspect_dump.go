@@ -1,5 +1,7 @@
 package arenakernel
 
+import "bytes"
+
 // EachPart calls f for the parts of the arena that a report needs, in order: everything before the
 // heap, then wait nodes and objects. It leaves out user data (blocks of Alloc, values, items)
 // unless the parameter data is true. f must not keep the bytes.
@@ -48,6 +50,25 @@ func (i *Inspector) part(off, size uint64, keep func(off uint64, b []byte), f fu
 	return nil
 }
 
+// lasting reports whether the block b was a slot record of the same object all the time since the copy was begun. Parts
+// of the copy are read at different times. So if the object was made or deleted meanwhile, the bytes in the copy may be
+// those of another object, or of a user, that had the block before or afterwards.
+//
+// Preconditions: recordWords knows b, and the copy contains b.
+func (i *Inspector) lasting(b block) bool {
+	o, _ := i.a.locate(Offset(i.a.peek64(b.off + recordObject)))
+	return int64(i.a.peek64(o.off+objCreated)) < i.began &&
+		i.unchanged(o.off, objState) && i.unchanged(o.off+objNameOff, objRecords-objNameOff) &&
+		i.unchanged(b.off, SlotRecordHeader) && i.unchanged(i.a.placeOfBlockWord(b.chunk, b.index), blockWordSize)
+}
+
+// unchanged reports whether the file has the same n bytes at off as the copy.
+func (i *Inspector) unchanged(off Offset, n uint64) bool {
+	now := make([]byte, n)
+	_, err := i.img.File().ReadAt(now, int64(off))
+	return err == nil && bytes.Equal(now, i.a.slice(off, n))
+}
+
 func zero(b []byte) bool {
 	for _, c := range b {
 		if c != 0 {
@@ -78,7 +99,7 @@ func (i *Inspector) objectsOnly(off uint64, b []byte) {
 		at = uint64(blk.off) + blk.size
 		if a.isRecord(blk, blk.load()) {
 			n, known := a.recordWords(blk)
-			if !known {
+			if !known || !i.lasting(blk) {
 				n = min(SlotRecordHeader, blk.size)
 			}
 			each(uint64(blk.off), n, func(dst, src []byte) { copy(dst, src) })

@@ -95,7 +95,7 @@ type KindOps struct {
 	Inspect func(a *Arena, o Object) Inspection
 	// RecordWords says how many bytes at the beginning of a slot record contain no user data. 0 means
 	// all bytes of the record. Reports leave the other bytes out. Of the record of an object that is not
-	// known, they show the header only.
+	// known, or was made or deleted while the report was made, they show the header only.
 	RecordWords uint64
 	// UserData calls the function hide for each range of the body that contains user data. It
 	// passes the offset of the range in the body and its length. Reports leave these bytes out. For

@@ -1,0 +1,69 @@
+package arenakernel
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var secretKind = KindOf("SECR")
+
+func init() {
+	RegisterKind(KindOps{Kind: secretKind, Version: 3, RecordWords: 64})
+}
+
+// TestInspectPartsOfAReplacedObject: an object is deleted while an Inspector copies the arena, and another one gets its
+// place and that of its slot record. One of the two has user data in the record. The report shows none of it, whether
+// the Inspector copies the record last or first.
+func TestInspectPartsOfAReplacedObject(t *testing.T) {
+	const words, secret = 0x4e1d4e1d4e1d4e1d, 0x5ec7e75ec7e75ec7
+	for name, c := range map[string]struct{ before, after Kind }{
+		"the record is copied last":  {testKind, secretKind},
+		"the record is copied first": {secretKind, testKind},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, path := inspected(t, Options{Size: 2 << 20})
+			open := func(k Kind) (o Object, record Offset) {
+				o, _, err := a.OpenObject(ObjectSpec{Kind: k, Version: 3, Name: "x", Size: 200})
+				require.NoError(t, err)
+				record, err = a.SlotRecord(o, 2*chunkSize) // the Inspector copies it apart from the object
+				require.NoError(t, err)
+				a.u64(record + 40).Store(words)
+				if k == secretKind {
+					a.u64(record + chunkSize).Store(secret)
+				}
+				return o, record
+			}
+			o, record := open(c.before)
+			i, err := Inspect(path)
+			require.NoError(t, err)
+			defer i.Close()
+			if c.before == testKind {
+				require.Len(t, i.Objects(), 1)
+			} else {
+				i.img.Fetch(uint64(record), 2*chunkSize)
+			}
+			a.CloseObject(o)
+			require.NoError(t, a.DeleteObject(o))
+			another, anothers := open(c.after)
+			require.Equal(t, []Offset{o.Offset, record}, []Offset{another.Offset, anothers}, "the same places")
+
+			count := func() map[uint64]int {
+				found := map[uint64]int{}
+				require.NoError(t, i.EachPart(false, func(off uint64, b []byte) error {
+					for k := 0; k+8 <= len(b); k += 8 {
+						found[binary.LittleEndian.Uint64(b[k:])]++
+					}
+					return nil
+				}))
+				return found
+			}
+			require.Zero(t, count()[secret])
+			require.NoError(t, i.Refresh())
+			found := count()
+			require.Equal(t, 1, found[words], "a new copy shows the words of the record")
+			require.Zero(t, found[secret])
+		})
+	}
+}
