@@ -156,6 +156,9 @@ func (s *Semaphore) Queued() (n int) {
 // HasRecordOf reports whether the handle x knows the record of a slot.
 func (x *Barrier) HasRecordOf(slot int) bool { return x.slotOf(slot) != nil }
 
+// Check does what the poller does for x after a death, while a goroutine of this process waits.
+func (x *Waitable[S, E]) Check() { x.check() }
+
 // Object returns the object of x.
 func (x *Waitable[S, E]) Object() arenakernel.Object { return x.object }
 

@@ -4,6 +4,7 @@ package prims_test
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,4 +132,39 @@ func TestMultiLockClosedDuringACheck(t *testing.T) {
 	<-inCheck
 	require.NoError(t, <-closed)
 	require.NoError(t, p.err)
+}
+
+// TestMultiLockReapFollowsLinksThatStay: a reap walks along the queue of a key. Before it visits a node, the owner of the
+// node gives its wait up, and waits for the key again, with the same node. So the node is now the last of the queue. The
+// reap still visits the wait of the dead process, which is in front of the node.
+func TestMultiLockReapFollowsLinksThatStay(t *testing.T) {
+	for before, name := range []string{"first wait", "wait behind another"} {
+		t.Run(name, func(t *testing.T) {
+			a := newArena(t, nil)
+			x := openMulti(t, a, nil)
+			const key = 1
+			moves, dead := lockActor(t, a, "moves"), lockActor(t, a, "dead")
+			h := x.Lock(key)
+			for range before {
+				multiQueued(t, x, lockActor(t, a, "another"), key, order{Op: "mlock", Token: key})
+			}
+			id := multiQueued(t, x, moves, key, order{Op: "mlockctx", Token: key})
+			multiQueued(t, x, dead, key, order{Op: "mlock", Token: key})
+			nodes := x.QueuedNodes(key)
+			// A visit passes the point twice.
+			crashpoint.ArmFunc("record.reap.visited", 2*before+1, func() {
+				moves.must(t, order{Op: "cancel", N: id})
+				require.Contains(t, moves.wait(t, id).Is, "ctx-canceled")
+				moves.start(order{Op: "mlock", Object: "m", Token: key})
+				eventually(t, "it waits", moves.dump, func() bool { return len(x.QueuedNodes(key)) == before+2 })
+				require.Same(t, nodes[before], x.QueuedNodes(key)[before+1], "it uses the same node")
+			})
+			require.NoError(t, x.RemoveDead(key, idOf(a, "dead")))
+			left := x.QueuedNodes(key)
+			require.False(t, slices.Contains(left, nodes[before+1]), "the wait of the dead process is in the queue")
+			require.Len(t, left, before+1)
+			dead.proc.Kill(t)
+			h.Unlock()
+		})
+	}
 }

@@ -115,4 +115,25 @@ var recordMutants = []mutant{
 		new:  "",
 		pkg:  "prims", run: "TestFairMutexRefusedWaits",
 	},
+	{
+		name: "a reap follows the link of a wait that has moved",
+		file: "prims/record_wait.go",
+		old:  " || before != nil && recordedWord(before.Next().Load()) != link {\n",
+		new:  " {\n",
+		pkg:  "prims", run: "TestMultiLockReapFollowsLinksThatStay/wait_behind_another", tags: withPoints,
+	},
+	{
+		name: "a reap begins at a wait that has moved",
+		file: "prims/record_wait.go",
+		old:  "before == nil && valueIn(q.first) != v",
+		new:  "before == nil && v == 0",
+		pkg:  "prims", run: "TestMultiLockReapFollowsLinksThatStay/first_wait", tags: withPoints,
+	},
+	{
+		name: "a report shows the record of an object that was replaced meanwhile",
+		file: "internal/arenakernel/inspect_dump.go",
+		old:  "!known || !i.lasting(blk)",
+		new:  "!known",
+		pkg:  "internal/arenakernel", run: "TestInspectPartsOfAReplacedObject",
+	},
 }

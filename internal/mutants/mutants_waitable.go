@@ -52,6 +52,13 @@ var waitableMutants = []mutant{
 		pkg:  "prims", run: "TestWaitableClosedWhileReapingKeepsItsWords",
 	},
 	{
+		name: "claims are forgotten while the Waitable is not recoverable",
+		file: "prims/waitable_reap.go",
+		old:  "\t\tx.unreaped.Store(true) // so the first reap after a Recover undoes the claims\n",
+		new:  "",
+		pkg:  "prims", run: "TestWaitableRecoveredByAStoppedProcess", tags: withPoints,
+	},
+	{
 		name: "a rule that ends its goroutine is marked twice",
 		file: "prims/waitable_lost.go",
 		old:  "\t\t\tx.marked = v == nil",
