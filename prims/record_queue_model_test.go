@@ -16,7 +16,6 @@ import (
 const (
 	rqThreads = 4
 	rqProcs   = 3
-	rqEntries = 6
 )
 
 // The words.
@@ -41,17 +40,6 @@ const (
 	rqNode    uint8 = 8 // and the number of the node
 	rqOpen    uint8 = 16
 )
-
-type rqWord struct{ v, tag uint8 }
-
-type rqCommit struct{ version, slot uint8 } // slot is the process, plus 1
-
-type rqRecord struct {
-	n    uint8
-	word [rqEntries]uint8
-	to   [rqEntries]uint8
-	was  [rqEntries]rqWord
-}
 
 type rqNodeWord struct{ state, gen uint8 }
 

@@ -59,29 +59,29 @@ func (m *waitableModel) grant(s *wtState, i int) {
 		return
 	}
 	if m.wide && s.word[wtLabel+h].v != wtLabelOf(of, t.e) {
-		r.set(s, wtLabel+h, wtLabelOf(of, t.e))
+		r.set(s.word[:], wtLabel+h, wtLabelOf(of, t.e))
 		t.did, t.pc = wtAgain, wtName
 		return
 	}
 	m.more(s, r, h, of, t.e)
 	if m.bug != wtSplitGrant {
-		r.set(s, wtGrant+h, s.word[wtGrant+h].v+1)
+		r.set(s.word[:], wtGrant+h, s.word[wtGrant+h].v+1)
 	}
-	if t.did = wtGranted; !r.detach(s, k, rqGranted) {
+	if t.did = wtGranted; !s.detach(r, k, rqGranted) {
 		t.pc = wtBegin
 	}
 }
 
 // more adds to r that a hold counts one more claim.
-func (m *waitableModel) more(s *wtState, r *wtRecord, h, p, e uint8) {
-	r.set(s, wtLabel+h, wtLabelOf(p, e))
-	r.set(s, wtCount+h, s.word[wtCount+h].v+1)
+func (m *waitableModel) more(s *wtState, r *rqRecord, h, p, e uint8) {
+	r.set(s.word[:], wtLabel+h, wtLabelOf(p, e))
+	r.set(s.word[:], wtCount+h, s.word[wtCount+h].v+1)
 }
 
 // less adds to r that a hold counts one claim less. undo says that the claim was not accepted.
-func (m *waitableModel) less(s *wtState, r *wtRecord, h uint8, undo bool) {
-	if r.set(s, wtCount+h, s.word[wtCount+h].v-1); undo {
-		r.set(s, wtGrant+h, s.word[wtGrant+h].v-1)
+func (m *waitableModel) less(s *wtState, r *rqRecord, h uint8, undo bool) {
+	if r.set(s.word[:], wtCount+h, s.word[wtCount+h].v-1); undo {
+		r.set(s.word[:], wtGrant+h, s.word[wtGrant+h].v-1)
 	}
 }
 
@@ -104,7 +104,7 @@ func (m *waitableModel) takesEffect(s *wtState, i int) {
 			s.wrong = "a word is not what the record says"
 		}
 	}
-	if t.rec.sets(wtCurrent) {
+	if t.rec.entry(wtCurrent) >= 0 {
 		if t.copied[0] != s.truth {
 			s.wrong = "a change is that of an old state"
 		}

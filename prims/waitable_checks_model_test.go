@@ -13,12 +13,7 @@ func (s *wtState) after() (w [wtWords]rqWord) {
 	if s.commit.slot == 0 || s.head[s.commit.slot-1] != s.commit.version {
 		return w
 	}
-	r := &s.rec[s.commit.slot-1]
-	for i := range r.n {
-		if w[r.word[i]] == r.was[i] {
-			w[r.word[i]] = rqWord{r.to[i], r.was[i].tag + 1}
-		}
-	}
+	s.rec[s.commit.slot-1].carryOut(w[:])
 	return w
 }
 
@@ -151,7 +146,7 @@ func (m *waitableModel) canon(s *wtState) {
 		case wtLock:
 			t.c = rqCommit{}
 		case wtBegin:
-			t.c, t.rec, t.i, t.own, t.did = rqCommit{}, wtRecord{}, 0, false, 0
+			t.c, t.rec, t.i, t.own, t.did = rqCommit{}, rqRecord{}, 0, false, 0
 			t.img, t.v, t.of, t.e, t.hold, t.undo = 0, 0, 0, 0, 0, false
 			if !t.fresh && t.mode != wtRecovers {
 				t.copied = [2]uint8{}
@@ -159,7 +154,7 @@ func (m *waitableModel) canon(s *wtState) {
 		case wtCopy, wtCopyRest, wtPutRest:
 			image[t.img] = true
 		case wtName:
-			if t.rec.sets(wtCurrent) {
+			if t.rec.entry(wtCurrent) >= 0 {
 				image[t.img] = true
 			}
 		case wtEnded, wtSleep:
@@ -175,7 +170,7 @@ func (m *waitableModel) canon(s *wtState) {
 	}
 	for slot := range used {
 		if !used[slot] {
-			s.head[slot], s.rec[slot] = 0, wtRecord{}
+			s.head[slot], s.rec[slot] = 0, rqRecord{}
 		}
 	}
 	for n := range image {
@@ -201,7 +196,7 @@ func (m *waitableModel) renumber(s *wtState) {
 	for w := range wtWords {
 		q.rename(nil, func(f func(v *uint8, next bool)) {
 			f(&s.word[w].tag, false)
-			entries := func(r *wtRecord) {
+			entries := func(r *rqRecord) {
 				for e := range r.n {
 					if r.word[e] == w {
 						f(&r.was[e].tag, true)

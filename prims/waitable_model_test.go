@@ -20,7 +20,6 @@ const (
 	wtProcs   = 3
 	wtSlots   = 3
 	wtHolds   = 2
-	wtEntries = 8
 	wtImages  = 1 + 2*wtSlots // image 0 is in the body
 )
 
@@ -41,18 +40,11 @@ const (
 // wtRefused is a value of the word next of a node: the wait was refused, because the Waitable is not recoverable.
 const wtRefused uint8 = 5
 
-type wtRecord struct {
-	n    uint8
-	word [wtEntries]uint8
-	to   [wtEntries]uint8
-	was  [wtEntries]rqWord
-}
-
 type wtThread struct {
 	pc, at, mode, stage uint8
 	did, out            uint8 // the change that the thread makes, and the one that its call was for
 	c                   rqCommit
-	rec                 wtRecord
+	rec                 rqRecord
 	own                 bool // rec is the record of this thread, which it completes
 	i                   uint8
 	img                 uint8    // the image that the thread copies or writes
@@ -77,7 +69,7 @@ type wtState struct {
 	accepted [wtHolds]uint8
 	image    [wtImages][2]uint8
 	head     [wtSlots]uint8
-	rec      [wtSlots]wtRecord
+	rec      [wtSlots]rqRecord
 	text     [wtSlots]uint8
 	private  [wtProcs]uint8 // thread, plus 1
 	seen     [wtProcs]uint8 // the dead processes that the last reap of a process knew of

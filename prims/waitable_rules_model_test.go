@@ -18,58 +18,14 @@ func wtReturn(v, e uint8) (to uint8, ok bool) { return v + e - 1<<(2*e+1), wtTak
 // wtLabelOf returns the label of a hold of a process.
 func wtLabelOf(p, e uint8) uint8 { return (p+1)*4 + e }
 
-func (r *wtRecord) get(s *wtState, w uint8) uint8 {
-	for i := range r.n {
-		if r.word[i] == w {
-			return r.to[i]
-		}
-	}
-	return s.word[w].v
-}
-
-func (r *wtRecord) sets(w uint8) bool {
-	for i := range r.n {
-		if r.word[i] == w {
-			return true
-		}
-	}
-	return false
-}
-
-func (r *wtRecord) set(s *wtState, w, v uint8) {
-	for i := range r.n {
-		if r.word[i] == w {
-			r.to[i] = v
-			return
-		}
-	}
-	if s.word[w].v != v {
-		r.word[r.n], r.to[r.n], r.was[r.n] = w, v, s.word[w]
-		r.n++
-	}
-}
-
 // detach adds to r that the wait of node k leaves the queue. It reports whether the queue is one of whole words; if not,
 // the commit word has changed.
-func (r *wtRecord) detach(s *wtState, k, outcome uint8) bool {
-	next, prev := r.get(s, wtNext+k), r.get(s, wtPrev+k)
+func (s *wtState) detach(r *rqRecord, k, outcome uint8) bool {
+	next, prev := r.get(s.word[:], wtNext+k), r.get(s.word[:], wtPrev+k)
 	if !rqIsQueued(next) || next >= rqNode+wtThreads || prev > wtThreads {
 		return false
 	}
-	if next == rqEnd {
-		r.set(s, wtLast, prev)
-	} else {
-		r.set(s, wtPrev+next-rqNode, prev)
-	}
-	switch {
-	case prev != 0:
-		r.set(s, wtNext+prev-1, next)
-	case next == rqEnd:
-		r.set(s, wtFirst, 0)
-	default:
-		r.set(s, wtFirst, next-rqNode+1)
-	}
-	r.set(s, wtNext+k, outcome)
+	r.detach(s.word[:], rqQueueAt{wtFirst, wtLast, wtNext, wtPrev}, k, outcome)
 	return true
 }
 
@@ -116,20 +72,20 @@ func (m *waitableModel) join(s *wtState, t *wtThread, k uint8) {
 	next := rqEnd
 	if prev != 0 {
 		next = s.word[wtNext+prev-1].v
-		r.set(s, wtNext+prev-1, rqNode+k)
+		r.set(s.word[:], wtNext+prev-1, rqNode+k)
 	} else {
 		if first := s.word[wtFirst].v; first != 0 {
 			next = rqNode + first - 1
 		}
-		r.set(s, wtFirst, k+1)
+		r.set(s.word[:], wtFirst, k+1)
 	}
 	if next >= rqNode {
-		r.set(s, wtPrev+next-rqNode, k+1)
+		r.set(s.word[:], wtPrev+next-rqNode, k+1)
 	} else {
-		r.set(s, wtLast, k+1)
+		r.set(s.word[:], wtLast, k+1)
 	}
 	s.word[wtPrev+k].v = prev // only the owner changes this word now
-	r.set(s, wtNext+k, next)
+	r.set(s.word[:], wtNext+k, next)
 }
 
 func (m *waitableModel) free(s *wtState, h uint8) bool {
@@ -210,7 +166,7 @@ func (m *waitableModel) lookReap(s *wtState, i int) {
 	t, p := &s.thread[i], m.proc(i)
 	for k := range m.threads {
 		if k := uint8(k); m.isDead(s, m.proc(int(k))) && rqIsQueued(s.word[wtNext+k].v) && m.bug != wtGrantsDead {
-			if t.did = wtAgain; !t.rec.detach(s, k, rqRemoved) {
+			if t.did = wtAgain; !s.detach(&t.rec, k, rqRemoved) {
 				t.pc = wtBegin
 			}
 			return
@@ -253,9 +209,9 @@ func (m *waitableModel) lookServe(s *wtState, i int) {
 		m.served(s, i)
 		return
 	case m.isDead(s, p):
-		t.did, whole = wtAgain, t.rec.detach(s, k, rqRemoved)
+		t.did, whole = wtAgain, s.detach(&t.rec, k, rqRemoved)
 	case s.word[wtLost].v != 0:
-		t.did, whole = wtAgain, t.rec.detach(s, k, wtRefused)
+		t.did, whole = wtAgain, s.detach(&t.rec, k, wtRefused)
 	default:
 		t.hold = k + 1
 		m.rule(s, i, p, m.wants(s, k))
@@ -296,12 +252,12 @@ func (m *waitableModel) lookMain(s *wtState, i int) {
 			return
 		}
 		t.v, t.did, t.pc = t.copied[0], wtRecovered, wtPut
-		t.rec.set(s, wtLost, 0)
+		t.rec.set(s.word[:], wtLost, 0)
 		return
 	case wtWithdraws:
 		switch v := s.word[wtNext+k].v; {
 		case rqIsQueued(v):
-			if t.did = wtWithdrew; !t.rec.detach(s, k, rqLeft) {
+			if t.did = wtWithdrew; !s.detach(&t.rec, k, rqLeft) {
 				t.pc = wtBegin
 			}
 		case s.resolved&(1<<k) != 0:
@@ -320,7 +276,7 @@ func (m *waitableModel) lookMain(s *wtState, i int) {
 		}
 		m.over(s, i, wtNothing)
 	case t.mode == wtLoses:
-		if t.rec.set(s, wtLost, p+1); m.bug != wtTextLate {
+		if t.rec.set(s.word[:], wtLost, p+1); m.bug != wtTextLate {
 			t.pc = wtText
 		}
 		t.did = wtMarked

@@ -31,7 +31,7 @@ func (m *waitableModel) step(s *wtState, i int) string {
 		}
 		return "locks the private lock"
 	case wtBegin:
-		t.c, t.own, t.rec, t.i, t.pc = s.commit, false, wtRecord{}, 0, wtApply
+		t.c, t.own, t.rec, t.i, t.pc = s.commit, false, rqRecord{}, 0, wtApply
 		if n := t.c.slot; n != 0 && s.head[n-1] == t.c.version {
 			t.rec = s.rec[n-1]
 		}
@@ -59,7 +59,7 @@ func (m *waitableModel) step(s *wtState, i int) string {
 			}
 		}
 		t.i = 0
-		if t.rec = (wtRecord{}); !t.own {
+		if t.rec = (rqRecord{}); !t.own {
 			t.pc = wtLook
 			return m.step(s, i)
 		}
@@ -101,7 +101,7 @@ func (m *waitableModel) step(s *wtState, i int) string {
 		return "writes half of an image"
 	case wtPutRest:
 		s.image[t.img][1], t.pc = ^t.v, wtName
-		t.rec.set(s, wtCurrent, t.img)
+		t.rec.set(s.word[:], wtCurrent, t.img)
 		return "writes the other half"
 	case wtText:
 		if s.text[slot] = p + 1; t.did == wtMarked && m.bug == wtTextLate {
@@ -130,7 +130,7 @@ func (m *waitableModel) step(s *wtState, i int) string {
 		t.c = rqCommit{t.c.version + 1, slot + 1}
 		s.commit, s.head[slot], s.rec[slot] = t.c, t.c.version, t.rec
 		t.own, t.i, t.pc = true, 0, wtApply
-		if m.bug == wtBlindSpare && t.rec.sets(wtCurrent) {
+		if m.bug == wtBlindSpare && t.rec.entry(wtCurrent) >= 0 {
 			s.turn[p] ^= 1
 		}
 		return fmt.Sprint("its change takes effect: ", t.did)
@@ -178,7 +178,7 @@ func (m *waitableModel) step(s *wtState, i int) string {
 }
 
 // apply carries out entry e of a record.
-func (m *waitableModel) apply(s *wtState, r *wtRecord, e uint8) {
+func (m *waitableModel) apply(s *wtState, r *rqRecord, e uint8) {
 	w, was := &s.word[r.word[e]], r.was[e]
 	if *w == was || m.bug == wtNoTags && w.v == was.v {
 		*w = rqWord{r.to[e], was.tag + 1}
