@@ -15975,9 +15975,10 @@ SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
     return ok && shmi_ld64(&n->next) == *next;
 }
 
-/* Takes the waits of dead participants off the queue. Waits come at the end and leave anywhere. So a walk that goes on
- * from a wait that is still queued meets each wait behind it. A walk that meets a node which is not on this queue begins
- * again, a few times at most: a wait of a dead participant that it misses is taken off by the next reap. */
+/* Takes the waits of dead participants off the queue. The walk goes from each node to the next one. Waits may leave at any
+ * place, and an owner may queue its node again at another place. So when the walk visits a node, it checks that the node
+ * before still has the same link. If the link has changed, or the node is not on this queue, the walk begins again at the
+ * first wait, a few times at most. A wait of a dead participant that it misses is taken off by the next reap. */
 SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint32_t again = 0, steps, anchor = 0, lap = 64, v;
