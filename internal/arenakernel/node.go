@@ -91,8 +91,8 @@ func (c *core) freeNode(off Offset) error {
 // participants may try to free the same node at the same time. The participant that makes itself
 // the owner by CAS frees the node. If that participant dies first, its own reaper frees the node.
 //
-// The function still checks the node once more. While this function runs, no participant can get
-// the ID of the owner. The argument is nil if no other participant can change the node.
+// The parameter named still is a function that checks the node once more. While it runs, no participant
+// can get the ID of the owner. The parameter is nil if no other participant can change the node.
 //
 // The CAS alone is not enough. The owner may be a reaper that died while it freed the node, or the node
 // may be freed and claimed again while this process is stopped. So reapNode frees the node only if the

@@ -4,8 +4,9 @@ package arenakernel
 // describes a change. After a participant has committed the record, any participant can complete
 // the change.
 //
-// A wait node that is meant for a recorded queue has RecordedStamp in its stamp. Its words next and
-// extra are tagged: 32 bits of tag below 32 bits of value. The value of next is the state of the wait:
+// A wait node that is on a recorded queue, or may soon be put on one, has a stamp, that is, its field
+// stamp is not 0. Its words next and extra are tagged: 32 bits of tag below 32 bits of value. The value
+// of next is the state of the wait:
 //
 //	0                  about to be queued
 //	RecordedLast       the last node of the queue
@@ -16,14 +17,12 @@ package arenakernel
 //	RecordedOwes       off the queue: the wait was woken, and the owner has not used the wake yet
 //	other              the next node of the queue, an offset divided by 64
 //
-// Only records change the words of a node that is on a recorded queue. A node that owes is changed by
-// records, and by its owner. If a participant dies after it
-// has committed a record, next does not show whether the node is on the queue until the record is
-// complete. So a process that knows the kind of the object completes the record before it frees the
-// node, see offQueue.
+// Only records change the words next and extra of a node that is on a recorded queue. If the node owes,
+// its owner changes them, too. If a participant dies after it has committed a record, next does not
+// show whether the node is on the queue until the record is complete. So a process that knows the kind
+// of the object completes the record before it frees the node; see offQueue.
 
-// RecordedStamp is the bit of a node's stamp which says that the node is for a recorded queue. The
-// fields next and extra of such a node contain a value and a tag that counts its changes.
+// RecordedStamp is a bit that each stamp has. So a stamp is not 0 even if the number of the wait is 0.
 const RecordedStamp = 1 << 63
 
 // These values of a node's field next name no other node, because no node lies at these offsets.
@@ -40,7 +39,7 @@ const (
 // RecordedNumber extracts the arrival number of a wait, modulo 2^31, from the stamp of its node.
 func RecordedNumber(stamp uint64) uint64 { return max(stamp>>32&(1<<31-1), 1) }
 
-// recorded reports whether the fields next and extra of the node are tagged words.
+// recorded reports whether the node has a stamp. Then its fields next and extra are tagged words.
 func (n *Node) recorded() bool { return n.stamp.Load()&RecordedStamp != 0 }
 
 // onQueue reports whether the node is on a queue of its object, or whether its owner was woken and

@@ -273,8 +273,9 @@ func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 	}
 }
 
-// TestWaitsGoWithTheirObject: a living participant has discarded a node because a queue may still name it. When the object is deleted, the node loses its stamp. Otherwise the next object at
-// that offset would take the node for one of its own waits.
+// TestWaitsGoWithTheirObject: a living participant has discarded a node, because a queue may still name
+// the node. When the object is deleted, the node loses its stamp. Otherwise the next object at that
+// offset would take the node for one of its own waits.
 func TestWaitsGoWithTheirObject(t *testing.T) {
 	for _, state := range []NodeState{NodeResolved, NodeLeft} {
 		p := newNeighbours(2<<20, 4)

@@ -32,13 +32,14 @@ type Node struct {
 	//   futex:   none
 	//   crash:   goes with the node
 	object atomic.Uint64
-	// next is the offset of the next node of the same object. In a node for a recorded queue it is the
-	// state of the wait, or the next node of the queue, with a tag; see node_record.go.
-	//   writers: the participant that links the node
+	// next is, in a poller node, the offset of the next node of the same list. In a node for a recorded
+	// queue it is the state of the wait, or the next node of the queue, with a tag; see node_record.go.
+	//   writers: of a poller node: the owner, before it pushes the node. Otherwise the owner, before the
+	//            node is queued and after it has left the queue, and participants that carry out records
 	//   readers: all participants
-	//   order:   relaxed before the push, acquire in walks
+	//   order:   of a poller node: relaxed before the push, acquire in walks. Otherwise seq-cst
 	//   futex:   none
-	//   crash:   of a poller node: immutable once pushed
+	//   crash:   of a poller node: immutable once pushed. Otherwise the next process carries the record out
 	next atomic.Uint64
 	// readyNext is the offset of the next node of the same ready stack. In a parked or queued node
 	// it is the time when the wait began, CLOCK_MONOTONIC ns, for tools; 0 while the owner is
@@ -49,18 +50,18 @@ type Node struct {
 	//   futex:   none
 	//   crash:   any value is consistent, a stack is read with bounds
 	readyNext atomic.Uint64
-	// wanted is the token, the key or the number of permits that the owner waits for. In a poller
-	// node it is the time when the first goroutine that the node stands for began to wait,
-	// CLOCK_MONOTONIC ns, for tools.
+	// wanted says what the owner waits for: the key of a MultiLock, the number of permits of a Semaphore,
+	// the value of E of a Waitable, or the number of a wait for a Cond. In a poller node it is the time
+	// when the first goroutine that the node stands for began to wait, CLOCK_MONOTONIC ns, for tools.
 	//   writers: the owner before it waits
 	//   readers: all participants
 	//   order:   relaxed, the word carries the edge
 	//   futex:   none
 	//   crash:   any value is consistent
 	wanted atomic.Uint64
-	// stamp is RecordedStamp, the number of the wait in the order of arrival, and the time at which the
-	// wait became the first, for tools. It is not 0 from before the node is queued until the owner has
-	// seen that the node is off its queue.
+	// stamp is 0, or consists of RecordedStamp, the number of the wait in the order of arrival, and a time
+	// at which the wait was the first of its queue, for tools. It is not 0 from before the node is queued
+	// until the owner has seen that the node is off its queue.
 	//   writers: the owner; by CAS a participant that adds the time
 	//   readers: all participants
 	//   order:   relaxed, the record that queues the node carries the edge
@@ -75,13 +76,14 @@ type Node struct {
 	//   futex:   none
 	//   crash:   tells a node that was never pushed from one that was
 	list atomic.Uint64
-	// extra is the node before in a recorded queue, with a tag, or how the wait ended. In a poller node
-	// it is the number of waiting goroutines that the node stands for, for tools.
+	// extra is, in a node for a recorded queue, the node before it in the queue, with a tag. After the
+	// end of a wait, the object may keep there how the wait ended. In a poller node it is the number of
+	// waiting goroutines that the node stands for, for tools.
 	//   writers: the owner before it waits, then participants that carry out records
 	//   readers: all participants
-	//   order:   relaxed, the record carries the edge
+	//   order:   seq-cst
 	//   futex:   none
-	//   crash:   any value is consistent
+	//   crash:   of a poller node: any value is consistent. Otherwise the next process carries the record out
 	extra atomic.Uint64
 }
 
@@ -127,16 +129,16 @@ func (n *Node) Object() Offset { return Offset(n.object.Load()) }
 // SetObject makes the node belong to an object. Only the owner of a node from ClaimNode calls SetObject.
 func (n *Node) SetObject(off Offset) { n.object.Store(uint64(off)) }
 
-// Next returns the word with the offset of the next node of the same object.
+// Next returns the field that contains the state of the wait, or the next node of the queue.
 func (n *Node) Next() *atomic.Uint64 { return &n.next }
 
-// Wanted returns the token, the key or the number of permits that the owner waits for.
+// Wanted returns the field that says what the owner waits for.
 func (n *Node) Wanted() *atomic.Uint64 { return &n.wanted }
 
-// Stamp returns the stamp of the node: the number of its wait in the order of arrival.
+// Stamp returns the field with the number of the wait in the order of arrival; see RecordedStamp.
 func (n *Node) Stamp() *atomic.Uint64 { return &n.stamp }
 
-// Extra returns the field that the primitive that uses the node defines.
+// Extra returns the field that contains the node before in the queue, or how the wait ended.
 func (n *Node) Extra() *atomic.Uint64 { return &n.extra }
 
 // SetParkedSince records when the wait began. The owner calls it for a node that is about to be parked,
