@@ -132,9 +132,6 @@ func (k *condCore) enqueue() (*park.WaitNode, error) {
 		s.Node.Wanted().Store(x.c.version() + 1)
 		k.join(x, s)
 		switch ok, err := k.end(x, b); {
-		case err != nil && x.made:
-			s.Forget()
-			return nil, err
 		case err != nil:
 			k.unused(s)
 			return nil, err

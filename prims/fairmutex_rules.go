@@ -84,8 +84,8 @@ func (f *FairMutex) lockError(_ uint64, err error, died arenakernel.ParticipantI
 }
 
 // take locks f with a record if the lock is free and nobody waits. Otherwise, if s is not nil, it queues the
-// wait of the prepared wait node s, and appends s to turns if turns is not nil. If take returns lockQueued with
-// an error, the wait may be queued. If s is nil, take changes nothing while a living process holds the lock.
+// wait of the prepared wait node s, and appends s to turns if turns is not nil. If s is nil, take changes nothing
+// while a living process holds the lock.
 func (f *FairMutex) take(ctx context.Context, s *park.WaitNode, turns *park.Turns) (lockResult, error) {
 	b := takeWakes()
 	defer f.wake(b) // runs after f.private is released
@@ -105,7 +105,7 @@ func (f *FairMutex) take(ctx context.Context, s *park.WaitNode, turns *park.Turn
 		case r == lockTaken:
 			crashpoint.Hit("fairmutex.lock.taken")
 			race.Acquire(f.key)
-		case r == lockQueued && err == nil && turns != nil:
+		case r == lockQueued && turns != nil:
 			turns.Append(s)
 		}
 		return r, err

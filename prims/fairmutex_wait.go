@@ -75,11 +75,7 @@ func (f *FairMutex) arrive(ctx context.Context, turns *park.Turns) (s *park.Wait
 	}
 	f.prepare(s, 0)
 	s.Withdrawer = (*lockWaits)(&f.recordLock)
-	switch r, err = f.take(ctx, s, turns); {
-	case r == lockQueued && err != nil:
-		s.Forget()
-		return nil, err
-	case r == lockQueued:
+	if r, err = f.take(ctx, s, turns); r == lockQueued {
 		return s, nil
 	}
 	f.unused(s)

@@ -32,7 +32,7 @@ func (k *multiBucket) takeVacant(c recordCommit, key uint64) Hold { // guarded b
 	}
 	k.focus(i)
 	x := &k.scratch
-	x.c, x.n, x.tooMany, x.made, x.torn = c, 0, false, false, false
+	x.c, x.n, x.tooMany, x.torn = c, 0, false, false
 	k.setKey(x, key)
 	was := keyHold(k.entry.hold.Load())
 	x.add(multiHold, i, &k.entry.hold, was, k.of.open)

@@ -81,8 +81,7 @@ func (k *multiBucket) takeWithRoom(ctx context.Context, key uint64, s *park.Wait
 }
 
 // take locks the key with a record if the key is free and nobody waits for it. Otherwise, if s is not nil, it queues
-// the wait of the prepared wait node s. If take returns lockQueued with an error, the wait may be queued. If s is nil,
-// take changes nothing while a living process holds the key.
+// the wait of the prepared wait node s. If s is nil, take changes nothing while a living process holds the key.
 func (k *multiBucket) take(ctx context.Context, key uint64, s *park.WaitNode) (Hold, lockResult, error) {
 	b := takeWakes()
 	defer k.wake(b) // runs after k.private is released
@@ -108,7 +107,7 @@ func (k *multiBucket) take(ctx context.Context, key uint64, s *park.WaitNode) (H
 			race.Acquire(k.raceKey(key))
 			// The tag of the word hold stays the same until the key is unlocked.
 			h = makeHold(k, k.entry, key, k.recordQueue.at, keyHold(k.entry.hold.Load()).tag())
-		case r == lockQueued && err == nil:
+		case r == lockQueued:
 			k.of.turns.AppendKey(s, key)
 			h = makeHold(k, k.entry, key, k.recordQueue.at, 0)
 		}

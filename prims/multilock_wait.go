@@ -30,11 +30,7 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	s.Withdrawer = (*lockWaits)(&k.recordLock)
 	k.waits.Add(1)
 	defer k.waits.Add(-1)
-	switch h, r, err = k.takeWithRoom(ctx, key, s); {
-	case r == lockQueued && err != nil:
-		s.Forget()
-		return Hold{}, err
-	case r == lockQueued:
+	if h, r, err = k.takeWithRoom(ctx, key, s); r == lockQueued {
 		return k.await(ctx, s, h)
 	}
 	k.unused(s)

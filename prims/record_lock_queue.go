@@ -28,8 +28,8 @@ type lockCall struct {
 }
 
 // tryLock is one attempt of the call t, whose change x has begun. It locks if the lock is free and nobody waits.
-// Otherwise, if t.s is not nil, it queues the wait of t.s. If tryLock returns lockQueued with an error, the wait may be
-// queued. If t.s is nil, tryLock changes nothing while a living process holds the lock. The caller holds l.private.
+// Otherwise, if t.s is not nil, it queues the wait of t.s. If t.s is nil, tryLock changes nothing while a living process
+// holds the lock. The caller holds l.private.
 func (l *recordLock) tryLock(x *recordedChange, b *wakes, t *lockCall) (lockResult, error) {
 	if t.s == nil && x.n == 0 {
 		n := ownerState(recordedWord(l.owner.Load())).holder()
@@ -66,8 +66,6 @@ func (l *recordLock) tryLock(x *recordedChange, b *wakes, t *lockCall) (lockResu
 	}
 	joins := refused == nil && !enough && t.s != nil
 	switch ok, err := l.commitLock(x, b); {
-	case err != nil && x.made && joins:
-		return lockQueued, err
 	case err != nil:
 		return lockNotNow, err
 	case !ok:

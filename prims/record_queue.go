@@ -164,7 +164,6 @@ type recordedChange struct {
 	c       recordCommit
 	n       int
 	tooMany bool // the change has more words than fit into a record
-	made    bool // the change has taken effect
 	torn    bool // the words that were read are not of one state, or a peer has overwritten a word
 	kind    [recordMost]uint8
 	where   [recordMost]uint32
@@ -222,12 +221,12 @@ func (q *recordQueue) load() recordCommit { return recordCommit(q.commit.Load())
 func (q *recordQueue) begin(x *recordedChange, b *wakes) error {
 	// sync(record.commit): acquire
 	c := q.load()
-	x.c, x.n, x.tooMany, x.made, x.torn = c, 0, false, false, false
+	x.c, x.n, x.tooMany, x.torn = c, 0, false, false
 	return q.complete(c, b)
 }
 
-// end makes the change x take effect. ok is false if the commit word has changed since begin. After an error,
-// x.made says whether the change has taken effect. The caller holds q.private.
+// end makes the change x take effect. ok is false if the commit word has changed since begin, or if there is an
+// error. The caller holds q.private.
 func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 	switch {
 	case q.load() != x.c:
@@ -258,7 +257,6 @@ func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 	if !q.commit.CompareAndSwap(uint64(x.c), uint64(to)) {
 		return false, nil
 	}
-	x.made = true
 	crashpoint.Hit("record.commit.named")
 	q.carryOut(x, to, b)
 	crashpoint.Hit("record.commit.completed")

@@ -44,11 +44,7 @@ func (s *Semaphore) takeOrJoin(n uint64) (waitNode *park.WaitNode, spun bool, er
 		return nil, spun, err
 	}
 	s.prepare(waitNode, n)
-	switch r, err = s.take(n, waitNode); {
-	case r == semQueued && err != nil:
-		waitNode.Forget()
-		return nil, spun, err
-	case r == semQueued:
+	if r, err = s.take(n, waitNode); r == semQueued {
 		return waitNode, spun, nil
 	}
 	s.unused(waitNode)
@@ -74,8 +70,7 @@ func (s *Semaphore) spinFor(n uint64) (taken bool, err error) {
 }
 
 // take acquires n permits by a record. If that is not possible now, take queues the wait of waitNode, which prepare
-// has made ready. If waitNode is nil, take queues no wait. If take returns semQueued with an error, the wait may be
-// queued.
+// has made ready. If waitNode is nil, take queues no wait.
 func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 	b := takeWakes()
 	defer s.wake(b) // deferred before the Unlock, so it runs after the Unlock
@@ -122,8 +117,6 @@ func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 			s.setFree(x, s.freeIn(x)) // opens the pool again
 		}
 		switch ok, err := s.end(x, b); {
-		case err != nil && x.made && !enough && waitNode != nil:
-			return semQueued, err
 		case err != nil:
 			return semNotNow, err
 		case !ok:

@@ -158,10 +158,6 @@ func (x *Waitable[S, E]) enqueue(s *park.WaitNode, e E) (queued bool, err error)
 				x.joinBehind(c, s, prev)
 			}
 			switch ok, err = x.end(c, b); {
-			case err != nil && c.made:
-				s.Forget()
-				joined = true
-				return false
 			case err != nil:
 				return false
 			case ok:
@@ -176,7 +172,7 @@ func (x *Waitable[S, E]) enqueue(s *park.WaitNode, e E) (queued bool, err error)
 			}
 		}
 	})
-	return joined && err == nil, err
+	return joined, err
 }
 
 // ended is called when the wait of the node s is over. It gives the node back. If the wait was granted a claim, ended
