@@ -218,7 +218,7 @@ func (c *Cond) mustNotTearUpdate() {
 // which passOn or landed needs; otherwise it returns no node. Close waits until sleep has returned.
 func (c *Cond) sleep(ctx context.Context) (s *park.WaitNode, unlocked bool, err error) {
 	k := c.core
-	if !k.queue.EnterNode() {
+	if !k.queue.Enter() {
 		return nil, false, k.closed()
 	}
 	defer k.queue.Exit()

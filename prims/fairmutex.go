@@ -253,7 +253,7 @@ func (f *FairMutex) badUnlock(o ownerWord) {
 // Pending ends with nil, and this process has to call Unlock. Otherwise the Pending ends with an error of
 // LockContext.
 func (f *FairMutex) LockAsync() *Pending {
-	if !f.queue.EnterNode() {
+	if !f.queue.Enter() {
 		return resolved(f.lockClosing())
 	}
 	s, err := (*park.WaitNode)(nil), error(nil)

@@ -92,7 +92,7 @@ func (f *FairMutex) Object() arenakernel.Object { return f.object }
 // LockStamped is LockContext, and also returns the place of the call in the order of arrival. The
 // place is 0 if the call did not wait, or was granted the lock before the place could be read.
 func (f *FairMutex) LockStamped(ctx context.Context) (stamp uint64, err error) {
-	if !f.queue.EnterNode() {
+	if !f.queue.Enter() {
 		return 0, f.closedError()
 	}
 	defer f.queue.Exit()

@@ -17,7 +17,7 @@ func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 // gets in the queue again.
 func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 	// This call may be granted the lock. So Close of the handle waits until the call has accepted the grant.
-	if !f.queue.EnterNode() {
+	if !f.queue.Enter() {
 		return f.lockClosing()
 	}
 	defer f.queue.Exit()

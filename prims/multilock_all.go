@@ -37,7 +37,7 @@ func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, 
 	if len(sorted) > 0 {
 		// An error may force this call to unlock the keys that it has locked. Close waits until the call has done
 		// so.
-		if !x.queue.EnterNode() {
+		if !x.queue.Enter() {
 			return nil, x.closed("multilock.lock")
 		}
 		defer x.queue.Exit()
@@ -66,7 +66,7 @@ func (h Holds) Unlock() {
 	// other keys are unlocked.
 	var of *MultiLock
 	for i := len(h) - 2; i >= 0; i-- {
-		if k := h[i].in; k != nil && k.of != of && k.queue.EnterNode() {
+		if k := h[i].in; k != nil && k.of != of && k.queue.Enter() {
 			of = k.of
 			defer k.queue.Exit()
 		}

@@ -5,7 +5,7 @@ import "github.com/shmsync/shmsync/internal/crashpoint"
 // lockFresh locks a key that has no entry, if the bucket has an entry of a free key. In all other cases it changes
 // nothing and returns the zero Hold; then the method take decides. It does what take does, with fewer steps.
 func (k *multiBucket) lockFresh(key uint64) (h Hold) {
-	if !k.mayOpen() || !k.queue.EnterNode() {
+	if !k.mayOpen() || !k.queue.Enter() {
 		return h
 	}
 	k.private.Lock()

@@ -14,7 +14,7 @@ import (
 // lockSlow is the part of lock after the fast path has failed. ctx may be nil.
 func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	// This call may be granted the key. So Close of the handle waits until the call has accepted the grant.
-	if !k.queue.EnterNode() {
+	if !k.queue.Enter() {
 		return k.lockClosing(key)
 	}
 	defer k.queue.Exit()

@@ -168,8 +168,8 @@ func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 	if n > s.size {
 		return s.acquireTooMany(ctx, n)
 	}
-	// After EnterNode, Close waits for this call until the call has accepted the permits that it may be granted.
-	if !s.queue.EnterNode() {
+	// After Enter, Close waits for this call until the call has accepted the permits that it may be granted.
+	if !s.queue.Enter() {
 		return s.closedError()
 	}
 	defer s.queue.Exit()

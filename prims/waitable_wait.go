@@ -17,7 +17,7 @@ func (x *Waitable[S, E]) Wait(e E) error { return x.WaitContext(context.Backgrou
 // succeeds even if ctx has ended.
 func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 	// This call may be granted a claim. So Close of the handle waits until the call has accepted the claim.
-	if !x.queue.EnterNode() {
+	if !x.queue.Enter() {
 		return x.closed()
 	}
 	defer x.queue.Exit()

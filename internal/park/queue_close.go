@@ -14,9 +14,6 @@ func (q *Queue) Enter() bool {
 	return true
 }
 
-// EnterNode does what Enter does, for a call that waits in a WaitNode.
-func (q *Queue) EnterNode() bool { return q.Enter() }
-
 // EnterEnding does what Enter does, for a call that Close already waits for. The call needs the object for longer,
 // and cannot be refused.
 func (q *Queue) EnterEnding() { q.calls.Add(1) }
@@ -50,10 +47,10 @@ func Refuse(queues ...*Queue) {
 	}
 }
 
-// Left reports whether all calls except those of EnterStay have left the queues, after Refuse. If
-// they have not, Left wakes the calls that wait. The caller must then call Left again after a moment, because a
-// call may have decided to sleep just before. Left examines all queues of a handle together, because a call in one
-// queue may wait in another queue.
+// Left reports whether all calls except those of EnterStay have left the queues, after Refuse. If they have not,
+// Left wakes the calls that wait. The caller must then call Left again after a moment, because a call may have decided
+// to sleep just before. Left examines all queues of a handle together, because a call in one queue may wait in another
+// queue.
 func Left(queues ...*Queue) bool {
 	if !slices.ContainsFunc(queues, func(q *Queue) bool { return q.calls.Load() > 0 }) {
 		return true

@@ -57,7 +57,7 @@ type WaitNode struct {
 // state queued. If Sleep returns Canceled or Closed, the Withdrawer has given the node back, so the caller must not use
 // the node any more.
 //
-// q is the Queue of the object's handle. The caller has called EnterNode of q.
+// q is the Queue of the object's handle. The caller has called Enter of q.
 func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
 	h := s.nodePool.lot
 	h.checkPeriodically(q)
