@@ -5,6 +5,7 @@ package prims
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync/arena"
@@ -183,6 +184,11 @@ func (x *Waitable[S, E]) Queued() int {
 			return n
 		}
 	}
+}
+
+// BeginsWithMutex reports whether the bodies of objects of a kind begin with the words of a Mutex.
+func BeginsWithMutex(k arena.Kind) bool {
+	return slices.Contains([]arena.Kind{mutexKind, cohortKind, rwmutexKind, synchronizedKind}, k)
 }
 
 // QueuedAt returns how many waits are in the queues of an object.

@@ -19,6 +19,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
 )
 
 // TestWorkerGroupHostile: a peer writes random values into the words of objects. Processes that use the objects
@@ -49,10 +50,10 @@ func TestWorkerGroupHostile(t *testing.T) {
 	})
 }
 
-// scribble writes random values into words of objects and of queued nodes. At the beginning of a body are words
-// that each call reads first, such as an owner word or a commit word. If firstWords is false, scribble does not
-// change them. While such a word is corrupt, each call fails before it reads the other words, so the other words
-// would not be tested.
+// scribble writes random values into words of objects and of queued nodes. A body begins with a word that each call
+// reads first, such as a commit word, or with the words of a Mutex. If firstWords is false, scribble does not change
+// these words. While such a word is corrupt, each call fails before it reads the other words, so the other words would
+// not be tested.
 func scribble(a *arena.Arena, r *rand.Rand, firstWords bool) {
 	word := func() uint64 {
 		switch r.IntN(4) {
@@ -69,9 +70,13 @@ func scribble(a *arena.Arena, r *rand.Rand, firstWords bool) {
 		if o.Kind == arenakernel.KindValue || o.Kind == arenakernel.KindBlock {
 			continue
 		}
+		first := arena.Offset(8)
+		if prims.BeginsWithMutex(o.Kind) {
+			first = 192
+		}
 		for range 4 {
 			off := o.Body + arena.Offset(8*r.IntN(int(min(o.Size, 1024)/8)))
-			if !firstWords && off-o.Body < 192 {
+			if !firstWords && off-o.Body < first {
 				continue
 			}
 			arena.At[atomic.Uint64](a, off).Store(word())
