@@ -186,6 +186,32 @@ func (x *Waitable[S, E]) Queued() int {
 	}
 }
 
+// QueuedBehind returns how many waits are behind the first wait for e in the queue of x.
+func (x *Waitable[S, E]) QueuedBehind(e E) (n int) {
+	for v := valueIn(x.first); v >= arenakernel.RecordedFirst; {
+		node, next, ok := x.queuedAt(v)
+		if !ok {
+			return 0
+		}
+		if v = next.value(); n > 0 || node.Wanted().Load() == packExtra(e) {
+			n++
+		}
+	}
+	return n - 1
+}
+
+// RemoveDead removes the waits of one participant from the queue of x, as a reap does with those of the dead. It
+// reports whether the next call reaps again.
+func (x *Waitable[S, E]) RemoveDead(id arenakernel.ParticipantID) (again bool) {
+	b := takeWakes()
+	defer x.wake(b)
+	x.private.Lock()
+	defer x.private.Unlock()
+	x.without = id
+	defer func() { x.without = 0 }()
+	return x.beginReap(&x.scratch, b) != nil || x.unreaped.Load()
+}
+
 // BeginsWithMutex reports whether the bodies of objects of a kind begin with the words of a Mutex.
 func BeginsWithMutex(k arena.Kind) bool {
 	return slices.Contains([]arena.Kind{mutexKind, cohortKind, rwmutexKind, synchronizedKind}, k)

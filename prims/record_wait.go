@@ -263,9 +263,11 @@ func noteTag(s *park.WaitNode) {
 // removeDead removes the waits of dead participants from the queue. It goes from each node to the next one. Waits may
 // leave at any place, and an owner may queue its node again at another place. So when the walk visits a node, it checks
 // that the node before still has the same link. If the link has changed, or the node is not on this queue, the walk
-// begins again at the first wait, but only a limited number of times. If the walk misses a wait of a dead participant
-// because of that limit, the next reap removes that wait. A wait that is added where the walk has been already, as only
-// a Waitable does, is left to the reap after the death of its owner.
+// begins again at the first wait, but only a limited number of times. The walk also ends at an anchor, that is, at one of
+// the nodes that it has visited, because a peer may have made the queue a circle. In a Waitable, the owner of the anchor
+// may also have queued its node again further on. If the walk may have missed a wait of a dead participant for one of
+// these reasons, the next reap removes that wait. A wait that is added where the walk has been already, as only a
+// Waitable does, is left to the reap after the death of its owner.
 func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 	if err := q.begin(x, b); err != nil { // the last change of the dead participant may be a join
 		return err
@@ -273,8 +275,9 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 	again, anchor, lap := 0, uint32(0), 64
 	var before *arenakernel.Node // the node in front of v, or nil if v was the first
 	var link recordedWord        // its word next
-	for v, steps := valueIn(q.first), 0; v >= arenakernel.RecordedFirst && v != anchor && again < removeDeadAgain && steps < 1<<24; steps++ {
-		if steps == lap { // a peer may have made the queue a circle; then the walk comes back to an anchor and ends
+	v := valueIn(q.first)
+	for steps := 0; v >= arenakernel.RecordedFirst && v != anchor && again < removeDeadAgain && steps < 1<<24; steps++ {
+		if steps == lap {
 			anchor, lap = v, 2*lap
 		}
 		n, next, ok := q.queuedAt(v)
@@ -311,7 +314,7 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 		}
 		again, anchor = again+1, 0 // other processes change the queue
 	}
-	if again >= removeDeadAgain {
+	if again >= removeDeadAgain || v >= arenakernel.RecordedFirst && v == anchor {
 		q.unreaped.Store(true) // the next reap tries again
 	}
 	return nil
