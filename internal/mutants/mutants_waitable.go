@@ -121,4 +121,11 @@ var waitableMutants = []mutant{
 		new:  "\tif true {\n",
 		pkg:  "prims", run: "TestWaitableSlowUpdateIsNotStarved",
 	},
+	{
+		name: "a reap that has met a wait twice is over",
+		file: "prims/record_wait.go",
+		old:  "\tif again >= removeDeadAgain || v >= arenakernel.RecordedFirst && v == anchor {\n",
+		new:  "\tif again >= removeDeadAgain {\n",
+		pkg:  "prims", run: "TestWaitableReapMeetsAWaitTwice", tags: withPoints,
+	},
 }
