@@ -358,8 +358,9 @@ func (m *Mutex) unlockSlow(o uint32) {
 		return
 	}
 	if m.counts != nil {
-		o = m.owner.Load()                       // the fast path of a closed handle has read a private word instead of the owner word
-		if o == uint32(m.name) && !m.localLock { // the counters of a local lock are those of the CohortMutex
+		o = m.owner.Load() // the fast path of a closed handle has read a private word instead of the owner word
+		// The counters of a local lock are those of the CohortMutex, whose hold goes on.
+		if o == uint32(m.name) && !m.localLock {
 			m.counts.since.Store(0)
 		}
 	}

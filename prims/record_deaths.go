@@ -13,8 +13,8 @@ func (q *recordQueue) waiting(w wait) bool {
 	return q.current(owner) && !q.a.Dead(owner)
 }
 
-// reapDue reports whether there is something to reap: a participant has died since the last reap, or at the last
-// reap the process of a dead participant had not ended, so that the reap left something.
+// reapDue reports whether there is something to reap: a participant has died since the last reap, or the last reap has
+// left something; see the field unreaped.
 func (q *recordQueue) reapDue() bool { return q.deaths.Load() != q.a.Deaths() || q.unreaped.Load() }
 
 // beginReap is the first step of a reap. It removes the waits of dead participants from the queue, so that nothing

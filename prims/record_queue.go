@@ -132,8 +132,8 @@ type recordQueue struct {
 	without arenakernel.ParticipantID
 	scratch recordedChange // guarded by: private
 	deaths  atomic.Uint32  // the number of deaths at the last reap
-	// unreaped is set if the process of a dead participant had not ended at the last reap. That reap did not take
-	// back what the participant has, so a later reap must.
+	// unreaped is set if the last reap has left something to the next one. For example, the process of a dead
+	// participant had not ended, so the reap did not take back what the participant has.
 	unreaped atomic.Bool
 }
 
@@ -253,7 +253,7 @@ func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 	putBetween(r.kinds, kinds)
 	crashpoint.Hit("record.commit.written")
 	// sync(record.commit): release
-	// lin: a change of a Semaphore takes effect here, if its queue or several words take part.
+	// lin: a change by a record takes effect here.
 	if !q.commit.CompareAndSwap(uint64(x.c), uint64(to)) {
 		return false, nil
 	}

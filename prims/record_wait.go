@@ -358,8 +358,9 @@ func (q *recordQueue) wakeFirst() {
 	}
 }
 
-// dateFirst stores the present time in the node of the first wait of the queue, where tools read it. A wait that is
-// first stays first until it ends. The time is the low half of the word stamp. See wait_date.go.
+// dateFirst stores the present time in the node of the first wait of the queue, where tools read it. The time is the low
+// half of the word stamp. It is called only for a queue in the order of arrival, in which a wait that is first stays
+// first until it ends. See wait_date.go.
 func (q *recordQueue) dateFirst() {
 	v := valueIn(q.first)
 	if v < arenakernel.RecordedFirst {

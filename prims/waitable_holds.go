@@ -47,8 +47,9 @@ func (h *waitableHold) held() uint32 {
 }
 
 // labelOf returns the index of the hold that is labelled for the claims of the participant n for one value of E, or -1
-// if there is none. In that case, unused is the index of a hold that was never used, or -1. There are never two: a hold gets a label by a record whose author has found no other hold with that
-// label. Free holds with low indexes are used first, so the holds behind one that was never used were not used either.
+// if there is none. There are never two, because a hold gets a label by a record whose author has found no other hold
+// with that label. If there is none, unused is the index of the first hold that was never used, or -1. The holds behind
+// that one were not used either, because the first free hold is used first.
 func (x *waitableCore) labelOf(n arenakernel.ParticipantID, extra uint64) (index, unused int) {
 	if last := x.lastHold; last < len(x.holds) && x.holds[last].isOf(n, extra) {
 		return last, -1

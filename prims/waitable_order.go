@@ -75,7 +75,7 @@ func (x *Waitable[S, E]) compare(c *recordedChange, e E, v uint32, steps int) (w
 const waitableSteps = 1 << 24
 
 // joinBehind adds to the change x that a wait is put into the queue behind the wait whose node is at prev, an offset
-// divided by 64, or at the front if prev is 0. s is its prepared node.
+// divided by 64, or at the front if prev is 0. s is the prepared node of the new wait.
 func (q *recordQueue) joinBehind(x *recordedChange, s *park.WaitNode, prev uint32) {
 	if prev == x.get(q.last) {
 		q.join(x, s)

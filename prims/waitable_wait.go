@@ -77,7 +77,8 @@ func (x *Waitable[S, E]) take(e E) (made bool, err error) {
 }
 
 // tryClaim begins the change c. If no wait is queued and the rules allow a claim for e, tryClaim makes the claim. If
-// it returns stateChanged, another process has changed the Waitable meanwhile, and the caller tries again.
+// it returns stateChanged without an error, another process has changed the Waitable meanwhile, and the caller tries
+// again.
 func (x *Waitable[S, E]) tryClaim(c *recordedChange, b *wakes, e E, t *attempts) (claimResult, error) {
 	if err := x.begin(c, b); err != nil {
 		return stateChanged, err
