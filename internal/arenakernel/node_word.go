@@ -34,8 +34,8 @@ import "fmt"
 //
 //	crash: freeNodesOf gives back the nodes of the dead. A poller node that is not on its
 //	owner's stack stays as it is, without an owner, until a later death, while a releaser
-//	may still be about to push it. A node on a queue is taken off by the
-//	object's kind first.
+//	may still be about to push it. The code of the object's kind first takes a node off
+//	its queue.
 type NodeWord uint32
 
 // NodeState is the state of a wait node.
