@@ -46,6 +46,9 @@ func (l *recordLock) outcome(s *park.WaitNode, w lockWords, wanted uint64) error
 		case l.collect(s):
 			return nil
 		case tries > 0 || l.withdraw(s):
+			if tries > 0 { // the method withdraw has not given the node up
+				s.Forget()
+			}
 			return l.hooks.lockError(wanted, shmsync.ErrCorrupt, 0, "a wait node, which ended a wait that was not granted")
 		}
 	}

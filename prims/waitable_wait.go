@@ -194,6 +194,9 @@ func (x *Waitable[S, E]) ended(s *park.WaitNode, extra uint64) error {
 			}
 			return nil
 		case tries > 0 || x.withdraw(s):
+			if tries > 0 { // the method withdraw has not given the node up
+				s.Forget()
+			}
 			return x.fail("waitable.wait", shmsync.ErrCorrupt, nil, "a wait node, which ended a wait that was not granted")
 		}
 	}
