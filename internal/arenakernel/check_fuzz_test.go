@@ -120,7 +120,6 @@ func FuzzHostile(f *testing.F) {
 				TryAt[[64]byte](m, off)
 				m.ObjectAt(off)
 				m.NodeAt(off)
-				m.lookAt(off)
 				tolerate(t, func() { m.Free(off) })
 			}
 			for _, size := range []uint64{64, 500, 32768, chunkSize, 3 * chunkSize} {

@@ -108,20 +108,3 @@ func (a *Arena) restGuard(rest Offset) {
 	a.handles.rest = rest
 	a.u64(a.slot(a.mySlot) + slotWalking).Store(uint64(rest))
 }
-
-// lookAt reads the header of the object at off without opening the object. The object may be deleted
-// before lookAt returns.
-func (c *core) lookAt(off Offset) (Object, error) {
-	c.handles.Lock()
-	defer c.handles.Unlock()
-	c.guard(off)
-	defer c.unguard()
-	h, err := c.headerAt(off)
-	if err != nil {
-		return Object{}, err
-	}
-	if !h.load().there() {
-		return Object{}, c.noObject(off)
-	}
-	return h.Object, nil
-}
