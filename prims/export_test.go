@@ -193,7 +193,7 @@ func (x *Waitable[S, E]) QueuedBehind(e E) (n int) {
 		if !ok {
 			return 0
 		}
-		if v = next.value(); n > 0 || node.Wanted().Load() == packExtra(e) {
+		if v = next.value(); n > 0 || node.Wanted().Load() == x.pack(e) {
 			n++
 		}
 	}
