@@ -17673,7 +17673,18 @@ SHMI_FN int shmi_queue_walk(struct shmi_queue *x, const uint64_t *hint, int (*st
     }
     return 0;
 }
-SHMI_FN int shmi_queue_next(struct shmi_queue *x, struct shmi_queue_found *f) { return shmi_queue_walk(x, &x->w->tail, shmi_queue_step_next, f); }
+SHMI_FN int shmi_queue_next(struct shmi_queue *x, struct shmi_queue_found *f)
+{
+    /* Usually the hint is the position of the last item. */
+    f->p = shmi_ld64(&x->w->tail);
+    if (f->p > x->mask && shmi_queue_filled(x, f->p)) {
+        f->p++;
+        f->was = shmi_ld64(shmi_queue_cell_of(x, f->p));
+        if (shmi_queue_ahead(x, f->was, f->p) == -1)
+            return 1;
+    }
+    return shmi_queue_walk(x, &x->w->tail, shmi_queue_step_next, f);
+}
 SHMI_FN int shmi_queue_front(struct shmi_queue *x, struct shmi_queue_found *f) { return shmi_queue_walk(x, &x->w->head, shmi_queue_step_front, f); }
 
 /* Whether the slot i in state st has been put in the ring. */
@@ -17814,9 +17825,11 @@ SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *
             uint64_t st = shmi_queue_state(SHMI_queueFull, x->a->self, c->p);
             __atomic_store_n(&c->s->state, st, __ATOMIC_RELEASE);
             SHMSYNC_CRASHPOINT("queue.add.written");
+            /* The hint is stored first. After the item is in the queue, another thread may delete the object, so this
+             * call stores nothing then unless a waiter is announced. */
+            __atomic_store_n(&x->w->tail, c->p, __ATOMIC_RELEASE);
             if (shmi_cas64(shmi_queue_cell_of(x, c->p), c->was, shmi_queue_cell(shmi_queue_lap(x, c->p), c->i))) {
                 SHMSYNC_CRASHPOINT("queue.add.committed");
-                __atomic_store_n(&x->w->tail, c->p + 1, __ATOMIC_RELEASE);
                 if (SHMI_LIKELY(!shmi_queue_stopped(x)))
                     return 0;
                 shmi_queue_deviate(x);

@@ -144,8 +144,7 @@ func (q *Queue[T]) Put(v T) error { return q.PutContext(context.Background(), v)
 func (q *Queue[T]) PutContext(ctx context.Context, v T) error {
 	x := q.core
 	if x.open() && q.tryPut(v) == queuePutDone {
-		x.counts.took()
-		x.tell(&x.items, 1)
+		x.done(&x.items, 1)
 		return nil
 	}
 	return q.putSlow(ctx, v)
@@ -194,8 +193,7 @@ func (q *Queue[T]) TryPut(v T) bool {
 	if !x.open() || q.tryPut(v) != queuePutDone {
 		return false
 	}
-	x.counts.took()
-	x.tell(&x.items, 1)
+	x.done(&x.items, 1)
 	return true
 }
 
@@ -210,8 +208,7 @@ func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 		if t, ok := x.take(queueTaken); ok && t.s != nil {
 			v = *queueItem[T](t.s)
 			if x.drop(t) {
-				x.counts.took()
-				x.tell(&x.room, 1)
+				x.done(&x.room, 1)
 				return v, nil
 			}
 		}
@@ -246,8 +243,7 @@ func (q *Queue[T]) TryGet() (v T, ok bool) {
 	if !x.drop(t) {
 		return v, false
 	}
-	x.counts.took()
-	x.tell(&x.room, 1)
+	x.done(&x.room, 1)
 	return got, true
 }
 

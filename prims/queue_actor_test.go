@@ -168,8 +168,8 @@ func (x *queueActor) do(ctx context.Context, o queueOrder, vs []queueTicket, r *
 }
 
 // queueOther starts another process that carries out queueOrders.
-func queueOther(t *testing.T, a *arena.Arena) *proctest.Proc {
-	p := proctest.Start(t, "queue", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
+func queueOther(t *testing.T, a *arena.Arena, opts ...proctest.Option) *proctest.Proc {
+	p := proctest.Start(t, "queue", append(opts, proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))...)
 	p.Await(t)
 	return p
 }

@@ -16,10 +16,9 @@ func (q *Queue[T]) PutBatchContext(ctx context.Context, vs []T) (n int, err erro
 		before := n
 		for n < len(vs) && x.open() && q.tryPut(vs[n]) == queuePutDone {
 			n++
-			x.counts.took()
 		}
 		if n > before {
-			x.tell(&x.items, n-before)
+			x.done(&x.items, n-before)
 			continue
 		}
 		if err := q.putSlow(ctx, vs[n]); err != nil {
@@ -64,8 +63,9 @@ func (q *Queue[T]) getMore(into []T) (n int) {
 			break
 		}
 		n++
-		x.counts.took()
 	}
-	x.tell(&x.room, n)
+	if n > 0 {
+		x.done(&x.room, n)
+	}
 	return n
 }

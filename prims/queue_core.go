@@ -73,7 +73,7 @@ func buildQueue(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*queueCo
 	x.items.queue = x.newSideQueue(&x.items, o.Body+queueItemsOff)
 	x.room.queue = x.newSideQueue(&x.room, o.Body+queueRoomOff)
 	x.opening.waitsIn(x.items.queue, x.room.queue)
-	x.opening.refuse, x.opening.drain, x.opening.end = x.refuse, x.awaitCalls, x.end
+	x.opening.refuse, x.opening.drain, x.opening.end = x.refuse, x.drain, x.end
 	return x, nil
 }
 
@@ -92,6 +92,12 @@ func (x *queueCore) refuse() {
 // unless its thread is preempted. If a peer has overwritten the slots, it may also seem for ever that a call is
 // going on.
 const callsMost = time.Second
+
+// drain is what Close does after the waits of the handle have ended.
+func (x *queueCore) drain() {
+	x.awaitCalls()
+	x.wakeLast()
+}
 
 // awaitCalls waits until no call of this process still works with a slot. It finds such calls by reading all slots.
 // Calls that do not block are not counted, because counting would double their cost.

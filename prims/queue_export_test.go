@@ -85,3 +85,9 @@ func (q *Queue[T]) Look() {
 	q.core.check(&q.core.items)
 	q.core.check(&q.core.room)
 }
+
+// Announce announces a waiter for an item and one for room, although there is none.
+func (q *Queue[T]) Announce() {
+	q.core.items.wake.Announce()
+	q.core.room.wake.Announce()
+}

@@ -119,11 +119,12 @@ func (x *queueCore) publish(c queueClaim) queuePutResult {
 		if x.cell(p).Load() == was {
 			storeWord(&s.state, uint64(makeQueueState(queueFull, x.name, p)))
 			crashpoint.Hit("queue.add.written")
+			// The hint is stored first, because a call stores nothing after its effect; see the method done.
+			storeWord(&x.words.tail, p)
 			// lin: the item is in the queue.
 			// sync(queue.put): release
 			if x.cell(p).CompareAndSwap(was, uint64(makeQueueCell(x.lap(p), c.i))) {
 				crashpoint.Hit("queue.add.committed")
-				storeWord(&x.words.tail, p+1)
 				if x.words.flags.Load()&queueStoppedFlag != 0 && x.retract(p, s) {
 					return queuePutStopped
 				}
@@ -149,13 +150,18 @@ func (x *queueCore) publish(c queueClaim) queuePutResult {
 // taken back already, and unclaim does nothing.
 func (x *queueCore) unclaim(s *queueSlot) {
 	if st := queueState(s.state.Load()); st.participant() == x.name && s.state.CompareAndSwap(uint64(st), 0) {
-		x.tell(&x.room, 1) // another Put may have found no free slot
+		x.done(&x.room, 0) // another Put may have found no free slot
 	}
 }
 
 // retract removes the item at position p, because it was put after Shutdown. It returns false if a Get has already
-// taken the item.
+// taken the item, or if the handle has been closed since the item was put.
 func (x *queueCore) retract(p uint64, s *queueSlot) bool {
+	call, ok := x.opening.tryServe(x.room.queue)
+	if !ok {
+		return false
+	}
+	defer call.end()
 	x.deviate()
 	return s.state.CompareAndSwap(uint64(makeQueueState(queueFull, x.name, p)), 0)
 }

@@ -111,7 +111,7 @@ const (
 	ringTellsNobody   bug = "a Nack does not tell"
 	ringCountsNothing bug = "a Put does not count leases"
 	ringDeviatesLate  bug = "a Lease says after its claim that the positions do not tell"
-	ringTailAhead     bug = "the hint of the tail is written before the cell is filled"
+	ringTailAhead     bug = "the hint of the tail is after the cell that is about to be filled"
 	ringNoCount       bug = "a returned slot does not say which return it was"
 	ringNarrowLaps    bug = "laps have two bits"
 	ringKeepsSlot     bug = "a Put that finds no room keeps its slot"
@@ -131,8 +131,8 @@ const (
 	ringSame
 	ringLook
 	ringWrite
-	ringPublish
 	ringSetTail
+	ringPublish
 	ringTag
 	ringRelease
 	ringDeviate

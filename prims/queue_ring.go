@@ -85,11 +85,13 @@ func (x *queueCore) heal() {
 // next returns the first position that is not filled, and the word of its cell. The result ok is false only if a
 // peer has overwritten the ring.
 func (x *queueCore) next() (p, was uint64, ok bool) {
-	// Usually the hint is right, and no walk is necessary.
 	if p = x.words.tail.Load(); p >= x.firstPosition() {
-		was = x.cell(p).Load()
-		if int32(queueCell(was).lap()-x.lap(p)) == -1 && x.filled(p-1) {
-			return p, was, true
+		// Usually the hint is the position of the last item.
+		if x.filled(p) {
+			p++
+			if was = x.cell(p).Load(); int32(queueCell(was).lap()-x.lap(p)) == -1 {
+				return p, was, true
+			}
 		}
 	}
 	return x.nextSlow()

@@ -122,17 +122,20 @@ func (x *ringExec) put() (said string, optional bool) {
 		return x.to(ringWrite, "tags the slot")
 	case ringWrite:
 		s.slot[t.at-1].item = t.item
-		return x.to(ringPublish, "copies the item")
+		return x.to(ringSetTail, "copies the item")
+	case ringSetTail:
+		s.tail = t.p
+		if x.bug == ringTailAhead {
+			s.tail++
+		}
+		return x.to(ringPublish, "writes the tail")
 	case ringPublish:
 		if *x.cellOf(t.p) != t.was {
 			return x.to(ringTail, "loses the cell")
 		}
 		*x.cellOf(t.p) = ringCell{x.lap(t.p), t.at}
 		x.append(t.p)
-		return x.to(ringSetTail, "fills the cell")
-	case ringSetTail:
-		s.tail = t.p + 1
-		return x.end("writes the tail")
+		return x.end("fills the cell")
 	case ringRelease:
 		s.slot[t.at-1] = ringSlot{}
 		return x.end("gives its slot back")

@@ -47,6 +47,40 @@ func (x *queueCore) roomThere(most uint32) bool {
 	return false
 }
 
+// done is what a call does last that has put or taken n items, and for which Close does not wait. It wakes one of the
+// waiters of side, if one has announced itself. The argument n is 0 if the call has only freed a slot.
+//
+// Other goroutines may know of the effect of the call already, and may close the handle and delete the object
+// meanwhile. So done writes into the words only after it has made Close wait. If the handle is closed already, its
+// Close has made the wake; see the method wakeLast.
+func (x *queueCore) done(side *queueSide, n int) {
+	if x.counts != nil || side.wake.Announced() {
+		x.doneCounted(side, n)
+	}
+}
+
+func (x *queueCore) doneCounted(side *queueSide, n int) {
+	call, ok := x.opening.tryServe(side.queue)
+	if !ok {
+		return
+	}
+	defer call.end()
+	for range n {
+		x.counts.took()
+	}
+	x.tell(side, 1)
+}
+
+// wakeLast makes the wakes that calls of this process have left to the Close of their handle. No such call has the
+// effect that a waiter waits for any more, but may have had it before; see the method done.
+func (x *queueCore) wakeLast() {
+	for _, side := range []*queueSide{&x.items, &x.room} {
+		if side.wake.Announced() && (side.there(x.slots) || x.stopped()) {
+			side.wake.WakeAll()
+		}
+	}
+}
+
 // tell wakes one of the waiters of side, if one has announced itself. The argument n is the number of new items or
 // of new places for items. If n is 0, tell does nothing. To wake one waiter is enough, because that waiter wakes
 // the next one if there are further items or places.

@@ -33,9 +33,9 @@ type queueWords struct {
 
 	counts countWords
 
-	// tail is a position, that is, the serial number of a Put, before which all positions are filled. It may be
-	// less than the first position that is not filled.
-	//   writers: Put, by a plain store; a process that finds it wrong
+	// tail is a position, that is, the serial number of a Put, before which all positions are filled. It is less
+	// than the first position that is not filled, except after heal and in a new Queue.
+	//   writers: Put, by a plain store before it fills a position; a process that finds it wrong
 	//   readers: Put, Len
 	//   order:   relaxed: a hint
 	//   futex:   none

@@ -17,6 +17,27 @@ var queueMutants = []mutant{
 		pkg:  "prims", run: "TestQueueBlockingDequeue", tags: withPoints, env: noLooks,
 	},
 	{
+		name: "a Put stores its hint after its item is in the queue",
+		file: "prims/queue_items.go",
+		old:  "\t\t\t\tcrashpoint.Hit(\"queue.add.committed\")\n",
+		new:  "\t\t\t\tcrashpoint.Hit(\"queue.add.committed\")\n\t\t\t\tstoreWord(&x.words.tail, p+1)\n",
+		pkg:  "prims", run: "TestQueueCallAfterItsEffect", tags: withPoints,
+	},
+	{
+		name: "a Get wakes although its handle is closed",
+		file: "prims/queue_wait.go",
+		old:  "\tif !ok {\n\t\treturn\n\t}\n\tdefer call.end()\n",
+		new:  "\tif ok {\n\t\tdefer call.end()\n\t}\n",
+		pkg:  "prims", run: "TestQueueCallAfterItsEffect", tags: withPoints,
+	},
+	{
+		name: "Close does not make the wake of a call that it has overtaken",
+		file: "prims/queue_core.go",
+		old:  "\tx.wakeLast()\n",
+		new:  "",
+		pkg:  "prims", run: "TestQueueCloseWakes", tags: withPoints,
+	},
+	{
 		name: "a woken Get does not announce the others",
 		file: "prims/queue_wait.go",
 		old:  "\t\t\tif slept {\n\t\t\t\tx.pass(side)\n",
