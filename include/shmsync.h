@@ -2700,7 +2700,8 @@ typedef struct shmi_queue_words {
     uint64_t item;
     uint64_t used;
     uint32_t spin;
-    uint8_t pad0_[36];
+    uint8_t pad0_[4];
+    uint64_t returning[4];
     uint64_t counts[8];
     uint64_t tail;
     uint8_t pad1_[56];
@@ -2715,6 +2716,7 @@ SHMI_ASSERT(offsetof(shmi_queue_words, capacity) == 64, "queue_words.capacity");
 SHMI_ASSERT(offsetof(shmi_queue_words, item) == 72, "queue_words.item");
 SHMI_ASSERT(offsetof(shmi_queue_words, used) == 80, "queue_words.used");
 SHMI_ASSERT(offsetof(shmi_queue_words, spin) == 88, "queue_words.spin");
+SHMI_ASSERT(offsetof(shmi_queue_words, returning) == 96, "queue_words.returning");
 SHMI_ASSERT(offsetof(shmi_queue_words, counts) == 128, "queue_words.counts");
 SHMI_ASSERT(offsetof(shmi_queue_words, tail) == 192, "queue_words.tail");
 SHMI_ASSERT(offsetof(shmi_queue_words, head) == 256, "queue_words.head");
@@ -17469,6 +17471,7 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_WALKS 16   /* if so many walks find nothing while no hint moves, a peer has overwritten the ring */
 #define SHMI_QUEUE_LOOK 64u   /* how many slots a waiter that spins examines */
 #define SHMI_QUEUE_CHECK 4096u /* number of slots that a periodic check visits */
+#define SHMI_QUEUE_NOTES 4    /* number of words for notes of returns */
 #define SHMI_QUEUE_USE 64u    /* the number by which used grows */
 #define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffff)
 #define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 16)
@@ -17853,6 +17856,41 @@ SHMI_FN void shmi_queue_tell_returned(struct shmi_queue *x)
         w = shmi_ld64(&x->w->returned);
     while (!shmi_cas64(&x->w->returned, w, (w & ~UINT64_C(1)) + 3));
 }
+/* Notes that this process is about to put the item of slot i back; see queueReturning of prims/queue_word.go. Returns the
+ * word of the note, or NULL if there is none. */
+SHMI_FN uint64_t *shmi_queue_note(struct shmi_queue *x, uint32_t i)
+{
+    int k;
+    if (x->slots > SHMI_QUEUE_CHECK)
+        for (k = 0; k < SHMI_QUEUE_NOTES; k++) {
+            uint64_t *w = &x->w->returning[k];
+            if (shmi_ld64(w) == 0 && shmi_cas64(w, 0, (uint64_t)i << 32 | x->a->self))
+                return w;
+        }
+    return NULL;
+}
+/* Removes the note for slot i in a word, which may be NULL. */
+SHMI_FN void shmi_queue_unnote(struct shmi_queue *x, uint64_t *word, uint32_t i)
+{
+    if (word != NULL)
+        shmi_cas64(word, (uint64_t)i << 32 | x->a->self, 0);
+}
+/* Tells of returned slots that are noted, and frees the notes of dead participants. */
+SHMI_FN void shmi_queue_check_notes(struct shmi_queue *x)
+{
+    int k;
+    for (k = 0; k < SHMI_QUEUE_NOTES; k++) {
+        uint64_t *w = &x->w->returning[k], note = shmi_ld64(w);
+        shmi_queue_slot *s;
+        if (note == 0)
+            continue;
+        s = shmi_queue_at(x, (uint32_t)(note >> 32));
+        if (s != NULL && shmi_queue_kind(shmi_ld64(&s->state)) == SHMI_queueReturned && (shmi_ld64(&x->w->returned) & 1) == 0)
+            shmi_queue_tell_returned(x);
+        if (!shmi_current(x->a, (shmi_participant_id)(note & SHMI_NAME_MASK)))
+            shmi_cas64(w, note, 0);
+    }
+}
 /* The state of a slot that is returned; see queueReturns. */
 SHMI_FN uint64_t shmi_queue_back(struct shmi_queue *x, uint64_t st)
 {
@@ -18052,7 +18090,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
         leaving = 0;
     for (i = 1; i <= used; i++) {
         shmi_queue_slot *s = shmi_queue_at(x, i);
-        uint64_t st = shmi_ld64(&s->state), w;
+        uint64_t st = shmi_ld64(&s->state), w, *note;
         shmi_participant_id n = shmi_queue_name(st);
         /* The death is tested before the cell is read, because a put may fill the cell just before it dies. */
         if (n == 0 || (n != leaving && (shmi_current(x->a, n) || !shmi_gone(x->a, n))))
@@ -18064,11 +18102,14 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
             w = shmi_ld64(&s->lease);
             if (shmi_queue_kind(st) == SHMI_queueLeased && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && shmi_ld64(&s->state) == st)
                 shmi_queue_end_word(s, w); /* so that its date does not become that of the next lease */
+            note = shmi_queue_note(x, i);
+            SHMSYNC_CRASHPOINT("queue.back.noted");
             if (shmi_take_from64(x->a, n, &s->state, st, shmi_queue_back(x, st), 1)) {
                 SHMSYNC_CRASHPOINT("queue.back.committed");
                 shmi_queue_tell_returned(x);
                 back++;
             }
+            shmi_queue_unnote(x, note, i);
             break;
         case SHMI_queueFull:
         case SHMI_queueClaimed:
@@ -18089,6 +18130,7 @@ SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
     uint32_t used = shmi_queue_used(x), n = used < SHMI_QUEUE_CHECK ? used : SHMI_QUEUE_CHECK;
     shmi_participant_id last = x->a->self;
     int dead = 0, untold = 0;
+    shmi_queue_check_notes(x);
     for (; n > 0; n--) {
         uint32_t i = (shmi_add32(&x->watched, 1) + 1) % used + 1;
         shmi_queue_slot *s = shmi_queue_at(x, i);
@@ -18334,12 +18376,16 @@ SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
     if (ended) {
         SHMSYNC_CRASHPOINT("queue.lease.ended");
         if (back) {
+            uint64_t *note;
             shmi_queue_deviate(x);
+            note = shmi_queue_note(x, l->at);
+            SHMSYNC_CRASHPOINT("queue.back.noted");
             ended = shmi_cas64(&s->state, l->state, shmi_queue_back(x, l->state));
             if (ended) {
                 SHMSYNC_CRASHPOINT("queue.back.committed");
                 shmi_queue_tell_returned(x);
             }
+            shmi_queue_unnote(x, note, l->at);
         } else {
             ended = shmi_queue_drop(s, l->state);
         }

@@ -39,7 +39,7 @@ func TestQueueCrash(t *testing.T) {
 		{points: []string{"queue.lease.noted"}, there: 3, order: queueOrder{Verb: "lease"}, want: []uint64{1, 2, 3}, times: 1},
 		{points: []string{"queue.lease.ended"}, there: 3, before: queueOrder{Verb: "lease"}, order: queueOrder{Verb: "ack", IDs: []uint64{1}}, want: []uint64{1, 2, 3}, times: 1},
 		{points: []string{"queue.drop.committed"}, there: 3, before: queueOrder{Verb: "lease"}, order: queueOrder{Verb: "ack", IDs: []uint64{1}}, want: []uint64{2, 3}},
-		{points: []string{"queue.lease.ended", "queue.back.committed"}, there: 3, before: queueOrder{Verb: "lease"}, order: queueOrder{Verb: "nack", IDs: []uint64{1}}, want: []uint64{1, 2, 3}, times: 1},
+		{points: []string{"queue.lease.ended", "queue.back.noted", "queue.back.committed"}, there: 3, before: queueOrder{Verb: "lease"}, order: queueOrder{Verb: "nack", IDs: []uint64{1}}, want: []uint64{1, 2, 3}, times: 1},
 		// The victim dies before it has woken this process.
 		{points: append([]string{"queue.drop.committed"}, wakes...), there: 3, order: queueOrder{Verb: "get"}, wait: "put", want: []uint64{2, 3, 4}},
 		{points: append([]string{"queue.add.committed"}, wakes...), order: queueOrder{Verb: "put", IDs: []uint64{1}}, wait: "get"},

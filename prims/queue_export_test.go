@@ -91,3 +91,20 @@ func (q *Queue[T]) Announce() {
 	q.core.items.wake.Announce()
 	q.core.room.wake.Announce()
 }
+
+// Returning returns how many notes of returns there are.
+func (q *Queue[T]) Returning() (n int) {
+	for i := range q.core.words.returning {
+		if q.core.words.returning[i].Load() != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// SetReturning overwrites all notes of returns.
+func (q *Queue[T]) SetReturning(v uint64) {
+	for i := range q.core.words.returning {
+		q.core.words.returning[i].Store(v)
+	}
+}

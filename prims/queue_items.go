@@ -11,6 +11,7 @@ var (
 	_ = crashpoint.Register("queue.add.committed")
 	_ = crashpoint.Register("queue.take.committed")
 	_ = crashpoint.Register("queue.drop.committed")
+	_ = crashpoint.Register("queue.back.noted")
 	_ = crashpoint.Register("queue.back.committed")
 )
 
@@ -226,14 +227,17 @@ func (x *queueCore) drop(t queueItemTaken) bool {
 	return true
 }
 
-// giveBack puts the item of slot s back to the front of the queue. The argument st is the state of the slot.
+// giveBack puts the item of slot i back to the front of the queue. The argument st is the state of the slot.
 // giveBack changes the state by a call of the function swap, and returns false if the state is no longer st.
-func (x *queueCore) giveBack(s *queueSlot, st queueState, swap func(from, to queueState) bool) bool {
+func (x *queueCore) giveBack(i uint32, st queueState, swap func(from, to queueState) bool) bool {
 	x.deviate()
 	race.ReleaseMerge(x.key)
+	s := x.slot(i)
 	if w := queueLeaseWord(s.lease.Load()); st.kind() == queueLeased && !w.ended() && queueState(s.state.Load()) == st {
 		s.endLease(w) // without this, the next lease would get the date of a lease that a death has ended
 	}
+	defer x.noteReturn(i).end()
+	crashpoint.Hit("queue.back.noted")
 	// sync(queue.back): release
 	if !swap(st, st.with(queueReturned, queueReturns(x.words.returned.Load()).count())) {
 		return false

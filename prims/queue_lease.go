@@ -131,7 +131,7 @@ func (x *queueCore) endLease(verb string, t queueItemTaken, w queueLeaseWord, ba
 	if ended {
 		crashpoint.Hit("queue.lease.ended")
 		if back {
-			ended = x.giveBack(s, t.st, func(from, to queueState) bool { return s.state.CompareAndSwap(uint64(from), uint64(to)) })
+			ended = x.giveBack(t.i, t.st, func(from, to queueState) bool { return s.state.CompareAndSwap(uint64(from), uint64(to)) })
 		} else {
 			ended = x.drop(t)
 		}

@@ -43,7 +43,7 @@ func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 		}
 		switch st.kind() {
 		case queueTaken, queueLeased:
-			if x.giveBack(s, st, swap) {
+			if x.giveBack(i, st, swap) {
 				back++
 			}
 		case queueFull, queueClaimed:

@@ -2,6 +2,7 @@ package prims
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/race"
@@ -101,6 +102,49 @@ func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) queueItemTa
 		}
 	}
 	return queueItemTaken{}
+}
+
+// returnNote is a note of this participant in a word of the kind queueReturning.
+type returnNote struct {
+	word *atomic.Uint64 // nil if there is no note
+	note queueReturning
+}
+
+// noteReturn notes that this participant is about to put the item of slot i back.
+func (x *queueCore) noteReturn(i uint32) returnNote {
+	if x.slots > checkMost {
+		note := makeQueueReturning(x.name, i)
+		for k := range x.words.returning {
+			if w := &x.words.returning[k]; w.Load() == 0 && w.CompareAndSwap(0, uint64(note)) {
+				return returnNote{w, note}
+			}
+		}
+	}
+	return returnNote{}
+}
+
+// end removes the note.
+func (n returnNote) end() {
+	if n.word != nil {
+		n.word.CompareAndSwap(uint64(n.note), 0)
+	}
+}
+
+// checkReturning tells of returned slots that are noted. It also frees the notes of dead participants.
+func (x *queueCore) checkReturning() {
+	for k := range x.words.returning {
+		w := &x.words.returning[k]
+		note := queueReturning(w.Load())
+		if note == 0 {
+			continue
+		}
+		if s := x.slot(note.slot()); s != nil && queueState(s.state.Load()).kind() == queueReturned && !queueReturns(x.words.returned.Load()).some() {
+			x.tellReturned()
+		}
+		if !x.a.Current(note.participant()) {
+			w.CompareAndSwap(uint64(note), 0)
+		}
+	}
 }
 
 // tellReturned adds 1 to the count in queueReturns and sets its bit, so that Gets search for items that were put

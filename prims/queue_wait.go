@@ -227,8 +227,10 @@ const checkMost = 4096
 
 // checkSlots looks for what other processes have left undone, in some of the slots. It takes back slots of
 // participants that died. If an item was put back and the bit of queueReturns was not set, checkSlots sets the bit.
-// It also stores the date of leases that have none.
+// It also stores the date of leases that have none. An item that was put back is found at once if its participant has
+// noted it; see queueReturning.
 func (x *queueCore) checkSlots() {
+	x.checkReturning()
 	last, dead := x.name, false
 	untold := false
 	used := x.used()

@@ -181,6 +181,31 @@ func (r queueReturns) count() arenakernel.ParticipantID {
 // told returns the word after one more item was put back.
 func (r queueReturns) told() queueReturns { return r&^1 + 3 }
 
+// queueReturning is a word in which a participant notes that it is about to put an item back, until Gets know of the
+// item. A Queue has four such words. Only a Queue with more slots than a periodic check examines uses them: from them,
+// a check learns at once of the returned slots of which a stopped participant has told nobody. If other participants
+// use all four words, a participant puts its item back without a note.
+//
+//	bits 0..28   name  the participant that puts an item back; 0 if the word is free
+//	bits 32..63  slot  number of the slot of the item
+//
+//	writers: the participant, by CAS from a free word before the slot becomes returned, and back to 0
+//	         after the change of queueReturns; periodic checks free the words of dead participants
+//	readers: periodic checks
+//	order:   seq-cst, before and after the change of the slot
+//	futex:   none
+//	crash:   periodic checks free the word
+type queueReturning uint64
+
+func makeQueueReturning(n arenakernel.ParticipantID, slot uint32) queueReturning {
+	return queueReturning(slot)<<32 | queueReturning(n)
+}
+
+func (r queueReturning) participant() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(r & arenakernel.ParticipantIDMask)
+}
+func (r queueReturning) slot() uint32 { return uint32(r >> 32) }
+
 // queueLeaseWord numbers the leases of a slot. It makes sure that only one call ends a lease, even though the state
 // word of the slot may be the same in a later lease. For tools, it also has the date of a lease that lasts for some
 // time. A periodic check stores the date, so that the fast path need not read the clock.

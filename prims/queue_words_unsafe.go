@@ -29,7 +29,9 @@ type queueWords struct {
 	//   crash:   may be greater than needed
 	used atomic.Uint64
 	spin atomic.Uint32 // as in mutexWords
-	_    [36]byte
+	_    [4]byte
+
+	returning [4]atomic.Uint64 // see queueReturning
 
 	counts countWords
 
@@ -74,6 +76,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.item)-72]
 	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.used)-80]
 	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.spin)-88]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.returning)-96]
 	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.counts)-128]
 	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.tail)-192]
 	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.head)-256]

@@ -322,7 +322,8 @@ typedef struct shmi_queue_words {
     uint64_t item;
     uint64_t used;
     uint32_t spin;
-    uint8_t pad0_[36];
+    uint8_t pad0_[4];
+    uint64_t returning[4];
     uint64_t counts[8];
     uint64_t tail;
     uint8_t pad1_[56];
@@ -337,6 +338,7 @@ SHMI_ASSERT(offsetof(shmi_queue_words, capacity) == 64, "queue_words.capacity");
 SHMI_ASSERT(offsetof(shmi_queue_words, item) == 72, "queue_words.item");
 SHMI_ASSERT(offsetof(shmi_queue_words, used) == 80, "queue_words.used");
 SHMI_ASSERT(offsetof(shmi_queue_words, spin) == 88, "queue_words.spin");
+SHMI_ASSERT(offsetof(shmi_queue_words, returning) == 96, "queue_words.returning");
 SHMI_ASSERT(offsetof(shmi_queue_words, counts) == 128, "queue_words.counts");
 SHMI_ASSERT(offsetof(shmi_queue_words, tail) == 192, "queue_words.tail");
 SHMI_ASSERT(offsetof(shmi_queue_words, head) == 256, "queue_words.head");

@@ -5,7 +5,7 @@ var queueMutants = []mutant{
 	{
 		name: "items die with their lease",
 		file: "prims/queue_repair.go",
-		old:  "\t\tcase queueTaken, queueLeased:\n\t\t\tif x.giveBack(s, st, swap) {\n",
+		old:  "\t\tcase queueTaken, queueLeased:\n\t\t\tif x.giveBack(i, st, swap) {\n",
 		new:  "\t\tcase queueTaken, queueLeased:\n\t\t\tif false {\n",
 		pkg:  "prims", run: "TestQueueLeasesOfTheDead",
 	},
@@ -36,6 +36,13 @@ var queueMutants = []mutant{
 		old:  "\tx.wakeLast()\n",
 		new:  "",
 		pkg:  "prims", run: "TestQueueCloseWakes", tags: withPoints,
+	},
+	{
+		name: "a Nack in a big queue writes no note",
+		file: "prims/queue_returned.go",
+		old:  "\tif x.slots > checkMost {\n",
+		new:  "\tif false {\n",
+		pkg:  "prims", run: "TestQueueNotedReturn", tags: withPoints,
 	},
 	{
 		name: "a woken Get does not announce the others",
