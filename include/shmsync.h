@@ -6104,14 +6104,17 @@ SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t s
     shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
     return 0;
 }
-/* Pushes the block at off on the list of o, as a slot record, or as a block with a number. */
-SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off off, int numbered)
+/* Pushes the block at off on the list of o, as a slot record, or as a block with a number. If the block has a number,
+ * and the list does not begin with first any more, it frees the block. */
+SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off off, int numbered, uint32_t first)
 {
-    uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), first, number = 0;
+    uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), number = 0;
+    int pushed;
     shmi_block b;
     SHMSYNC_CRASHPOINT("arena.slotrecord.claimed");
     do {
-        first = shmi_ld32(head);
+        if (!numbered)
+            first = shmi_ld32(head);
         if (numbered && (number = shmi_next_number(a, o->off, first)) == 0) {
             shmi_unclaim(a, off);
             return shmi_fail(EPROTO, "arena.record", shmi_called(o), "its list of slot records");
@@ -6119,7 +6122,12 @@ SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off of
         shmi_st32(shmi_u32(a, off + SHMI_recordNumber), number);
         shmi_st64(shmi_u64(a, off + SHMI_recordNext), (uint64_t)first * SHMI_blockMin);
         SHMSYNC_CRASHPOINT("arena.slotrecord.before_push");
-    } while (!shmi_cas32(head, first, (uint32_t)(off / SHMI_blockMin)));
+        pushed = shmi_cas32(head, first, (uint32_t)(off / SHMI_blockMin));
+        if (!pushed && numbered) {
+            shmi_unclaim(a, off);
+            return 0;
+        }
+    } while (!pushed);
     SHMSYNC_CRASHPOINT("arena.slotrecord.pushed");
     if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, shmi_make_block(SHMI_blockClaimed, a->self), shmi_record_word(a->my_slot)))
         return shmi_meddled(a, off);
@@ -6140,18 +6148,21 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
     if (v.bad)
         return shmi_fail(EPROTO, "arena.record", shmi_called(o), "its list of slot records");
     err = shmi_claim_listed(a, o, size, off);
-    return err != 0 ? err : shmi_push_listed(a, o, *off, 0);
+    return err != 0 ? err : shmi_push_listed(a, o, *off, 0, 0);
 }
+/* The first record of the list of o, as a number that the word has. */
+SHMI_FN uint32_t shmi_records_head(shmsync_arena *a, const shmi_object *o) { return shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)); }
 /* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value tag,
- * and the others are 0. */
-SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size, uint32_t tag)
+ * and the others are 0. The caller has read head before it found that o needs a block. If the list of o does not begin
+ * with head any more, another call may have added the block. Then this function adds nothing and returns 0. */
+SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size, uint32_t tag, uint32_t head)
 {
     shmi_off off;
     int err = shmi_claim_listed(a, o, size, &off);
     if (err != 0)
-        return err;
+        return shmi_records_head(a, o) != head ? 0 : err;
     shmi_st32(shmi_u32(a, off + SHMI_slotRecordHeader), tag);
-    return shmi_push_listed(a, o, off, 1);
+    return shmi_push_listed(a, o, off, 1, head);
 }
 
 /* Publishes a block that a dead participant had claimed, if the dead participant had pushed it on the list of an
@@ -27522,7 +27533,9 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
 SHMI_FN int shmi_key_take(struct shmi_key_bucket *k, uint64_t key, shmi_wait_node *wait_node, shmi_key_result *r)
 {
     for (;;) {
-        /* The loop repeats only after it has added entries to the bucket. */
+        /* The loop repeats only after it has added entries to the bucket, or another call has pushed a block or a slot
+         * record. If several calls find no room at once, only one of them adds a block. */
+        uint32_t head = shmi_records_head(k->q.a, &k->q.o);
         struct shmi_wakes b;
         int err;
         shmi_multi_catch_up(&k->q);
@@ -27533,7 +27546,7 @@ SHMI_FN int shmi_key_take(struct shmi_key_bucket *k, uint64_t key, shmi_wait_nod
         shmi_rq_wake(&k->q, &b);
         if (err != 0 || r->how != SHMI_keyNoRoom)
             return err;
-        err = shmi_add_block(k->q.a, &k->q.o, sizeof(shmi_multilock_block), k->number);
+        err = shmi_add_block(k->q.a, &k->q.o, sizeof(shmi_multilock_block), k->number, head);
         if (err != 0)
             return err;
         SHMSYNC_CRASHPOINT("multilock.block.pushed");

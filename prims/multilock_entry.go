@@ -267,12 +267,14 @@ func (x *MultiLock) findBlocks() error {
 	return nil
 }
 
-// addBlock adds a block with entries to the bucket.
-func (k *multiBucket) addBlock() error {
-	_, err := k.a.AddBlock(k.object, multiBlockBytes, func(off arenakernel.Offset) {
+// addBlock adds a block with entries to the bucket, unless the list of slot records does not begin with head any more.
+// The caller has read head before it found that the bucket has no room. So if several callers find no room at once,
+// only one of them adds a block.
+func (k *multiBucket) addBlock(head uint32) error {
+	off, err := k.a.AddBlock(k.object, multiBlockBytes, head, func(off arenakernel.Offset) {
 		arenakernel.SlotRecordAt[multiLockBlock](k.a, off).bucket = uint32(k.number)
 	})
-	if err == nil {
+	if off != 0 {
 		crashpoint.Hit("multilock.block.pushed")
 	}
 	return err

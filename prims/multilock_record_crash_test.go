@@ -14,6 +14,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -442,6 +443,21 @@ func TestMultiLockStoppedInARecovery(t *testing.T) {
 				s.lost(p, true)
 				s.ends()
 			})
+		})
+	}
+}
+
+// TestMultiLockOneBlock: two processes find at once that a bucket has no room. Only one of them adds a block.
+func TestMultiLockOneBlock(t *testing.T) {
+	for _, point := range []string{"arena.slotrecord.claimed", "arena.slotrecord.before_push"} {
+		t.Run(point, func(t *testing.T) {
+			s := newMultiScene(t, 3, false)
+			crashpoint.ArmFunc(point, 1, func() { s.y.must(t, order{Op: "mlock", Object: "m", Token: s.keys[50]}) })
+			defer crashpoint.Disarm()
+			s.x.Lock(s.key)
+			require.Equal(t, 3+4, s.x.Entries(s.key))
+			require.True(t, s.x.State(s.key).Held)
+			require.True(t, s.x.State(s.keys[50]).Held)
 		})
 	}
 }

@@ -878,7 +878,9 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
 SHMI_FN int shmi_key_take(struct shmi_key_bucket *k, uint64_t key, shmi_wait_node *wait_node, shmi_key_result *r)
 {
     for (;;) {
-        /* The loop repeats only after it has added entries to the bucket. */
+        /* The loop repeats only after it has added entries to the bucket, or another call has pushed a block or a slot
+         * record. If several calls find no room at once, only one of them adds a block. */
+        uint32_t head = shmi_records_head(k->q.a, &k->q.o);
         struct shmi_wakes b;
         int err;
         shmi_multi_catch_up(&k->q);
@@ -889,7 +891,7 @@ SHMI_FN int shmi_key_take(struct shmi_key_bucket *k, uint64_t key, shmi_wait_nod
         shmi_rq_wake(&k->q, &b);
         if (err != 0 || r->how != SHMI_keyNoRoom)
             return err;
-        err = shmi_add_block(k->q.a, &k->q.o, sizeof(shmi_multilock_block), k->number);
+        err = shmi_add_block(k->q.a, &k->q.o, sizeof(shmi_multilock_block), k->number, head);
         if (err != 0)
             return err;
         SHMSYNC_CRASHPOINT("multilock.block.pushed");

@@ -214,7 +214,7 @@ func withRecords(t *testing.T, a, v *Arena) Offset {
 	o, _, err := a.OpenObject(spec("new"))
 	require.NoError(t, err)
 	for slot := 5; slot <= 7; slot++ {
-		_, err := a.pushRecord(o.Offset, slot, 100, nil)
+		_, err := a.pushRecord(o.Offset, slot, 100, 0, nil)
 		require.NoError(t, err)
 	}
 	a.CloseObject(o)

@@ -118,7 +118,7 @@ func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
 		}); err != nil || found != 0 {
 			return found, err
 		}
-		return a.pushRecord(o.Offset, slot, size, nil)
+		return a.pushRecord(o.Offset, slot, size, 0, nil)
 	})
 }
 
@@ -127,9 +127,13 @@ func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
 // find the block after that. The block is deleted with the object. If there is not enough room, the
 // error Is [shmsync.ErrNoSpace].
 //
+// The argument head is the value that the word SlotRecords had before the caller found that o needs a
+// block. If the word has another value now, another call may have added the block. Then AddBlock adds
+// nothing, and returns 0 without an error.
+//
 // Preconditions: this participant has o open.
-func (a *Arena) AddBlock(o Object, size uint64, init func(off Offset)) (Offset, error) {
-	return a.addRecord(func() (Offset, error) { return a.pushRecord(o.Offset, a.mySlot, size, init) })
+func (a *Arena) AddBlock(o Object, size uint64, head uint32, init func(off Offset)) (Offset, error) {
+	return a.addRecord(func() (Offset, error) { return a.pushRecord(o.Offset, a.mySlot, size, head, init) })
 }
 
 // addRecord calls add, unless this participant closes the arena.
@@ -147,12 +151,18 @@ func (a *Arena) addRecord(add func() (Offset, error)) (Offset, error) {
 }
 
 // pushRecord makes the slot record of an object for the given slot. If the argument init is not nil,
-// pushRecord makes an additional block instead, and init initializes the block. pushRecord pushes
-// the record on the object's list while the block is still marked as claimed. So if the participant
-// dies before the push, its reaper frees the record like other claimed blocks.
-func (c *core) pushRecord(object Offset, slot int, size uint64, init func(off Offset)) (Offset, error) {
+// pushRecord makes an additional block instead, and init initializes the block. In this case, it does
+// nothing and returns 0 if the object's list does not begin with the record first any more.
+//
+// pushRecord pushes the record on the object's list while the block is still marked as claimed. So if
+// the participant dies before the push, its reaper frees the record like other claimed blocks.
+func (c *core) pushRecord(object Offset, slot int, size uint64, first uint32, init func(off Offset)) (Offset, error) {
+	head := c.u32(object + objRecords)
 	off, err := c.claim(max(size, SlotRecordHeader), 1)
 	if err != nil {
+		if init != nil && head.Load() != first {
+			return 0, nil
+		}
 		return 0, err
 	}
 	if uint64(off/linkUnit) > math.MaxUint32 {
@@ -166,9 +176,10 @@ func (c *core) pushRecord(object Offset, slot int, size uint64, init func(off Of
 		init(off)
 	}
 	crashpoint.Hit("arena.slotrecord.claimed")
-	head := c.u32(object + objRecords)
 	for {
-		first := head.Load()
+		if init == nil {
+			first = head.Load()
+		}
 		c.u64(off + recordNext).Store(uint64(first) * linkUnit)
 		if init != nil {
 			number, err := c.lastNumber(object, Offset(first)*linkUnit)
@@ -185,6 +196,10 @@ func (c *core) pushRecord(object Offset, slot int, size uint64, init func(off Of
 		// sync(arena.slotrecord): release
 		if head.CompareAndSwap(first, uint32(off/linkUnit)) {
 			break
+		}
+		if init != nil {
+			c.unclaim(off)
+			return 0, nil
 		}
 	}
 	crashpoint.Hit("arena.slotrecord.pushed")

@@ -66,7 +66,7 @@ func TestStrangerMakesARecordDuringADelete(t *testing.T) {
 			o, _ := withSlotRecords(t, "x", a)
 			a.CloseObject(o)
 			crashpoint.ArmFunc("arena.delete.freeing", 1, func() {
-				off, err := v.pushRecord(o.Offset, v.mySlot, 192, nil)
+				off, err := v.pushRecord(o.Offset, v.mySlot, 192, 0, nil)
 				require.NoError(t, err)
 				b, ok := v.locate(off)
 				require.True(t, ok)
@@ -147,7 +147,10 @@ func TestCloseWhileARecordIsMade(t *testing.T) {
 			closesWhile(t, point, 1, func(a *Arena, o Object) error { _, err := a.SlotRecord(o, 128); return err })
 		})
 		t.Run(point+", block", func(t *testing.T) {
-			closesWhile(t, point, 2, func(a *Arena, o Object) error { _, err := a.AddBlock(o, 128, func(Offset) {}); return err })
+			closesWhile(t, point, 2, func(a *Arena, o Object) error {
+				_, err := a.AddBlock(o, 128, a.SlotRecords(o).Load(), func(Offset) {})
+				return err
+			})
 		})
 	}
 }
@@ -219,7 +222,7 @@ func TestAddBlockDies(t *testing.T) {
 				a, v := p.join(1), p.join(2)
 				o, _ := withSlotRecords(t, "x", a, v)
 				addBlock(t, a, o, 1)
-				require.True(t, abandon(point, 1, func() { v.AddBlock(o, 128, func(off Offset) { v.u64(off + 64).Store(2) }) }))
+				require.True(t, abandon(point, 1, func() { v.AddBlock(o, 128, v.SlotRecords(o).Load(), func(off Offset) { v.u64(off + 64).Store(2) }) }))
 				addBlock(t, a, o, 3) // while v is stopped
 				want := []uint64{3, 1}
 				if pushed {

@@ -222,18 +222,23 @@ func TestReaperOfARecordIsLate(t *testing.T) {
 	requireSound(t, a)
 }
 
-// addBlock adds a block of 128 bytes to an object, with a number for the test.
+// addBlock adds a block of 128 bytes to an object, with a number for the test. It tries again if another
+// participant has pushed a record meanwhile.
 func addBlock(t testing.TB, a *Arena, o Object, content uint64) Offset {
 	t.Helper()
-	off, err := a.AddBlock(o, 128, func(off Offset) {
-		for i := Offset(SlotRecordHeader); i < 128; i += 8 {
-			require.Zero(t, a.u64(off+i).Load())
+	for {
+		off, err := a.AddBlock(o, 128, a.SlotRecords(o).Load(), func(off Offset) {
+			for i := Offset(SlotRecordHeader); i < 128; i += 8 {
+				require.Zero(t, a.u64(off+i).Load())
+			}
+			a.u64(off + 64).Store(content)
+		})
+		require.NoError(t, err)
+		require.Zero(t, off%64)
+		if off != 0 {
+			return off
 		}
-		a.u64(off + 64).Store(content)
-	})
-	require.NoError(t, err)
-	require.Zero(t, off%64)
-	return off
+	}
 }
 
 // addedBlocks returns the contents of the blocks that were added after the record until, the latest one
@@ -308,7 +313,7 @@ func TestAddBlockWithoutRoom(t *testing.T) {
 	fails := func(target error) {
 		t.Helper()
 		before := a.Stats()
-		_, err := a.AddBlock(o, 128, func(Offset) {})
+		_, err := a.AddBlock(o, 128, a.SlotRecords(o).Load(), func(Offset) {})
 		require.ErrorIs(t, err, target)
 		after := a.Stats()
 		require.Equal(t, before.BytesUsed, after.BytesUsed)

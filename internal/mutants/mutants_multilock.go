@@ -4,6 +4,13 @@ package main
 func init() {
 	mutants = append(mutants, []mutant{
 		{
+			name: "each of several callers that find no room adds a block",
+			file: "internal/arenakernel/slotrecord.go",
+			old:  "\t\tif init != nil {\n\t\t\tc.unclaim(off)\n\t\t\treturn 0, nil\n\t\t}\n",
+			new:  "\t\tfirst = head.Load()\n",
+			pkg:  "prims", run: "TestMultiLockOneBlock", tags: withPoints,
+		},
+		{
 			name: "keys die with their owner",
 			file: "prims/multilock_reap.go",
 			old:  "\t\tif k.absent(k.at(i).state().holder()) {\n\t\t\tk.focus(i)\n",
