@@ -212,6 +212,9 @@ func (c *checker) checkRecords() {
 	c.handles.Lock()
 	defer c.handles.Unlock()
 	defer c.unguard()
+	// An object may have many records, so the list of each object is read only once. A record that is not in lists
+	// may have been pushed after that. Only then the list is read again.
+	lists := map[Offset]map[Offset]bool{}
 	c.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
 		b, ok := c.locate(off)
 		if w.recordSlot() == 0 || !ok {
@@ -219,7 +222,16 @@ func (c *checker) checkRecords() {
 		}
 		object := Offset(c.peek64(off + recordObject))
 		c.guard(object)
-		listed := c.isObject(object) && c.listsRecord(object, b)
+		listed := c.isObject(object)
+		if listed && lists[object] == nil {
+			records := map[Offset]bool{}
+			c.eachRecord(object, func(b block, _ int) bool {
+				records[b.off] = true
+				return true
+			})
+			lists[object] = records
+		}
+		listed = listed && (lists[object][off] || c.listsRecord(object, b))
 		if !listed && !c.goes(object) && b.load() == w {
 			c.bad("the slot record at %v is not on the list of the object at %v", off, object)
 		}
