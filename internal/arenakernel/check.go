@@ -238,3 +238,14 @@ func (c *checker) checkRecords() {
 		return true
 	})
 }
+
+// listsRecord reports whether the list of an object has the slot record b.
+//
+// Preconditions: this participant guards the object, or reads a copy of the arena.
+func (c *core) listsRecord(object Offset, b block) (listed bool) {
+	c.eachRecord(object, func(r block, _ int) bool {
+		listed = r == b
+		return !listed
+	})
+	return listed
+}

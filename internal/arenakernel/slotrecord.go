@@ -359,17 +359,6 @@ func (a *Arena) recordWords(b block) (n uint64, known bool) {
 	return min(n, b.size), known
 }
 
-// listsRecord reports whether the list of an object has the slot record b.
-//
-// Preconditions: this participant guards the object, or reads a copy of the arena.
-func (c *core) listsRecord(object Offset, b block) (listed bool) {
-	c.eachRecord(object, func(r block, _ int) bool {
-		listed = r == b
-		return !listed
-	})
-	return listed
-}
-
 // keepRecord publishes a block that a dead participant had claimed, if it is a slot record that the
 // dead participant had pushed on the list of an object. It reports whether that is so. The bytes of
 // a claimed block may have any value, so only the list of the object shows what the block is.
