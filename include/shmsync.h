@@ -8183,20 +8183,19 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
     return a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w) || shmi_threads_ended(a, i, w);
 }
 
-/* Leaves the rest of the reap in slot i for later. The watcher goes on with it. */
-SHMI_FN void shmi_leave_for(shmsync_arena *a, uint32_t i)
+/* Leaves the rest of the reap in slot i for later. The watcher goes on with it. If the result is not 0, the watcher may
+ * be asleep, so a caller other than the watcher has to ring it. */
+SHMI_FN int shmi_leave_for(shmsync_arena *a, uint32_t i)
 {
     shmi_or32(&a->leftover[i / 32], UINT32_C(1) << (i % 32));
-    shmi_st32(&a->unfinished, 1);
+    return shmi_xchg32(&a->unfinished, 1) == 0;
 }
 
 /* Moves slot i from w to dead, after a fence. Returns whether this call did it. */
 SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (!shmi_fence_dying(a, i, w)) {
-        shmi_leave_for(a, i);
+    if (!shmi_fence_dying(a, i, w))
         return 0;
-    }
     SHMSYNC_CRASHPOINT("arena.reap.fenced");
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
@@ -8245,6 +8244,9 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
          * case they do not run, our watcher checks again. */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
+    } else if (shmi_slot_state(a, i) == w && shmi_leave_for(a, i)) {
+        /* The slot cannot be marked yet, and no other process may be able to do that later. */
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
     return !shmi_current(a, n);
@@ -9138,6 +9140,8 @@ SHMI_FN void shmi_reap(shmsync_arena *a, uint32_t i, uint32_t w)
             b->dying = w;
             b->seen = shmi_now();
         }
+        if (shmi_slot_state(a, i) == w)
+            shmi_leave_for(a, i);
         shmi_ask_after(a, b->seen);
         pthread_mutex_unlock(&a->reaping);
         return;

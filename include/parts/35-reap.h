@@ -374,6 +374,8 @@ SHMI_FN void shmi_reap(shmsync_arena *a, uint32_t i, uint32_t w)
             b->dying = w;
             b->seen = shmi_now();
         }
+        if (shmi_slot_state(a, i) == w)
+            shmi_leave_for(a, i);
         shmi_ask_after(a, b->seen);
         pthread_mutex_unlock(&a->reaping);
         return;

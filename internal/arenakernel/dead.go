@@ -47,6 +47,8 @@ func (a *Arena) Dead(n ParticipantID) bool {
 				a.goOn()
 			})
 		})
+	} else if a.slotState(i) == w {
+		a.follow(i) // the slot cannot be marked yet, and no other process may be able to do that later
 	}
 	return !a.isCurrent(n)
 }
@@ -201,10 +203,6 @@ func (a *Arena) mark(i int, w slotWord) bool {
 
 func (a *Arena) declareDead(i int, w slotWord) bool {
 	if !a.fenceDying(i, w) {
-		if _, window := a.windowOf(i); a.endings.begin(i, w, window) {
-			a.follow(i)
-		}
-		a.leaveFor(i)
 		return false
 	}
 	crashpoint.Hit("arena.reap.fenced")

@@ -200,8 +200,9 @@ func (a *Arena) AllGone() bool {
 // follow makes the death watcher of this process check slot i until the cleanup after the death of
 // its participant is finished, even if other processes clean up, too.
 func (a *Arena) follow(i int) {
-	a.leaveFor(i)
-	a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
+	if a.leaveFor(i) {
+		a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
+	}
 }
 
 // endings records the deaths that this process has begun to handle and has not finished yet.

@@ -20,6 +20,7 @@ type manyThreads struct {
 	Arena    string
 	Threads  int
 	KernelIO KernelIO
+	Unfenced bool // the process does not wait until the fences of other processes reach it
 }
 
 // oneOfMany is what that process reports about itself.
@@ -48,7 +49,7 @@ func init() {
 		for range p.Threads {
 			m.TID = <-tids
 		}
-		for !a.Fenced() || a.u64(a.slot(a.mySlot)+slotStart).Load() == 0 {
+		for !p.Unfenced && !a.Fenced() || a.u64(a.slot(a.mySlot)+slotStart).Load() == 0 {
 			runtime.Gosched()
 		}
 		c.Say(m)
@@ -56,10 +57,11 @@ func init() {
 	})
 }
 
-func startMany(t *testing.T, ta *testArena, p manyThreads) (*proctest.Proc, oneOfMany) {
+func startMany(t *testing.T, ta *testArena, p manyThreads, opts ...proctest.Option) (*proctest.Proc, oneOfMany) {
 	t.Helper()
 	p.Arena = ta.name
-	v := proctest.Start(t, "arena/many threads", proctest.Params(p), proctest.Dump(func() string { return dumpWords(ta.path()) }))
+	opts = append([]proctest.Option{proctest.Params(p), proctest.Dump(func() string { return dumpWords(ta.path()) })}, opts...)
+	v := proctest.Start(t, "arena/many threads", opts...)
 	var m oneOfMany
 	v.Recv(t, &m)
 	return v, m
@@ -104,6 +106,44 @@ func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	pollFor(t, a, func() bool { return a.Gone(m.Name) })
 	v.Wait(t)
 	pollFor(t, a, func() bool { return a.slotState(m.Name.Slot()).phase() == phaseFree })
+}
+
+// TestCallThatMeetsASlowDeathFreesTheSlot: the watchers of a dying participant are stopped, and no fence reaches its
+// process, one of whose threads takes long to end. Another process, which does not watch that participant, finds the
+// death in a single call, which can do nothing yet. When the thread ends, the death watcher of that other process must
+// mark the participant dead and free its slot, although no event wakes it.
+func TestCallThatMeetsASlowDeathFreesTheSlot(t *testing.T) {
+	needThreads(t)
+	ta := newTestArena(t, 2+watchTargets)
+	a, err := Create(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	watchers := make([]*remote, watchTargets)
+	for k := range watchers {
+		watchers[k] = ta.join(t, "watcher")
+		watchers[k].must(t, order{Do: "fenced"})
+	}
+	v, m := startMany(t, ta, manyThreads{Threads: 3, Unfenced: true}, without("membarrier"))
+	pollFor(t, a, a.Fenced)
+	for _, w := range watchers {
+		w.Stop(t)
+		defer w.Cont(t)
+	}
+	runtime.LockOSThread() // the tracer is this thread, not the process
+	defer runtime.UnlockOSThread()
+	require.NoError(t, seizeUntilExit(m.TID))
+	v.Signal(t, os.Kill)
+	var status unix.WaitStatus
+	_, err = unix.Wait4(m.TID, &status, unix.WALL, nil)
+	require.NoError(t, err)
+	require.True(t, status.Stopped(), "%v", status)
+	i := m.Name.Slot()
+	w := a.slotState(i)
+	pollFor(t, a, func() bool { return a.seenDead(i, w) })
+	require.False(t, a.Dead(m.Name), "a thread of it has memory")
+	require.NoError(t, unix.PtraceDetach(m.TID))
+	v.Wait(t)
+	pollFor(t, a, func() bool { return a.slotState(i).phase() == phaseFree })
 }
 
 // lookAgain discards earlier results, so that the next call of Gone examines the threads of the

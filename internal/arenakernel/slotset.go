@@ -22,7 +22,11 @@ func (s *slotSet) each(f func(slot int)) {
 // sharedSlotSet is a set of slots that several goroutines add to.
 type sharedSlotSet [MaxSlots/32 + 1]atomic.Uint32
 
-func (s *sharedSlotSet) add(i int) { s[i/32].Or(1 << (i % 32)) }
+// add adds slot i to the set. It reports whether the slot was not in the set before.
+func (s *sharedSlotSet) add(i int) (first bool) {
+	bit := uint32(1) << (i % 32)
+	return s[i/32].Or(bit)&bit == 0
+}
 
 func (s *sharedSlotSet) has(i int) bool { return s[i/32].Load()&(1<<(i%32)) != 0 }
 

@@ -1,0 +1,75 @@
+package arenakernel
+
+import "sync/atomic"
+
+// unfinished says which kinds of work are left in the slots of the map leftover; 0 means none. The
+// bits above leftToFree are a counter, so that a quiet watch notices new work while it sleeps.
+type unfinished struct{ atomic.Uint32 }
+
+const (
+	leftToReap = 1 << iota // at least one reap is unfinished
+	leftToFree             // at least one slot has to be freed when the kernel has ended its process
+	leftOnce               // the unit of the counter in the other bits
+)
+
+func (u *unfinished) leave(what uint32) {
+	u.Add(leftOnce)
+	u.Or(what)
+}
+
+func (u *unfinished) any() bool { return u.Load() != 0 }
+
+// onlyToFree reports whether the only work left is to free slots. A quiet watch can handle this work.
+func (u *unfinished) onlyToFree() bool { return u.Load()&leftToReap == 0 }
+
+// leaveFor postpones the cleanup after the death in slot i, or the rest of it. The death watcher of
+// this process continues it. If leaveFor returns true, the watcher may be asleep, so a caller other
+// than the watcher has to ring it.
+func (a *Arena) leaveFor(i int) (asleep bool) {
+	asleep = a.unfinished.onlyToFree()
+	asleep = a.leftover.add(i) || asleep
+	a.unfinished.leave(leftToReap)
+	return asleep
+}
+
+// leaveToFree postpones the last step of the cleanup after a death, which is to free slot i. All
+// data is handed over. The field endings says when the slot may be freed.
+func (a *Arena) leaveToFree(i int) {
+	a.leftover.add(i)
+	a.unfinished.leave(leftToFree)
+}
+
+// continueReaps continues the cleanup after deaths that leaveFor and leaveToFree have postponed.
+func (a *Arena) continueReaps() {
+	a.unfinished.Store(0)
+	a.forgetReaps()
+	left := a.leftover.takeAll()
+	left.each(func(i int) {
+		w := a.slotState(i)
+		if i != a.mySlot && (w.phase() == phaseDead || a.surveyDead(i, w)) {
+			a.reap(i, w)
+		}
+	})
+}
+
+// forgetReaps drops the records of reaps that another participant has finished. It does the same if
+// a joiner has taken over the slot. If this process is the reaper of that slot, it gives up this
+// role, because the joiner waits for that.
+func (a *Arena) forgetReaps() {
+	a.reapMu.Lock()
+	defer a.reapMu.Unlock()
+	for i, b := range a.reaps {
+		if a.slotState(i) != b.of {
+			a.u32(a.slot(i)+slotReaper).CompareAndSwap(uint32(a.self), 0)
+			delete(a.reaps, i)
+		}
+	}
+}
+
+// goOn wakes the death watcher of this process if another goroutine has left it the rest of the
+// cleanup after a death.
+func (a *Arena) goOn() {
+	if a.unfinished.any() {
+		a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
+	}
+}
