@@ -7964,11 +7964,14 @@ SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
     return shmi_marked_by_kernel(a, i, 1);
 }
 
-/* The notice of the death in slot i, in state w. The caller has a->endings. */
+/* The notice of the death in slot i, in state w. The result is NULL if the slot has had another participant since the
+ * caller read w: the notice of the later participant stays. The caller has a->endings. */
 SHMI_FN shmi_notice *shmi_ending(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
     uint64_t window = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
+    if (shmi_slot_gen(shmi_slot_state(a, i)) != shmi_slot_gen(w))
+        return NULL;
     if (n->began == 0 || n->ending_of != shmi_slot_gen(w) || n->ending_window != window) {
         n->ending_of = shmi_slot_gen(w);
         n->ending_window = window;
@@ -8015,18 +8018,20 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     static const unsigned char none[16] = {0};
     int64_t now = shmi_now(), pause;
     shmi_notice *n;
-    int look, detached;
+    int look = 0, detached = 0;
     if (a->proc_dev == 0)
         return 0;
     if (pthread_mutex_trylock(&a->endings) != 0)
         return 0; /* another thread asks, or the one that a signal handler has interrupted */
     n = shmi_ending(a, i, w);
-    pause = (now - n->began) / 16;
-    pause = pause < SHMI_LOOK_FIRST ? SHMI_LOOK_FIRST : pause;
-    detached = n->detached;
-    look = !detached && (n->looked == 0 || now - n->looked >= pause);
-    if (look)
-        n->looked = now;
+    if (n != NULL) {
+        pause = (now - n->began) / 16;
+        pause = pause < SHMI_LOOK_FIRST ? SHMI_LOOK_FIRST : pause;
+        detached = n->detached;
+        look = !detached && (n->looked == 0 || now - n->looked >= pause);
+        if (look)
+            n->looked = now;
+    }
     pthread_mutex_unlock(&a->endings);
     if (!look)
         return detached;
@@ -8037,7 +8042,9 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     if ((!shmi_detached(a->proc_dev, pid, start) && !shmi_waited_for(a, i, w, pid, start)) || shmi_slot_state(a, i) != w)
         return 0;
     if (pthread_mutex_trylock(&a->endings) == 0) {
-        shmi_ending(a, i, w)->detached = 1;
+        n = shmi_ending(a, i, w);
+        if (n != NULL)
+            n->detached = 1;
         pthread_mutex_unlock(&a->endings);
     }
     return 1;

@@ -37,7 +37,7 @@ func (a *Arena) Gone(n ParticipantID) bool {
 	case a.slotCaps(i)&capNoKernelIO != 0 || a.foundGone(i, w) || a.ended(i) || a.findGone(i, w) || a.slotState(i) != w:
 		return true
 	}
-	if _, window := a.windowOf(i); !a.copied && a.endings.begin(i, w, window) {
+	if _, window := a.windowOf(i); !a.copied && a.endings.begin(&a.core, i, w, window) {
 		a.follow(i)
 	}
 	return false
@@ -148,7 +148,7 @@ func (a *Arena) detached(i int, w slotWord) bool {
 		return false
 	}
 	_, window := a.windowOf(i)
-	if known, turn := a.endings.turn(i, w, window); known || !turn {
+	if known, turn := a.endings.turn(&a.core, i, w, window); known || !turn {
 		return known
 	}
 	s, self := a.slot(i), selfIdentity()
@@ -166,7 +166,7 @@ func (a *Arena) detached(i int, w slotWord) bool {
 	if !shmsync.Detached(int(pid), id.startTime) && !a.waitedFor(i, w, uint32(pid), id) || a.slotState(i) != w {
 		return false
 	}
-	a.endings.noteDetached(i, w, window)
+	a.endings.noteDetached(&a.core, i, w, window)
 	return true
 }
 
@@ -213,25 +213,31 @@ type endings struct {
 
 // begin records the death of the participant in slot i, in state w of a window. It reports whether
 // this process finds the death for the first time.
-func (e *endings) begin(i int, w slotWord, window uint64) bool {
+func (e *endings) begin(c *core, i int, w slotWord, window uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, known := e.find(i, w, window)
+	_, known := e.find(c, i, w, window)
 	return !known
 }
 
 // find returns the notice of the death of the participant in slot i, in state w of a window. If
 // there is no notice, find makes one. The second result reports whether the notice existed before.
 //
+// The goroutine may have read w and window long ago. If the slot has had another participant since,
+// find returns a notice that is not recorded, so that the notice of the later participant stays.
+//
 // Preconditions: e.mu is held.
-func (e *endings) find(i int, w slotWord, window uint64) (*notice, bool) {
+func (e *endings) find(c *core, i int, w slotWord, window uint64) (*notice, bool) {
 	if n := e.since[i]; n != nil && n.of.generation() == w.generation() && n.window == window {
+		return n, true
+	}
+	n := &notice{of: w, when: shmsync.Monotonic(), window: window}
+	if _, now := c.windowOf(i); now != window || c.slotState(i).generation() != w.generation() {
 		return n, true
 	}
 	if e.since == nil {
 		e.since = map[int]*notice{}
 	}
-	n := &notice{of: w, when: shmsync.Monotonic(), window: window}
 	e.since[i] = n
 	return n, false
 }
@@ -240,10 +246,10 @@ func (e *endings) find(i int, w slotWord, window uint64) (*notice, bool) {
 // participant in slot i, in state w, have dropped its memory. If it has not, the result turn
 // reports whether the caller should check now. All goroutines that wait for the end of the
 // participant call turn. A check costs 10 us or more, so one check counts for all of them.
-func (e *endings) turn(i int, w slotWord, window uint64) (known, turn bool) {
+func (e *endings) turn(c *core, i int, w slotWord, window uint64) (known, turn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n, _ := e.find(i, w, window)
+	n, _ := e.find(c, i, w, window)
 	now := shmsync.Monotonic()
 	if n.detached || n.looked != 0 && now-n.looked < max(lookFirst, (now-n.when)/lookPart) {
 		return n.detached, false
@@ -252,20 +258,20 @@ func (e *endings) turn(i int, w slotWord, window uint64) (known, turn bool) {
 	return false, true
 }
 
-func (e *endings) noteDetached(i int, w slotWord, window uint64) {
+func (e *endings) noteDetached(c *core, i int, w slotWord, window uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n, _ := e.find(i, w, window)
+	n, _ := e.find(c, i, w, window)
 	n.detached = true
 }
 
 // noteHanded records that all data of the dead participant in slot i has been handed over to other
 // participants. The parameter free is the time from which its slot may be freed. No waiter depends
 // on the slot any more, so later checks are less frequent.
-func (e *endings) noteHanded(i int, w slotWord, window uint64, free int64) {
+func (e *endings) noteHanded(c *core, i int, w slotWord, window uint64, free int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n, _ := e.find(i, w, window)
+	n, _ := e.find(c, i, w, window)
 	n.free = free
 }
 

@@ -154,6 +154,42 @@ func lookAgain(a *Arena) {
 	a.endings.since = nil
 }
 
+// TestLateLookLeavesTheNextDeathAlone: a goroutine is preempted while it checks whether a participant is gone. When it
+// goes on, the next participant of the slot is dead, too, or of the same generation in another window. The goroutine
+// must leave alone what its process remembers of the later death. Otherwise the quiet watch would not ask for the slot.
+func TestLateLookLeavesTheNextDeathAlone(t *testing.T) {
+	ta := newTestArena(t, 4)
+	a, err := Create(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	const slot = 3
+	first, second := makeSlotWord(phaseDead, 1), makeSlotWord(phaseDead, 2)
+	state, window := a.u32(a.slot(slot)+slotState), a.u64(a.windowWord(slot))
+	a.endings.mu.Lock() // the death watcher must not clean up meanwhile
+	defer a.endings.mu.Unlock()
+	defer state.Store(0)
+	defer window.Store(0)
+	later := uint64(makeWindow(1, 100, 1))
+	for _, c := range []struct {
+		of, late             slotWord
+		ofWindow, lateWindow uint64
+	}{{second, first, 0, 0}, {first, first, later, 0}} {
+		state.Store(uint32(c.of))
+		window.Store(c.ofWindow)
+		n, known := a.endings.find(&a.core, slot, c.of, c.ofWindow)
+		require.False(t, known)
+		n.free = 1
+		late, known := a.endings.find(&a.core, slot, c.late, c.lateWindow)
+		require.True(t, known, "nobody has to begin with it")
+		require.NotSame(t, n, late)
+		late.detached = true
+		again, known := a.endings.find(&a.core, slot, c.of, c.ofWindow)
+		require.True(t, known)
+		require.Same(t, n, again)
+		require.False(t, again.detached)
+	}
+}
+
 // seizeUntilExit makes the calling thread the tracer of thread tid. Thread tid then stops during
 // its exit.
 func seizeUntilExit(tid int) error {

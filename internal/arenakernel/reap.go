@@ -71,7 +71,7 @@ func (a *Arena) reapMarked(i int, w slotWord) {
 	if a.closing.Load() || a.slotState(i) != w {
 		return // finished by another participant
 	}
-	a.endings.begin(i, w, window)
+	a.endings.begin(&a.core, i, w, window)
 	b := a.reaps[i]
 	if b == nil || b.of != w || b.window != window {
 		b = &reapProgress{of: w, window: window}
@@ -284,7 +284,7 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		b.undoing = a.undoing(dead)
 	}
 	if b.data {
-		a.endings.noteHanded(i, b.of, b.window, b.written+reclaimAfter)
+		a.endings.noteHanded(&a.core, i, b.of, b.window, b.written+reclaimAfter)
 	}
 	// A participant with KernelIONone counts as gone while the kernel still has to mark its alive
 	// words. If the slot were freed now, a late mark would hit the next participant of the slot.
