@@ -9040,8 +9040,11 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     uint32_t *word = shmi_slot32(a, i, SHMI_slotReaper);
     shmi_participant_id u = shmi_ld32(word), dead = shmi_id_in(i, b->of);
     int64_t now;
-    if (u != a->self && shmi_current(a, u))
-        return; /* if it dies over this, the watchers of the slot go on */
+    if (u != a->self && !shmi_dead(a, u)) {
+        /* If that reaper dies over this, this process goes on, because the watchers of the slot may be stopped. */
+        shmi_ask_after(a, b->reaped);
+        return;
+    }
     if (!shmi_take_from32(a, u, word, u, a->self, 0)) {
         shmi_leave_for(a, i);
         return;

@@ -30,6 +30,16 @@ func init() {
 		a.N = int64(s.arena.watched.Load())
 		return nil
 	}
+	// "has handed over" reports whether this process has handed over the data of the dead participant Name, and then has
+	// found out which process is the reaper.
+	agentOrders["has handed over"] = func(s *agent, o order, a *answer) error {
+		s.arena.reapMu.Lock()
+		defer s.arena.reapMu.Unlock()
+		if b := s.arena.reaps[o.Name.Slot()]; b != nil && b.data {
+			a.N = 1
+		}
+		return nil
+	}
 	// "slept" returns how often the death watcher has slept in a normal system call, not in a quiet
 	// one that the Go scheduler does not see.
 	agentOrders["slept"] = func(s *agent, o order, a *answer) error {
@@ -217,6 +227,33 @@ func TestCallThatMeetsADeathFreesTheSlot(t *testing.T) {
 	v.Wait(t)
 	pollUntil(func() bool { return c.members[0].must(t, order{Do: "dead", Name: v.self}).N == 1 })
 	c.await(t, v.self)
+}
+
+// TestLoserOfAReapKeepsTheSlot: two processes begin the same reap, and one of them becomes the reaper and dies at once.
+// The watchers of the dead participant are stopped. The other process must free the slot.
+func TestLoserOfAReapKeepsTheSlot(t *testing.T) {
+	c := newCrowd(t, 2+watchTargets)
+	for _, m := range c.members {
+		m.must(t, order{Do: "fenced"})
+	}
+	loser, winner, watchers := c.members[0], c.members[1], c.members[2:]
+	v := c.quiet(t)
+	v.must(t, order{Do: "fenced"})
+	for _, m := range watchers {
+		m.Stop(t)
+		defer m.Cont(t)
+	}
+	a := c.peek(t)
+	reaper := a.u32(a.slot(v.self.Slot()) + slotReaper)
+	reaper.Store(uint32(winner.self)) // as if winner had begun the reap
+	v.Kill(t)
+	v.Wait(t)
+	pollFor(t, a, func() bool { return loser.must(t, order{Do: "dead", Name: v.self}).N == 1 })
+	pollFor(t, a, func() bool { return loser.must(t, order{Do: "has handed over", Name: v.self}).N == 1 })
+	winner.Kill(t)
+	winner.Wait(t)
+	c.await(t, v.self)
+	c.await(t, winner.self)
 }
 
 // TestShortLivesFreeTheSlotsOfTheDead: participants that join only for a moment also free the slots

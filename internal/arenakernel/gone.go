@@ -266,13 +266,15 @@ func (e *endings) noteDetached(c *core, i int, w slotWord, window uint64) {
 }
 
 // noteHanded records that all data of the dead participant in slot i has been handed over to other
-// participants. The parameter free is the time from which its slot may be freed. No waiter depends
-// on the slot any more, so later checks are less frequent.
+// participants. The parameter free is the time from which its slot may be freed; only the first call
+// counts. No waiter depends on the slot any more, so later checks are less frequent.
 func (e *endings) noteHanded(c *core, i int, w slotWord, window uint64, free int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n, _ := e.find(c, i, w, window)
-	n.free = free
+	if n.free == 0 {
+		n.free = free
+	}
 }
 
 // A free is a slot that this process will free when the kernel has ended the dead process.

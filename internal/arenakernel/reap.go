@@ -248,11 +248,16 @@ func (a *Arena) countDeath(c *concern) {
 func (a *Arena) finish(i int, b *reapProgress) {
 	word := a.u32(a.slot(i) + slotReaper)
 	u := ParticipantID(word.Load())
-	if u != a.self && a.isCurrent(u) {
-		if !b.data {
+	if u != a.self && !a.Dead(u) {
+		// If that reaper dies before it has finished, this process continues, because the watchers
+		// of the slot may be stopped.
+		if b.data {
+			a.endings.noteHanded(&a.core, i, b.of, b.window, shmsync.Monotonic()+reclaimAfter)
+			a.leaveToFree(i)
+		} else {
 			a.leaveFor(i)
 		}
-		return // if the current reaper dies before it has finished, the watchers of the slot continue
+		return
 	}
 	if !takeFrom(&a.core, u, word, uint32(u), uint32(a.self), false) {
 		a.leaveFor(i)
