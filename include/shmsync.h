@@ -11135,6 +11135,15 @@ SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
     return (age > SHMI_JOIN_TIMEOUT || age < -SHMI_JOIN_TIMEOUT) && shmi_slot_state(a, i) == w;
 }
 
+/* Frees slot i if its participant, in state w, died in shmi_step_back before it had freed the slot: see endStepBack in
+ * internal/arenakernel/window.go. This joiner has the byte lock of the slot, which was free if w has it. */
+SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    if (a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_slot_phase(w) != SHMI_phaseJoining || shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) != shmi_slot_gen(w))
+        return;
+    shmi_record_deaths(a, i, w, shmi_slot_gen(w));
+    shmi_free_slot(a, i, w, 0);
+}
 /* Takes slot i over from a dead participant that no living process is cleaning up after. Returns our generation, or
  * 0 if it did not take the slot. We hold the slot's byte lock. */
 SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
@@ -11144,8 +11153,10 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_participant_id u;
     int64_t end;
     next = shmi_next_generation(a, i, w, 1, &raw);
-    if (next == 0)
+    if (next == 0) {
+        shmi_end_step_back(a, i, w);
         return 0;
+    }
     if (shmi_slot_present(w)) {
         if ((a->lock_fd < 0 || !shmi_slot_has_byte(w)) && !shmi_seen_dead(a, i, w) && !shmi_given_up(a, i, w))
             return 0; /* nothing shows that it is dead */
@@ -11339,6 +11350,7 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
     shmi_reclaim_memory(a, a->self);
     if (shmi_ld32(shmi_slot32(a, mine, SHMI_slotReclaimed)) != g)
         return 0;
+    SHMSYNC_CRASHPOINT("arena.renew.stepping_back");
     shmi_free_slot(a, mine, shmi_own_slot_word(a, SHMI_phaseJoining, g), 0);
     SHMSYNC_CRASHPOINT("arena.renew.stepped_back");
     shmi_unlock_slot(a, mine);

@@ -259,6 +259,7 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 func (a *Arena) inherit(i int, w slotWord) uint32 {
 	next, raw := a.nextGeneration(i, w, true)
 	if next == 0 {
+		a.endStepBack(i, w)
 		return 0
 	}
 	if w.present() {

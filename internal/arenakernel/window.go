@@ -10,6 +10,7 @@ import (
 var (
 	_ = crashpoint.Register("arena.renew.searched")
 	_ = crashpoint.Register("arena.renew.recorded")
+	_ = crashpoint.Register("arena.renew.stepping_back")
 	_ = crashpoint.Register("arena.renew.stepped_back")
 )
 
@@ -351,9 +352,24 @@ func (a *Arena) stepBack() bool {
 	if a.u32(a.slot(i)+slotReclaimed).Load() != w.generation() {
 		return false
 	}
+	crashpoint.Hit("arena.renew.stepping_back")
 	a.freeSlot(i, w, false)
 	crashpoint.Hit("arena.renew.stepped_back")
 	a.unlockSlot(i)
 	a.mySlot, a.self = 0, 0
 	return true
+}
+
+// endStepBack frees slot i if its participant, in state w, died in stepBack before it had freed the
+// slot. That participant may have had the last generation of the window, so that no joiner can take
+// the slot over. Only stepBack stores the generation of a joiner in slotReclaimed. So the dead
+// participant had cleaned up, and its own death is all that is left to record.
+//
+// Preconditions: if the participant has a byte lock, this joiner found it free, and has it now.
+func (a *Arena) endStepBack(i int, w slotWord) {
+	if a.lock == nil || !w.hasByte() || w.phase() != phaseJoining || a.u32(a.slot(i)+slotReclaimed).Load() != w.generation() {
+		return
+	}
+	a.recordDeaths(i, w, w.generation())
+	a.freeSlot(i, w, false)
 }
