@@ -7873,23 +7873,29 @@ SHMI_FN int shmi_detached(uint64_t dev, uint32_t pid, uint64_t start)
 #define SHMI_ASK_WAITER INT64_C(1000000)
 #define SHMI_LOOK_FIRST INT64_C(30000)
 
-/* Whether the participant in slot i, in state w, had the byte lock of the slot, and no process holds it any more. */
-SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
+/* Whether a process holds the byte lock of slot i; -1 if the kernel does not answer. A process that has no byte lock
+ * itself, because it could not open its descriptor again, can ask, too. */
+SHMI_FN int shmi_ask_for_byte(shmsync_arena *a, uint32_t i)
 {
     int fds[2], k;
-    if (a->lock_fd < 0 || i == a->my_slot || !shmi_slot_has_byte(w))
-        return 0;
     /* A descriptor that was closed by mistake elsewhere in this program may name another
      * file by now, whose bytes nobody has locked. */
     fds[0] = a->lock_fd;
     fds[1] = a->fd;
     for (k = 0; k < 2; k++) {
-        int locked = shmi_byte_locked(fds[k], shmi_slot(a, i));
+        int locked = fds[k] < 0 ? -1 : shmi_byte_locked(fds[k], shmi_slot(a, i));
         if (locked > 0 || (locked == 0 && shmi_is_file(fds[k], a->dev, a->ino)))
-            return !locked;
+            return locked;
     }
-    return 0;
+    return -1;
 }
+/* Whether the participant in slot i, in state w, had the byte lock of the slot, and no process holds it any more. */
+SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    return i != a->my_slot && shmi_slot_has_byte(w) && shmi_ask_for_byte(a, i) == 0;
+}
+/* Whether this process can never find out whether a process holds the byte lock of slot i. */
+SHMI_FN int shmi_cannot_ask(shmsync_arena *a, uint32_t i) { return a->lock_fd < 0 && shmi_ask_for_byte(a, i) < 0; }
 
 SHMI_FN int shmi_marked_by_kernel(shmsync_arena *a, uint32_t i, int all)
 {
@@ -7949,14 +7955,14 @@ SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 
 /* Whether the process that is dead in slot i has ended, so that its byte lock is free. The kernel frees the lock
- * after the last thread has left all other kernel code. Without byte locks, it is whether all alive words are
- * marked, which is a weaker proof. */
+ * after the last thread has left all other kernel code. If this process cannot ask for the lock, it is whether all
+ * alive words are marked, which is a weaker proof. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
     if (shmi_byte_free(a, i, w))
         return 1;
-    if (a->lock_fd >= 0 && shmi_slot_has_byte(w))
+    if (shmi_slot_has_byte(w) && !shmi_cannot_ask(a, i))
         return 0;
     /* A joiner without a byte lock that died before it was live: the kernel will never mark its alive words. */
     if (!shmi_slot_has_byte(w) && (shmi_slot_caps(a, i) & SHMI_capRobust) == 0 && shmi_slot_phase(w) == SHMI_phaseDead)
@@ -8187,7 +8193,7 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
         return 1;
-    return a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w) || shmi_threads_ended(a, i, w);
+    return !shmi_slot_has_byte(w) || shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w) || shmi_threads_ended(a, i, w) || shmi_cannot_ask(a, i);
 }
 
 /* Leaves the rest of the reap in slot i for later. The watcher goes on with it. If the result is not 0, the watcher may

@@ -468,7 +468,7 @@ func peek(path string) (*Arena, error) {
 	if _, err := f.ReadAt(b, 0); err != nil {
 		return nil, err
 	}
-	a := &Arena{membership: &membership{}}
+	a := &Arena{membership: &membership{seg: &shm.Segment{}}}
 	a.memory, a.geo, a.label = newMemory(b), geo, path
 	return a, nil
 }

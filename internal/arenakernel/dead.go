@@ -147,18 +147,39 @@ const askEvery = 1e9
 // file lock until its process has ended. byteFree returns false for a participant that never had
 // its byte lock.
 func (a *Arena) byteFree(i int, w slotWord) bool {
-	if a.lock == nil || i == a.mySlot || !w.hasByte() {
+	if i == a.mySlot || !w.hasByte() {
 		return false
 	}
+	locked, known := a.askForByte(i)
+	return known && !locked
+}
+
+// askForByte asks the kernel whether a process holds the byte lock of slot i. A process that has no
+// byte lock itself, because it could not open its descriptor again, can ask, too. The result known
+// is false if the kernel does not answer.
+func (a *Arena) askForByte(i int) (locked, known bool) {
 	// If other code of this program has closed one of the two descriptors by mistake, its number
 	// may refer to another file by now, in which no process has locked the byte. So a free lock counts
 	// only if the descriptor still refers to the file of the arena. Otherwise try the other descriptor.
 	for _, f := range []*os.File{a.lock, a.seg.File()} {
+		if f == nil {
+			continue
+		}
 		if locked, err := shmsync.ByteLocked(f, a.lockByte(i)); err == nil && (locked || isFile(f, a.id)) {
-			return !locked
+			return locked, true
 		}
 	}
-	return false
+	return false, false
+}
+
+// cannotAsk reports whether this process can never find out whether a process holds the byte lock
+// of slot i, because byte locks do not work for it.
+func (a *Arena) cannotAsk(i int) bool {
+	if a.lock != nil {
+		return false
+	}
+	_, known := a.askForByte(i)
+	return !known
 }
 
 // ended reports whether the kernel has finished all writes for the process in slot i, including
@@ -168,7 +189,7 @@ func (a *Arena) ended(i int) bool {
 	if a.byteFree(i, w) {
 		return true
 	}
-	if a.lock != nil && w.hasByte() {
+	if w.hasByte() && !a.cannotAsk(i) {
 		return false
 	}
 	// If this condition holds, the participant had no byte lock and died before it was live. So it
@@ -233,5 +254,5 @@ func (a *Arena) fenceDying(i int, w slotWord) bool {
 	// Once the memory of the process is freed, its threads can store nothing. The kernel drops the
 	// byte lock after it has freed the memory, which takes 30 ms for each GiB. Without a byte lock,
 	// the mark is the best evidence there is.
-	return a.lock == nil || !w.hasByte() || a.foundGone(i, w) || a.byteFree(i, w) || a.detached(i, w)
+	return !w.hasByte() || a.foundGone(i, w) || a.byteFree(i, w) || a.detached(i, w) || a.cannotAsk(i)
 }

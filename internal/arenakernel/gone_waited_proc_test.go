@@ -3,11 +3,68 @@
 package arenakernel
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/shm"
 )
+
+func init() {
+	// "open without a byte lock" joins while the process can open no more files, so it gets no byte lock.
+	agentOrders["open without a byte lock"] = func(s *agent, o order, a *answer) error {
+		seg, err := shm.Open(o.Arena, nil)
+		if err != nil {
+			return err
+		}
+		var was unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			return err
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
+			return err
+		}
+		s.arena, err = FromSegment(seg, o.Opts)
+		return errors.Join(err, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
+	}
+	agentOrders["is gone"] = func(s *agent, o order, a *answer) error {
+		if s.arena.Gone(o.Name) {
+			a.N = 1
+		}
+		return nil
+	}
+}
+
+// TestReaperWithoutAByteLockAsksForTheByte: a process that could not open its descriptor again has no byte lock, but it
+// can ask for the byte locks of others. So if it reaps a dead participant, it waits until the byte lock of that
+// participant is free, as other reapers do.
+func TestReaperWithoutAByteLockAsksForTheByte(t *testing.T) {
+	ta := newTestArena(t, 3)
+	ta.opts.KernelIO = KernelIOAsynchronous // so that only the byte lock can show that a process is gone
+	first := ta.join(t, "first")
+	s := ta.start(t)
+	s.self = s.must(t, order{Do: "open without a byte lock", Arena: ta.name, Opts: &ta.opts}).Self
+	first.close(t)
+	a := ta.peek(t)
+	require.False(t, a.slotState(s.self.Slot()).hasByte())
+	v := ta.join(t, "victim")
+	v.must(t, order{Do: "fenced"})
+	v.must(t, order{Do: "lock", Text: "held"})
+	end := v.KeepFile(t, ta.path()) // as if the kernel still had the memory of the process
+	v.Kill(t)
+	i := v.self.Slot()
+	pollFor(t, a, func() bool { return a.slotState(i).phase() == phaseDead && a.hasDeathRecord(v.self) })
+	for range 20 {
+		require.Zero(t, s.must(t, order{Do: "is gone", Name: v.self}).N)
+		s.must(t, order{Do: "use", Text: "x"})
+	}
+	require.True(t, a.slotState(i).is(phaseDead, v.self.Generation()), "%v", a.slotState(i))
+	end()
+	pollFor(t, a, func() bool { return a.slotState(i).phase() == phaseFree })
+	require.NotZero(t, s.must(t, order{Do: "is gone", Name: v.self}).N)
+}
 
 // TestWaitedForIsGone: after its parent has waited for a dead process, the process is gone, even if
 // the kernel still has its memory, and therefore its byte lock. This requires that the slot

@@ -208,6 +208,10 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// cWithoutByteLock is the language of a C agent that cannot open the file of the arena a second time, because it may
+// have only four open files. So it has no byte lock.
+const cWithoutByteLock = "c without a byte lock"
+
 // newAgent starts an agent with the given language, arena and label. env has settings such as a crash point.
 func newAgent(t testing.TB, lang, arenaName, label string, env ...string) *agent {
 	t.Helper()
@@ -215,6 +219,10 @@ func newAgent(t testing.TB, lang, arenaName, label string, env ...string) *agent
 	switch lang {
 	case "c":
 		x.cmd = exec.Command(cAgent(t), arenaName, label)
+		x.cmd.Env = append(os.Environ(), env...)
+	case cWithoutByteLock:
+		x.lang = "c"
+		x.cmd = exec.Command("/bin/sh", "-c", `ulimit -n 4 && exec "$0" "$@"`, cAgent(t), arenaName, label)
 		x.cmd.Env = append(os.Environ(), env...)
 	case "go":
 		exe, err := os.Executable()

@@ -5,9 +5,11 @@ package cinterop
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -56,4 +58,23 @@ func TestStopWithTheByteLockOfADeadSlotInC(t *testing.T) {
 			sound(t, name)
 		})
 	}
+}
+
+// A C program that has no byte lock reaps a dead participant. It asks for the byte lock of that participant, and waits
+// until the lock is free.
+func TestReaperWithoutAByteLockInC(t *testing.T) {
+	name := newArena(t)
+	x := newAgent(t, cWithoutByteLock, name, "survivor")
+	require.EqualValues(t, liveSlot, binary.LittleEndian.Uint32(slotIn(t, name, 1))&(7|heldByte), "it has no byte lock")
+	h := hand{name: "mutex", open: verb("mutex.open", 2), take: verb("mutex.lock")}
+	victim := h.dying(t, name, x)
+	slot := slotIn(t, name, 2)
+	eventually(t, "the victim is marked dead", name, func() bool { return slot[0]&7 == deadSlot })
+	for range 20 {
+		x.give(t, verb("mutex.trylock")).fails(t, syscall.EBUSY)
+	}
+	require.EqualValues(t, deadSlot, slot[0]&7)
+	victim.in.Close()
+	x.give(t, verb("mutex.lock", forever)).must(t)
+	eventually(t, "the slot is free", name, slot.isFree)
 }

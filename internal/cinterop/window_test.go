@@ -28,6 +28,7 @@ type slotWords []byte
 const (
 	lastGeneration = 1<<18 - 1
 	liveSlot       = 2       // the phase of a slot whose participant is alive
+	deadSlot       = 4       // the phase of a slot whose participant is dead
 	heldByte       = 1 << 21 // the participant has the byte lock
 )
 

@@ -46,6 +46,13 @@ var deathMutants = []mutant{
 		pkg:  "internal/arenakernel", run: "TestLastOfAWindowDiesAsItStepsBack", tags: "crashpoint",
 	},
 	{
+		name: "a reaper without a byte lock trusts the marks of the kernel",
+		file: "internal/arenakernel/dead.go",
+		old:  "[]*os.File{a.lock, a.seg.File()}",
+		new:  "[]*os.File{a.lock}",
+		pkg:  "internal/arenakernel", run: "TestReaperWithoutAByteLockAsksForTheByte",
+	},
+	{
 		name: "a dead process counts as gone at once",
 		file: "internal/arenakernel/gone.go",
 		old:  "capNoKernelIO != 0 || a.foundGone(i, w) || ",
