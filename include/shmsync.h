@@ -3432,11 +3432,16 @@ struct shmsync_arena {
     pthread_t watcher;
     int watching;        /* the watcher runs */
     int join_result;     /* of the watcher: -1 while it is not known; guarded by: start_lock */
+    int started;         /* the watcher was started, and ended by no call yet */
+    int ready;           /* the watcher has registered its robust list, if it can; guarded by: start_lock */
+    int hired;           /* 1: the watcher goes on; -1: it ends; guarded by: start_lock */
     pthread_mutex_t start_lock;
     pthread_cond_t start_cond;
     char start_text[256]; /* why it did not become live */
     unsigned char *robust; /* a page with the robust list */
     void *robust_before;   /* the list that the helper thread had before */
+    uint32_t alive;        /* what an alive word contains while the helper thread runs */
+    int linked;            /* the robust list has the alive words of the slot */
 
     uint64_t heap_next[SHMI_classes], heap_look[SHMI_classes], heap_top; /* hints, atomic */
     uint64_t passed, lower_after; /* guarded by: handles; see shmi_lower_reach_if_due */
@@ -7905,13 +7910,19 @@ SHMI_FN int shmi_marked_by_kernel(shmsync_arena *a, uint32_t i, int all)
     return all ? marked == SHMI_aliveWords : marked != 0;
 }
 
+/* Whether the participant in slot i, in state w, is a joiner without a byte lock whose death the kernel marks: see
+ * shmi_link_alive. */
+SHMI_FN int shmi_linked(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    return shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0;
+}
 /* Whether the participant that is in slot i in state w is dead and not yet marked so. */
 SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (i == a->my_slot || !shmi_slot_present(w))
         return 0;
-    /* While a participant is joining, the alive words are still those of the participant before it. */
-    if (shmi_slot_phase(w) != SHMI_phaseJoining && shmi_marked_by_kernel(a, i, 0))
+    /* While a participant with a byte lock is joining, the alive words are still those of the one before it. */
+    if ((shmi_slot_phase(w) != SHMI_phaseJoining || shmi_linked(a, i, w)) && shmi_marked_by_kernel(a, i, 0))
         return shmi_slot_state(a, i) == w;
     if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0)
         return 0;
@@ -8222,7 +8233,7 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
-    int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w), marked;
+    int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && !shmi_linked(a, i, w), marked;
     SHMSYNC_CRASHPOINT("arena.reap.seen");
     shmi_begin_act(a, &act, shmi_id_in(i, w)); /* none for a joiner, which has the byte lock of the slot */
     /* Asks once more, now that no participant can get the ID: before, another one may have got it. */
@@ -9004,9 +9015,8 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
         shmi_st32(reclaimed, last);
 }
 
-/* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched chunks to the next
- * participant of the slot: that one's reaper repairs what this process could not. */
-SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
+/* Does what shmi_free_slot does, but does not change the state of the slot. */
+SHMI_FN void shmi_clear_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
     uint32_t *described = shmi_slot32(a, i, SHMI_slotDescribed), of = shmi_ld32(described);
     if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
@@ -9016,6 +9026,12 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+}
+/* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched chunks to the next
+ * participant of the slot: that one's reaper repairs what this process could not. */
+SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
+{
+    shmi_clear_slot(a, i, w, keep);
     shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseFree));
 }
 
@@ -10327,8 +10343,8 @@ SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int nam
 #define SHMI_POLL_MOST INT64_C(50000000)
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
-/* How long a joiner without a byte lock may take to become live. After that time others treat it as dead, because
- * nothing tells whether it is alive; if it is alive, its open fails. */
+/* How long a joiner without a byte lock may take, after it has taken a slot, until the kernel would mark its death. After
+ * that time others treat it as dead, because nothing tells whether it is alive; if it is alive, its open fails. */
 #define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
 
 /* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page of its own that is mapped
@@ -10343,28 +10359,36 @@ typedef struct shmi_robust {
 } shmi_robust;
 SHMI_ASSERT(offsetof(shmi_robust, nodes) == 32, "shmi_robust");
 
+/* Registers a robust list without words for the calling thread, which is the helper thread. */
 SHMI_FN int shmi_robust_register(shmsync_arena *a)
 {
     shmi_robust *r;
-    unsigned i;
     size_t size;
     void *page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return 0;
     r = (shmi_robust *)page;
-    r->offset = (intptr_t)((uintptr_t)shmi_alive_word(a, a->my_slot, 0) - (uintptr_t)&r->nodes[0]);
     r->pending = 0;
     r->next = (uintptr_t)&r->next;
-    for (i = 0; i < SHMI_aliveWords; i++) { /* the kernel marks the last one first */
-        r->nodes[i] = r->next;
-        r->next = (uintptr_t)&r->nodes[i];
-    }
     if (syscall(SYS_get_robust_list, 0, &a->robust_before, &size) != 0 || syscall(SYS_set_robust_list, r, (size_t)24) != 0) {
         munmap(page, (size_t)a->page);
         return 0;
     }
     a->robust = (unsigned char *)page;
     return 1;
+}
+/* Puts the alive words of slot i on the robust list of this process. */
+SHMI_FN void shmi_robust_link(shmsync_arena *a, uint32_t i)
+{
+    shmi_robust *r = (shmi_robust *)(void *)a->robust;
+    unsigned k;
+    r->offset = (intptr_t)((uintptr_t)shmi_alive_word(a, i, 0) - (uintptr_t)&r->nodes[0]);
+    r->next = (uintptr_t)&r->next;
+    for (k = 0; k < SHMI_aliveWords; k++) { /* the kernel marks the last one first */
+        r->nodes[k] = r->next;
+        r->next = (uintptr_t)&r->nodes[k];
+    }
+    a->linked = 1;
 }
 SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
 {
@@ -10403,14 +10427,54 @@ SHMI_FN void shmi_prompt_thread(void)
     (void)!syscall(SYS_sched_setattr, 0, &attr, 0u);
 }
 
+/* Undoes what shmi_link_alive has done, if it was called. A joiner calls it before it gives slot i back, in state
+ * joining: see unlinkAlive in internal/arenakernel/enter_live.go. */
+SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
+{
+    shmi_robust *r = (shmi_robust *)(void *)a->robust;
+    if (!a->linked)
+        return;
+    a->caps &= ~(uint32_t)SHMI_capRobust;
+    shmi_publish_caps(a, i, joining);
+    r->next = (uintptr_t)&r->next;
+    a->linked = 0;
+}
+/* Makes the kernel mark the alive words of slot i when this process dies, and says so in the capabilities. This joiner,
+ * whose slot is in state joining, has no byte lock. Returns 0 if the slot does not belong to it any more: see linkAlive in
+ * internal/arenakernel/enter_live.go. */
+SHMI_FN int shmi_link_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
+{
+    unsigned k;
+    if (a->robust == NULL)
+        return 1; /* shmi_become_live will fail */
+    shmi_robust_link(a, i);
+    a->caps |= SHMI_capRobust;
+    for (k = 0; k < SHMI_aliveWords; k++) {
+        uint32_t *word = shmi_alive_word(a, i, k), was;
+        do {
+            was = shmi_ld32(word);
+            if (shmi_slot_state(a, i) != joining) {
+                shmi_unlink_alive(a, i, joining);
+                return 0;
+            }
+        } while (!shmi_cas32(word, was, a->alive));
+    }
+    if (shmi_publish_caps(a, i, joining))
+        return 1;
+    shmi_unlink_alive(a, i, joining);
+    return 0;
+}
+
 /* The part of joining that the helper thread does. */
 SHMI_FN int shmi_become_live(shmsync_arena *a)
 {
     uint32_t i = a->my_slot, joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self));
-    uint32_t tid = (uint32_t)syscall(SYS_gettid);
     unsigned k;
-    if (shmi_have.robust && shmi_robust_register(a))
+    if (a->robust != NULL) {
+        if (!a->linked)
+            shmi_robust_link(a, i);
         a->caps |= SHMI_capRobust;
+    }
     SHMSYNC_CRASHPOINT("arena.enter.registered");
     if (a->robust == NULL && a->lock_fd < 0)
         return shmi_fail(ENOTSUP, "arena.open", a->label, "neither robust lists nor byte locks work here, so nobody could tell this process's death");
@@ -10418,10 +10482,9 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
         a->caps |= SHMI_capWaitV;
     if (!shmi_publish_caps(a, i, joining))
         return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
-    shmi_st32(shmi_slot32(a, i, SHMI_slotTID), tid);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotTID), (uint32_t)syscall(SYS_gettid));
     for (k = 0; k < SHMI_aliveWords; k++)
-        /* FUTEX_WAITERS is always set, because without it the kernel marks the word but does not wake. */
-        shmi_st32(shmi_alive_word(a, i, k), (tid & SHMI_TID_MASK) | SHMI_WAITERS);
+        shmi_st32(shmi_alive_word(a, i, k), a->alive);
     SHMSYNC_CRASHPOINT("arena.enter.before_live");
     if (!shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseLive)))
         return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
@@ -10527,7 +10590,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
-        if (shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && shmi_notice_left_of_joiner(a, i, w) == 0) {
+        if (shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && !shmi_linked(a, i, w) && shmi_notice_left_of_joiner(a, i, w) == 0) {
             shmi_reap(a, i, w);
             if (shmi_slot_state(a, i) != w)
                 return 0;
@@ -10631,10 +10694,21 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
 SHMI_FN void *shmi_watcher(void *arg)
 {
     shmsync_arena *a = (shmsync_arena *)arg;
-    int err;
+    int err, hired;
     char why[sizeof shmi_last.text];
     shmi_prompt_thread();
-    err = shmi_become_live(a);
+    if (shmi_have.robust)
+        shmi_robust_register(a);
+    /* FUTEX_WAITERS is always set, because without it the kernel marks the word but does not wake. */
+    a->alive = ((uint32_t)syscall(SYS_gettid) & SHMI_TID_MASK) | SHMI_WAITERS;
+    pthread_mutex_lock(&a->start_lock);
+    a->ready = 1;
+    pthread_cond_broadcast(&a->start_cond);
+    while (a->hired == 0)
+        pthread_cond_wait(&a->start_cond, &a->start_lock);
+    hired = a->hired;
+    pthread_mutex_unlock(&a->start_lock);
+    err = hired > 0 ? shmi_become_live(a) : -1;
     memcpy(why, shmi_last.text, sizeof why);
     pthread_mutex_lock(&a->start_lock);
     if (err != 0) {
@@ -10642,7 +10716,7 @@ SHMI_FN void *shmi_watcher(void *arg)
         memcpy(a->start_text, why, sizeof a->start_text - 1);
     }
     a->join_result = err;
-    pthread_cond_signal(&a->start_cond);
+    pthread_cond_broadcast(&a->start_cond);
     pthread_mutex_unlock(&a->start_lock);
     if (err == 0) {
         shmi_watch(a);
@@ -10652,21 +10726,54 @@ SHMI_FN void *shmi_watcher(void *arg)
     return NULL;
 }
 
-/* Starts the helper thread, with all signals blocked, and waits until it is live. */
+/* Starts the helper thread, with all signals blocked. */
 SHMI_FN int shmi_start_watcher(shmsync_arena *a)
 {
     int err;
     a->join_result = -1;
+    a->ready = a->hired = a->linked = 0;
     err = shmi_start_thread(&a->watcher, "shmsync-watcher", shmi_watcher, a);
     if (err != 0)
         return shmi_fail(err, "arena.open", a->label, "could not start the helper thread (see RLIMIT_NPROC, pids.max and RLIMIT_AS)");
+    a->started = 1;
+    return 0;
+}
+/* Waits until the helper thread has registered its robust list. */
+SHMI_FN void shmi_await_watcher(shmsync_arena *a)
+{
     pthread_mutex_lock(&a->start_lock);
+    while (!a->ready)
+        pthread_cond_wait(&a->start_cond, &a->start_lock);
+    pthread_mutex_unlock(&a->start_lock);
+}
+/* Ends the helper thread, if it was started, before it has become a participant's. */
+SHMI_FN void shmi_dismiss_watcher(shmsync_arena *a)
+{
+    if (!a->started)
+        return;
+    pthread_mutex_lock(&a->start_lock);
+    a->hired = -1;
+    pthread_cond_broadcast(&a->start_cond);
+    pthread_mutex_unlock(&a->start_lock);
+    pthread_join(a->watcher, NULL);
+    a->started = 0;
+}
+/* Makes the helper thread the watcher of this participant, and waits until the participant is live. */
+SHMI_FN int shmi_hire_watcher(shmsync_arena *a)
+{
+    int err = a->started ? 0 : shmi_start_watcher(a);
+    if (err != 0)
+        return err;
+    pthread_mutex_lock(&a->start_lock);
+    a->hired = 1;
+    pthread_cond_broadcast(&a->start_cond);
     while (a->join_result < 0)
         pthread_cond_wait(&a->start_cond, &a->start_lock);
     err = a->join_result;
     pthread_mutex_unlock(&a->start_lock);
     if (err != 0) {
         pthread_join(a->watcher, NULL);
+        a->started = 0;
         memcpy(shmi_last.text, a->start_text, sizeof a->start_text);
         shmi_last.err = err;
         shmi_last.brief = 0;
@@ -10675,7 +10782,6 @@ SHMI_FN int shmi_start_watcher(shmsync_arena *a)
     a->watching = 1;
     return 0;
 }
-
 /* ---- The header of an arena ---- */
 
 SHMI_FN shmi_geometry shmi_plan(uint64_t size, uint32_t slots)
@@ -11099,6 +11205,18 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
         shmi_unlock_byte(a->lock_fd, shmi_slot(a, i));
 }
 
+/* Stores the present time in slotJoined. Returns 0 if slot i, in state joining, does not belong to this joiner any
+ * more. The swap fails only if another joiner that has or had the slot has stored its time. */
+SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
+{
+    uint64_t *word = shmi_slot64(a, i, SHMI_slotJoined), was;
+    do {
+        was = shmi_ld64(word);
+        if (shmi_slot_state(a, i) != joining)
+            return 0;
+    } while (!shmi_cas64(word, was, (uint64_t)shmi_unix_now()));
+    return 1;
+}
 /* Makes slot i, free or dead in state w, joining with a generation of the window raw. */
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
@@ -11121,8 +11239,10 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
     }
     /* Watchers use this time to tell two joiners with the same generation apart. It is written before the
      * capabilities: see shmi_given_up. */
-    shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
-    if (!shmi_publish_caps(a, i, joining))
+    if (!shmi_publish_joined(a, i, joining) || !shmi_publish_caps(a, i, joining))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.enter.taken");
+    if (a->lock_fd < 0 && !shmi_link_alive(a, i, joining))
         return 0;
     if (shmi_slot_phase(w) == SHMI_phaseFree) /* else the words describe the dead participant, until its death is recorded */
         shmi_describe_nobody(a, i);
@@ -11135,7 +11255,7 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
 SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t age;
-    if (shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_has_byte(w) || !shmi_has_caps(a, i, w))
+    if (shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_has_byte(w) || !shmi_has_caps(a, i, w) || shmi_linked(a, i, w))
         return 0; /* before it has written its capabilities, slotJoined may be that of an earlier participant */
     age = shmi_unix_now() - (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotJoined));
     return (age > SHMI_JOIN_TIMEOUT || age < -SHMI_JOIN_TIMEOUT) && shmi_slot_state(a, i) == w;
@@ -11145,7 +11265,9 @@ SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
  * internal/arenakernel/window.go. This joiner has the byte lock of the slot, which was free if w has it. */
 SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_slot_phase(w) != SHMI_phaseJoining || shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) != shmi_slot_gen(w))
+    if (!shmi_slot_has_byte(w) && !(shmi_linked(a, i, w) && shmi_ended(a, i)) && !shmi_given_up(a, i, w))
+        return;
+    if (a->lock_fd < 0 || shmi_slot_phase(w) != SHMI_phaseJoining || shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) != shmi_slot_gen(w))
         return;
     shmi_record_deaths(a, i, w, shmi_slot_gen(w));
     shmi_free_slot(a, i, w, 0);
@@ -11184,6 +11306,7 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) { /* the slot goes back as it was: the reaper may record the death after that, and it has one record */
+            shmi_unlink_alive(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next));
             shmi_cas_slot(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), w);
             return 0;
         }
@@ -11346,7 +11469,7 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
  * while it needs a cleanup. */
 SHMI_FN int shmi_step_back(shmsync_arena *a)
 {
-    uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self);
+    uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self), joining;
     shmi_window win = shmi_window_of(a, mine);
     if (!shmi_window_has(&win, g) || win.last - g > shmi_window_heirs(&win))
         return 0;
@@ -11357,7 +11480,10 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
     if (shmi_ld32(shmi_slot32(a, mine, SHMI_slotReclaimed)) != g)
         return 0;
     SHMSYNC_CRASHPOINT("arena.renew.stepping_back");
-    shmi_free_slot(a, mine, shmi_own_slot_word(a, SHMI_phaseJoining, g), 0);
+    joining = shmi_own_slot_word(a, SHMI_phaseJoining, g);
+    shmi_clear_slot(a, mine, joining, 0);
+    shmi_unlink_alive(a, mine, joining);
+    shmi_cas_slot(a, mine, joining, shmi_slot_with(joining, SHMI_phaseFree));
     SHMSYNC_CRASHPOINT("arena.renew.stepped_back");
     shmi_unlock_slot(a, mine);
     a->my_slot = 0;
@@ -11447,9 +11573,16 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         shmi_register_fence();
     if (shmi_is_registered())
         a->caps |= SHMI_capFence;
+    if (a->lock_fd < 0) { /* see shmi_link_alive */
+        err = shmi_start_watcher(a);
+        if (err != 0)
+            return err;
+        shmi_await_watcher(a);
+    }
     do {
         err = shmi_take_slot(a, &name, &before);
         if (err != 0) {
+            shmi_dismiss_watcher(a);
             shmi_drop_lock(a);
             return err;
         }
@@ -11458,7 +11591,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     } while (!shmi_settle_in(a, before, label));
     /* Its watcher is rung before this participant is live, so that the watcher knows of it from the first moment on. */
     shmi_ring_before(a, a->my_slot, 1);
-    err = shmi_start_watcher(a);
+    err = shmi_hire_watcher(a);
     if (err != 0) {
         uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(name));
         shmi_describe_nobody(a, a->my_slot);

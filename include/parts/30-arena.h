@@ -270,11 +270,16 @@ struct shmsync_arena {
     pthread_t watcher;
     int watching;        /* the watcher runs */
     int join_result;     /* of the watcher: -1 while it is not known; guarded by: start_lock */
+    int started;         /* the watcher was started, and ended by no call yet */
+    int ready;           /* the watcher has registered its robust list, if it can; guarded by: start_lock */
+    int hired;           /* 1: the watcher goes on; -1: it ends; guarded by: start_lock */
     pthread_mutex_t start_lock;
     pthread_cond_t start_cond;
     char start_text[256]; /* why it did not become live */
     unsigned char *robust; /* a page with the robust list */
     void *robust_before;   /* the list that the helper thread had before */
+    uint32_t alive;        /* what an alive word contains while the helper thread runs */
+    int linked;            /* the robust list has the alive words of the slot */
 
     uint64_t heap_next[SHMI_classes], heap_look[SHMI_classes], heap_top; /* hints, atomic */
     uint64_t passed, lower_after; /* guarded by: handles; see shmi_lower_reach_if_due */

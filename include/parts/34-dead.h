@@ -40,13 +40,19 @@ SHMI_FN int shmi_marked_by_kernel(shmsync_arena *a, uint32_t i, int all)
     return all ? marked == SHMI_aliveWords : marked != 0;
 }
 
+/* Whether the participant in slot i, in state w, is a joiner without a byte lock whose death the kernel marks: see
+ * shmi_link_alive. */
+SHMI_FN int shmi_linked(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    return shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0;
+}
 /* Whether the participant that is in slot i in state w is dead and not yet marked so. */
 SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (i == a->my_slot || !shmi_slot_present(w))
         return 0;
-    /* While a participant is joining, the alive words are still those of the participant before it. */
-    if (shmi_slot_phase(w) != SHMI_phaseJoining && shmi_marked_by_kernel(a, i, 0))
+    /* While a participant with a byte lock is joining, the alive words are still those of the one before it. */
+    if ((shmi_slot_phase(w) != SHMI_phaseJoining || shmi_linked(a, i, w)) && shmi_marked_by_kernel(a, i, 0))
         return shmi_slot_state(a, i) == w;
     if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0)
         return 0;
@@ -357,7 +363,7 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
-    int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w), marked;
+    int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && !shmi_linked(a, i, w), marked;
     SHMSYNC_CRASHPOINT("arena.reap.seen");
     shmi_begin_act(a, &act, shmi_id_in(i, w)); /* none for a joiner, which has the byte lock of the slot */
     /* Asks once more, now that no participant can get the ID: before, another one may have got it. */

@@ -225,9 +225,8 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
         shmi_st32(reclaimed, last);
 }
 
-/* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched chunks to the next
- * participant of the slot: that one's reaper repairs what this process could not. */
-SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
+/* Does what shmi_free_slot does, but does not change the state of the slot. */
+SHMI_FN void shmi_clear_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
     uint32_t *described = shmi_slot32(a, i, SHMI_slotDescribed), of = shmi_ld32(described);
     if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
@@ -237,6 +236,12 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+}
+/* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched chunks to the next
+ * participant of the slot: that one's reaper repairs what this process could not. */
+SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
+{
+    shmi_clear_slot(a, i, w, keep);
     shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseFree));
 }
 

@@ -4,8 +4,8 @@
 #define SHMI_POLL_MOST INT64_C(50000000)
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
-/* How long a joiner without a byte lock may take to become live. After that time others treat it as dead, because
- * nothing tells whether it is alive; if it is alive, its open fails. */
+/* How long a joiner without a byte lock may take, after it has taken a slot, until the kernel would mark its death. After
+ * that time others treat it as dead, because nothing tells whether it is alive; if it is alive, its open fails. */
 #define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
 
 /* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page of its own that is mapped
@@ -20,28 +20,36 @@ typedef struct shmi_robust {
 } shmi_robust;
 SHMI_ASSERT(offsetof(shmi_robust, nodes) == 32, "shmi_robust");
 
+/* Registers a robust list without words for the calling thread, which is the helper thread. */
 SHMI_FN int shmi_robust_register(shmsync_arena *a)
 {
     shmi_robust *r;
-    unsigned i;
     size_t size;
     void *page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return 0;
     r = (shmi_robust *)page;
-    r->offset = (intptr_t)((uintptr_t)shmi_alive_word(a, a->my_slot, 0) - (uintptr_t)&r->nodes[0]);
     r->pending = 0;
     r->next = (uintptr_t)&r->next;
-    for (i = 0; i < SHMI_aliveWords; i++) { /* the kernel marks the last one first */
-        r->nodes[i] = r->next;
-        r->next = (uintptr_t)&r->nodes[i];
-    }
     if (syscall(SYS_get_robust_list, 0, &a->robust_before, &size) != 0 || syscall(SYS_set_robust_list, r, (size_t)24) != 0) {
         munmap(page, (size_t)a->page);
         return 0;
     }
     a->robust = (unsigned char *)page;
     return 1;
+}
+/* Puts the alive words of slot i on the robust list of this process. */
+SHMI_FN void shmi_robust_link(shmsync_arena *a, uint32_t i)
+{
+    shmi_robust *r = (shmi_robust *)(void *)a->robust;
+    unsigned k;
+    r->offset = (intptr_t)((uintptr_t)shmi_alive_word(a, i, 0) - (uintptr_t)&r->nodes[0]);
+    r->next = (uintptr_t)&r->next;
+    for (k = 0; k < SHMI_aliveWords; k++) { /* the kernel marks the last one first */
+        r->nodes[k] = r->next;
+        r->next = (uintptr_t)&r->nodes[k];
+    }
+    a->linked = 1;
 }
 SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
 {
@@ -80,14 +88,54 @@ SHMI_FN void shmi_prompt_thread(void)
     (void)!syscall(SYS_sched_setattr, 0, &attr, 0u);
 }
 
+/* Undoes what shmi_link_alive has done, if it was called. A joiner calls it before it gives slot i back, in state
+ * joining: see unlinkAlive in internal/arenakernel/enter_live.go. */
+SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
+{
+    shmi_robust *r = (shmi_robust *)(void *)a->robust;
+    if (!a->linked)
+        return;
+    a->caps &= ~(uint32_t)SHMI_capRobust;
+    shmi_publish_caps(a, i, joining);
+    r->next = (uintptr_t)&r->next;
+    a->linked = 0;
+}
+/* Makes the kernel mark the alive words of slot i when this process dies, and says so in the capabilities. This joiner,
+ * whose slot is in state joining, has no byte lock. Returns 0 if the slot does not belong to it any more: see linkAlive in
+ * internal/arenakernel/enter_live.go. */
+SHMI_FN int shmi_link_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
+{
+    unsigned k;
+    if (a->robust == NULL)
+        return 1; /* shmi_become_live will fail */
+    shmi_robust_link(a, i);
+    a->caps |= SHMI_capRobust;
+    for (k = 0; k < SHMI_aliveWords; k++) {
+        uint32_t *word = shmi_alive_word(a, i, k), was;
+        do {
+            was = shmi_ld32(word);
+            if (shmi_slot_state(a, i) != joining) {
+                shmi_unlink_alive(a, i, joining);
+                return 0;
+            }
+        } while (!shmi_cas32(word, was, a->alive));
+    }
+    if (shmi_publish_caps(a, i, joining))
+        return 1;
+    shmi_unlink_alive(a, i, joining);
+    return 0;
+}
+
 /* The part of joining that the helper thread does. */
 SHMI_FN int shmi_become_live(shmsync_arena *a)
 {
     uint32_t i = a->my_slot, joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self));
-    uint32_t tid = (uint32_t)syscall(SYS_gettid);
     unsigned k;
-    if (shmi_have.robust && shmi_robust_register(a))
+    if (a->robust != NULL) {
+        if (!a->linked)
+            shmi_robust_link(a, i);
         a->caps |= SHMI_capRobust;
+    }
     SHMSYNC_CRASHPOINT("arena.enter.registered");
     if (a->robust == NULL && a->lock_fd < 0)
         return shmi_fail(ENOTSUP, "arena.open", a->label, "neither robust lists nor byte locks work here, so nobody could tell this process's death");
@@ -95,10 +143,9 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
         a->caps |= SHMI_capWaitV;
     if (!shmi_publish_caps(a, i, joining))
         return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
-    shmi_st32(shmi_slot32(a, i, SHMI_slotTID), tid);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotTID), (uint32_t)syscall(SYS_gettid));
     for (k = 0; k < SHMI_aliveWords; k++)
-        /* FUTEX_WAITERS is always set, because without it the kernel marks the word but does not wake. */
-        shmi_st32(shmi_alive_word(a, i, k), (tid & SHMI_TID_MASK) | SHMI_WAITERS);
+        shmi_st32(shmi_alive_word(a, i, k), a->alive);
     SHMSYNC_CRASHPOINT("arena.enter.before_live");
     if (!shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseLive)))
         return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
@@ -204,7 +251,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
-        if (shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && shmi_notice_left_of_joiner(a, i, w) == 0) {
+        if (shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && !shmi_linked(a, i, w) && shmi_notice_left_of_joiner(a, i, w) == 0) {
             shmi_reap(a, i, w);
             if (shmi_slot_state(a, i) != w)
                 return 0;
@@ -308,10 +355,21 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
 SHMI_FN void *shmi_watcher(void *arg)
 {
     shmsync_arena *a = (shmsync_arena *)arg;
-    int err;
+    int err, hired;
     char why[sizeof shmi_last.text];
     shmi_prompt_thread();
-    err = shmi_become_live(a);
+    if (shmi_have.robust)
+        shmi_robust_register(a);
+    /* FUTEX_WAITERS is always set, because without it the kernel marks the word but does not wake. */
+    a->alive = ((uint32_t)syscall(SYS_gettid) & SHMI_TID_MASK) | SHMI_WAITERS;
+    pthread_mutex_lock(&a->start_lock);
+    a->ready = 1;
+    pthread_cond_broadcast(&a->start_cond);
+    while (a->hired == 0)
+        pthread_cond_wait(&a->start_cond, &a->start_lock);
+    hired = a->hired;
+    pthread_mutex_unlock(&a->start_lock);
+    err = hired > 0 ? shmi_become_live(a) : -1;
     memcpy(why, shmi_last.text, sizeof why);
     pthread_mutex_lock(&a->start_lock);
     if (err != 0) {
@@ -319,7 +377,7 @@ SHMI_FN void *shmi_watcher(void *arg)
         memcpy(a->start_text, why, sizeof a->start_text - 1);
     }
     a->join_result = err;
-    pthread_cond_signal(&a->start_cond);
+    pthread_cond_broadcast(&a->start_cond);
     pthread_mutex_unlock(&a->start_lock);
     if (err == 0) {
         shmi_watch(a);
@@ -329,21 +387,54 @@ SHMI_FN void *shmi_watcher(void *arg)
     return NULL;
 }
 
-/* Starts the helper thread, with all signals blocked, and waits until it is live. */
+/* Starts the helper thread, with all signals blocked. */
 SHMI_FN int shmi_start_watcher(shmsync_arena *a)
 {
     int err;
     a->join_result = -1;
+    a->ready = a->hired = a->linked = 0;
     err = shmi_start_thread(&a->watcher, "shmsync-watcher", shmi_watcher, a);
     if (err != 0)
         return shmi_fail(err, "arena.open", a->label, "could not start the helper thread (see RLIMIT_NPROC, pids.max and RLIMIT_AS)");
+    a->started = 1;
+    return 0;
+}
+/* Waits until the helper thread has registered its robust list. */
+SHMI_FN void shmi_await_watcher(shmsync_arena *a)
+{
     pthread_mutex_lock(&a->start_lock);
+    while (!a->ready)
+        pthread_cond_wait(&a->start_cond, &a->start_lock);
+    pthread_mutex_unlock(&a->start_lock);
+}
+/* Ends the helper thread, if it was started, before it has become a participant's. */
+SHMI_FN void shmi_dismiss_watcher(shmsync_arena *a)
+{
+    if (!a->started)
+        return;
+    pthread_mutex_lock(&a->start_lock);
+    a->hired = -1;
+    pthread_cond_broadcast(&a->start_cond);
+    pthread_mutex_unlock(&a->start_lock);
+    pthread_join(a->watcher, NULL);
+    a->started = 0;
+}
+/* Makes the helper thread the watcher of this participant, and waits until the participant is live. */
+SHMI_FN int shmi_hire_watcher(shmsync_arena *a)
+{
+    int err = a->started ? 0 : shmi_start_watcher(a);
+    if (err != 0)
+        return err;
+    pthread_mutex_lock(&a->start_lock);
+    a->hired = 1;
+    pthread_cond_broadcast(&a->start_cond);
     while (a->join_result < 0)
         pthread_cond_wait(&a->start_cond, &a->start_lock);
     err = a->join_result;
     pthread_mutex_unlock(&a->start_lock);
     if (err != 0) {
         pthread_join(a->watcher, NULL);
+        a->started = 0;
         memcpy(shmi_last.text, a->start_text, sizeof a->start_text);
         shmi_last.err = err;
         shmi_last.brief = 0;
@@ -352,4 +443,3 @@ SHMI_FN int shmi_start_watcher(shmsync_arena *a)
     a->watching = 1;
     return 0;
 }
-

@@ -421,6 +421,18 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
         shmi_unlock_byte(a->lock_fd, shmi_slot(a, i));
 }
 
+/* Stores the present time in slotJoined. Returns 0 if slot i, in state joining, does not belong to this joiner any
+ * more. The swap fails only if another joiner that has or had the slot has stored its time. */
+SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
+{
+    uint64_t *word = shmi_slot64(a, i, SHMI_slotJoined), was;
+    do {
+        was = shmi_ld64(word);
+        if (shmi_slot_state(a, i) != joining)
+            return 0;
+    } while (!shmi_cas64(word, was, (uint64_t)shmi_unix_now()));
+    return 1;
+}
 /* Makes slot i, free or dead in state w, joining with a generation of the window raw. */
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
@@ -443,8 +455,10 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
     }
     /* Watchers use this time to tell two joiners with the same generation apart. It is written before the
      * capabilities: see shmi_given_up. */
-    shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
-    if (!shmi_publish_caps(a, i, joining))
+    if (!shmi_publish_joined(a, i, joining) || !shmi_publish_caps(a, i, joining))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.enter.taken");
+    if (a->lock_fd < 0 && !shmi_link_alive(a, i, joining))
         return 0;
     if (shmi_slot_phase(w) == SHMI_phaseFree) /* else the words describe the dead participant, until its death is recorded */
         shmi_describe_nobody(a, i);
@@ -457,7 +471,7 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
 SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t age;
-    if (shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_has_byte(w) || !shmi_has_caps(a, i, w))
+    if (shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_has_byte(w) || !shmi_has_caps(a, i, w) || shmi_linked(a, i, w))
         return 0; /* before it has written its capabilities, slotJoined may be that of an earlier participant */
     age = shmi_unix_now() - (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotJoined));
     return (age > SHMI_JOIN_TIMEOUT || age < -SHMI_JOIN_TIMEOUT) && shmi_slot_state(a, i) == w;
@@ -467,7 +481,9 @@ SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
  * internal/arenakernel/window.go. This joiner has the byte lock of the slot, which was free if w has it. */
 SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_slot_phase(w) != SHMI_phaseJoining || shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) != shmi_slot_gen(w))
+    if (!shmi_slot_has_byte(w) && !(shmi_linked(a, i, w) && shmi_ended(a, i)) && !shmi_given_up(a, i, w))
+        return;
+    if (a->lock_fd < 0 || shmi_slot_phase(w) != SHMI_phaseJoining || shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) != shmi_slot_gen(w))
         return;
     shmi_record_deaths(a, i, w, shmi_slot_gen(w));
     shmi_free_slot(a, i, w, 0);
@@ -506,6 +522,7 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) { /* the slot goes back as it was: the reaper may record the death after that, and it has one record */
+            shmi_unlink_alive(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next));
             shmi_cas_slot(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), w);
             return 0;
         }
@@ -668,7 +685,7 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
  * while it needs a cleanup. */
 SHMI_FN int shmi_step_back(shmsync_arena *a)
 {
-    uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self);
+    uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self), joining;
     shmi_window win = shmi_window_of(a, mine);
     if (!shmi_window_has(&win, g) || win.last - g > shmi_window_heirs(&win))
         return 0;
@@ -679,7 +696,10 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
     if (shmi_ld32(shmi_slot32(a, mine, SHMI_slotReclaimed)) != g)
         return 0;
     SHMSYNC_CRASHPOINT("arena.renew.stepping_back");
-    shmi_free_slot(a, mine, shmi_own_slot_word(a, SHMI_phaseJoining, g), 0);
+    joining = shmi_own_slot_word(a, SHMI_phaseJoining, g);
+    shmi_clear_slot(a, mine, joining, 0);
+    shmi_unlink_alive(a, mine, joining);
+    shmi_cas_slot(a, mine, joining, shmi_slot_with(joining, SHMI_phaseFree));
     SHMSYNC_CRASHPOINT("arena.renew.stepped_back");
     shmi_unlock_slot(a, mine);
     a->my_slot = 0;
@@ -769,9 +789,16 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         shmi_register_fence();
     if (shmi_is_registered())
         a->caps |= SHMI_capFence;
+    if (a->lock_fd < 0) { /* see shmi_link_alive */
+        err = shmi_start_watcher(a);
+        if (err != 0)
+            return err;
+        shmi_await_watcher(a);
+    }
     do {
         err = shmi_take_slot(a, &name, &before);
         if (err != 0) {
+            shmi_dismiss_watcher(a);
             shmi_drop_lock(a);
             return err;
         }
@@ -780,7 +807,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     } while (!shmi_settle_in(a, before, label));
     /* Its watcher is rung before this participant is live, so that the watcher knows of it from the first moment on. */
     shmi_ring_before(a, a->my_slot, 1);
-    err = shmi_start_watcher(a);
+    err = shmi_hire_watcher(a);
     if (err != 0) {
         uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(name));
         shmi_describe_nobody(a, a->my_slot);

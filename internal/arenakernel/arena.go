@@ -44,8 +44,9 @@ type membership struct {
 
 	mySlot  int
 	caps    uint32
-	lock    *os.File // holds the byte lock that shows that this process is alive; nil without byte locks
-	pin     []byte   // keeps the byte lock even if the descriptor is closed by mistake; see pinLock
+	lock    *os.File       // holds the byte lock that shows that this process is alive; nil without byte locks
+	pin     []byte         // keeps the byte lock even if the descriptor is closed by mistake; see pinLock
+	watcher *watcherThread // the thread that becomes the death watcher
 	robust  *shmsync.RobustList
 	closing atomic.Bool // set under closingMu
 	killed  atomic.Bool // set by Kill

@@ -107,10 +107,10 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 	if i == a.mySlot || !w.present() {
 		return false
 	}
-	if w.phase() != phaseJoining {
+	if w.phase() != phaseJoining || a.linked(i, w) {
 		// Examine the alive words, which the kernel marks at a death. This is not possible while a
-		// participant joins, because the words are still those of the previous participant in the
-		// slot.
+		// participant with a byte lock joins, because the words are still those of the previous
+		// participant in the slot.
 		for k := range aliveWords {
 			if a.u32(a.aliveWord(i, k)).Load()&shmsync.RobustOwnerDied != 0 {
 				// The mark belongs to the participant of w only if the state is still w.
@@ -216,7 +216,7 @@ func (a *Arena) mark(i int, w slotWord) bool {
 	defer a.beginAct(participantIn(i, w)).end()
 	// Check again, now that no participant can get the ID. Since the caller's check, another
 	// participant may have got it.
-	if blind := w.phase() == phaseJoining && !w.hasByte(); !blind && !a.surveyDead(i, w) {
+	if blind := w.phase() == phaseJoining && !w.hasByte() && !a.linked(i, w); !blind && !a.surveyDead(i, w) {
 		return false
 	}
 	return a.declareDead(i, w)

@@ -293,14 +293,14 @@ func TestLastOfAWindowDiesAsItStepsBack(t *testing.T) {
 	ta := newTestArena(t, 1)
 	v := ta.join(t, "former")
 	a := ta.peek(t)
-	for range 2 {
+	for _, missing := range []string{"", "ofd", ""} {
 		v.must(t, order{Do: "use", Text: "x"})
 		v.Kill(t)
 		ta.awaitUnlocked(t, 1)
 		was := a.mustWindow(t, 1)
 		a.u32(a.slot(1) + slotReclaimed).Store(was.last() - 2)
 		a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseLive, was.last()-1) | heldByte))
-		j := ta.start(t)
+		j := ta.start(t, without(missing))
 		j.must(t, order{Do: "arm", Text: "arena.renew.stepping_back"})
 		j.die(order{Do: "open", Arena: ta.name})
 		j.WaitSignal(t, unix.SIGKILL)

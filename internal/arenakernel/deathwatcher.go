@@ -11,12 +11,18 @@ import (
 // arena. The start of a thread takes as long as the rest of joining. So the watcherThread starts
 // before the process has a slot in the arena, and does the preparations that need no slot.
 type watcherThread struct {
+	// The thread has registered a robust list, which contains no words yet. If it could not, list is
+	// nil. Both fields are written before the point ready.
+	list  *shmsync.RobustList
+	alive uint32 // what an alive word contains while the thread runs
+	ready meeting
+
 	hired meeting
 	a     *Arena // the arena that the thread will watch, or nil; written before the field hired
 }
 
 func startWatcherThread() *watcherThread {
-	t := &watcherThread{hired: newMeeting()}
+	t := &watcherThread{ready: newMeeting(), hired: newMeeting()}
 	go t.run()
 	return t
 }
@@ -66,17 +72,24 @@ func (t *watcherThread) run() {
 	defer shmsync.PromptThread()()
 	list := takeRobustList()
 	defer keepRobustList(list)
+	if list != nil && list.Register() == nil {
+		defer list.Unregister()
+		// Always set FUTEX_WAITERS. Without this bit the kernel marks the word at a death but wakes
+		// no thread.
+		t.list, t.alive = list, uint32(shmsync.ThreadID())&shmsync.RobustTIDMask|shmsync.RobustWaiters
+	}
+	t.ready.arrive()
 	shmsync.FeatureWaitV.Have()
 	t.hired.await(true)
 	if t.a != nil {
-		t.a.deathWatcher(list)
+		t.a.deathWatcher(t)
 	}
 }
 
 // deathWatcher runs on the thread whose robust list contains this participant's alive words. It
 // stays locked to this thread, and watches other participants until the process leaves the arena.
-func (a *Arena) deathWatcher(list *shmsync.RobustList) {
-	if a.notLive = a.becomeLive(list); a.notLive == nil {
+func (a *Arena) deathWatcher(t *watcherThread) {
+	if a.notLive = a.becomeLive(t); a.notLive == nil {
 		a.live.arrive()
 		a.surveyAhead()
 		a.watch()
@@ -128,9 +141,9 @@ const (
 	// stagger is how much later each watcher of a participant acts than the watcher before it. A
 	// death wakes all watchers of the dead participant, although one of them is enough to clean up.
 	stagger = 2e6 // ns
-	// joinTimeout is how much time a joiner without a byte lock has to become live. Other
-	// participants cannot see whether such a joiner is alive. If it needs more time, its Open
-	// fails.
+	// joinTimeout is how much time a joiner without a byte lock has, after it has taken a slot, to
+	// put the alive words of the slot on its robust list. Until then, other participants cannot see
+	// whether such a joiner is alive. If it needs more time, its Open fails; see linkAlive.
 	joinTimeout = 10e9 // ns
 	// afterYou is how long the death watcher of a process waits while a waiter of the same process
 	// sleeps in the kernel. Such a waiter recovers a lock of the dead process itself, and needs the
@@ -348,7 +361,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 		switch w.phase() {
 		case phaseJoining: // a joiner holds nothing yet
 			turnIn(pollMost)
-			if joined := a.u64(a.slot(i) + slotJoined).Load(); !w.hasByte() && seen.leftOfJoiner(i, w, window, joined) == 0 {
+			if joined := a.u64(a.slot(i) + slotJoined).Load(); !w.hasByte() && !a.linked(i, w) && seen.leftOfJoiner(i, w, window, joined) == 0 {
 				a.reap(i, w)
 				if a.slotState(i) != w {
 					return nil, 0, 0

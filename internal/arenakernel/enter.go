@@ -13,6 +13,7 @@ import (
 
 var (
 	_ = crashpoint.Register("arena.enter.locked")
+	_ = crashpoint.Register("arena.enter.taken")
 	_ = crashpoint.Register("arena.enter.joining")
 	_ = crashpoint.Register("arena.enter.registered")
 	_ = crashpoint.Register("arena.enter.before_live")
@@ -28,7 +29,8 @@ var (
 // enter takes a slot and makes this process live in it. It first takes the byte lock of the slot, which the kernel
 // drops only when this process has ended. It then changes the state word, then registers the robust list, and then
 // sets the alive words. So if a slot is not free and its byte is not locked, its participant is dead. And no alive
-// word is set before the kernel knows that it has to mark this word at the death of the process.
+// word is set before the kernel knows that it has to mark this word at the death of the process. A process that has no
+// byte lock sets the alive words before it fills the slot in; see linkAlive.
 func (a *Arena) enter(label string, watcher *watcherThread) error {
 	if f, err := a.seg.Reopen(); err == nil {
 		a.lock = f
@@ -40,6 +42,7 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 			return a.fail("arena.open", err, "cannot map the page that keeps this process's byte lock")
 		}
 	}
+	a.watcher = watcher
 	for {
 		name, before, err := a.takeSlot()
 		if err != nil {
@@ -243,8 +246,11 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 	}
 	// Watchers use this time to tell two joiners of the same generation apart. It must be stored before the
 	// capabilities; see givenUp.
-	a.u64(a.slot(i) + slotJoined).Store(uint64(time.Now().UnixNano()))
-	if !a.publishCaps(i, joining) {
+	if !a.publishJoined(i, joining) || !a.publishCaps(i, joining) {
+		return false
+	}
+	crashpoint.Hit("arena.enter.taken")
+	if a.lock == nil && !a.linkAlive(i, joining) {
 		return false
 	}
 	if w.phase() == phaseFree { // if not free, the words describe the dead participant until its death is recorded
@@ -292,7 +298,9 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	end := shmsync.Monotonic() + takeTimeout
 	for u := ParticipantID(reaper.Load()); u.Slot() != i && a.isCurrent(u); u = ParticipantID(reaper.Load()) {
 		if shmsync.Monotonic() > end {
-			a.casSlot(i, a.ownWord(phaseJoining, next), w)
+			joining := a.ownWord(phaseJoining, next)
+			a.unlinkAlive(i, joining)
+			a.casSlot(i, joining, w)
 			return 0
 		}
 		time.Sleep(time.Millisecond)
@@ -368,44 +376,6 @@ func (a *Arena) fillIdentity() {
 	copyBytes(a.slice(s+slotBootID, 16), id.bootID[:])
 	a.u64(s + slotIdentitySum).Store(id.sum(a.self.Generation(), uint32(os.Getpid())))
 	a.u64(s + slotStart).Store(id.startTime) // stored last: a process that reads it can read the other fields, too
-}
-
-// becomeLive makes this participant live. It runs on the thread of the death watcher.
-func (a *Arena) becomeLive(list *shmsync.RobustList) error {
-	i := a.mySlot
-	tid := uint32(shmsync.ThreadID())
-	if list != nil {
-		list.Link(wordPtr(a.u32(a.aliveWord(i, 0))), aliveWords)
-		if list.Register() == nil {
-			a.robust = list
-			a.caps |= capRobust
-		}
-	}
-	crashpoint.Hit("arena.enter.registered")
-	if a.robust == nil && a.lock == nil {
-		return a.fail("arena.open", shmsync.ErrNotSupported,
-			"neither robust lists nor byte locks work here, so nobody could tell this process's death")
-	}
-	if shmsync.FeatureWaitV.Have() {
-		a.caps |= capWaitV
-	}
-	s := a.slot(i)
-	joining := a.ownWord(phaseJoining, a.self.Generation())
-	if !a.publishCaps(i, joining) {
-		return a.fail("arena.open", shmsync.ErrCorrupt, "a peer took the slot away")
-	}
-	a.u32(s + slotTID).Store(tid)
-	for k := range aliveWords {
-		// Always set FUTEX_WAITERS. Without this bit the kernel marks the word at a death but wakes
-		// no thread.
-		a.u32(a.aliveWord(i, k)).Store(tid&shmsync.RobustTIDMask | shmsync.RobustWaiters)
-	}
-	crashpoint.Hit("arena.enter.before_live")
-	if !a.casSlot(i, joining, joining.with(phaseLive)) {
-		return a.fail("arena.open", shmsync.ErrCorrupt, "a peer took the slot away")
-	}
-	crashpoint.Hit("arena.enter.live")
-	return nil
 }
 
 // fenceAfter is how long after its join a participant registers its process for fences, that is, for memory barriers

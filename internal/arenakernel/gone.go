@@ -133,7 +133,7 @@ func (a *Arena) noteByteFree(i int, w slotWord) bool {
 // measured with the wall clock. If that clock is changed, a joiner may be given up too early, with
 // the consequences described at joinTimeout.
 func (a *Arena) givenUp(i int, w slotWord) bool {
-	if w.phase() != phaseJoining || w.hasByte() || !a.hasCaps(i, w) {
+	if w.phase() != phaseJoining || w.hasByte() || !a.hasCaps(i, w) || a.linked(i, w) {
 		return false // if the joiner has not stored its capabilities yet, slotJoined may be that of an earlier participant
 	}
 	age := time.Now().UnixNano() - int64(a.u64(a.slot(i)+slotJoined).Load())

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/shm"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,7 +33,7 @@ func newNeighbours(size uint64, slots int) *neighbours {
 
 // join makes a new participant in the given slot.
 func (p *neighbours) join(slot int) *Arena {
-	a := &Arena{membership: &membership{mySlot: slot}}
+	a := &Arena{membership: &membership{mySlot: slot, seg: &shm.Segment{}, watcher: noWatcher()}}
 	a.memory = newMemory(p.bytes)
 	a.geo = p.geo
 	a.label = "neighbours"
@@ -111,4 +112,11 @@ func isAny(err error, targets ...error) bool {
 		}
 	}
 	return false
+}
+
+// noWatcher returns the watcherThread of a joiner in a test. It has no robust list, as on a system without such lists.
+func noWatcher() *watcherThread {
+	t := &watcherThread{ready: newMeeting()}
+	t.ready.arrive()
+	return t
 }

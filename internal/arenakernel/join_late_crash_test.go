@@ -3,6 +3,7 @@
 package arenakernel
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -140,14 +141,81 @@ func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
 	require.False(t, p.foundGone(2, joining), "it is alive")
 }
 
+// TestStoppedJoinerWithoutAByteKeepsItsSlot: a joiner without a byte lock is stopped for long while it fills its slot
+// in. The kernel would mark its death, so the joiner is alive, and no other process gets the slot. If the joiner is
+// killed, the next joiner gets the slot at once.
+func TestStoppedJoinerWithoutAByteKeepsItsSlot(t *testing.T) {
+	for _, point := range []string{"arena.enter.joining", "arena.enter.registered"} {
+		for _, with := range []string{"", "ofd"} {
+			ta := newTestArena(t, 1)
+			ta.join(t, "first").close(t)
+			late := ta.start(t, without("ofd"))
+			late.must(t, order{Do: "arm to stop", Text: point})
+			open := order{Do: "open", Arena: ta.name, Opts: &ta.opts}
+			late.Send(open)
+			late.AwaitStop(t)
+			p := ta.peek(t)
+			w := p.slotState(1)
+			require.Equal(t, phaseJoining, w.phase())
+			age := func() { // as if that had been long ago
+				p.u64(p.slot(1) + slotJoined).Store(uint64(time.Now().Add(-joinTimeout - time.Second).UnixNano()))
+			}
+			age()
+			another := ta.start(t, without(with))
+			require.NotEmpty(t, another.try(t, open).Err, "the joiner is alive")
+			require.Equal(t, w, p.slotState(1))
+			late.Cont(t)
+			var a answer
+			late.Recv(t, &a)
+			require.Empty(t, a.Err)
+			late.close(t)
+
+			late.must(t, order{Do: "arm to stop", Text: point})
+			late.Send(open)
+			late.AwaitStop(t)
+			late.Kill(t)
+			late.Wait(t)
+			require.Empty(t, another.try(t, open).Err)
+			another.must(t, order{Do: "use", Text: "x"})
+			another.close(t)
+		}
+	}
+}
+
+// TestLateJoinerWithoutAByteLeavesTheSlotAlone: a joiner without a byte lock is stopped when it has taken a slot, and
+// before the kernel would mark its death. The other processes give it up. When it goes on, another participant has the
+// slot. The joiner must change no word of the slot.
+func TestLateJoinerWithoutAByteLeavesTheSlotAlone(t *testing.T) {
+	ta := newTestArena(t, 1)
+	ta.join(t, "first").close(t)
+	late := ta.start(t, without("ofd"))
+	late.must(t, order{Do: "arm to stop", Text: "arena.enter.taken"})
+	open := order{Do: "open", Arena: ta.name, Opts: &ta.opts}
+	late.Send(open)
+	late.AwaitStop(t)
+	p := ta.peek(t)
+	p.u64(p.slot(1) + slotJoined).Store(uint64(time.Now().Add(-joinTimeout - time.Second).UnixNano()))
+	another := ta.join(t, "another", without("ofd"))
+	another.must(t, order{Do: "fenced"})
+	another.must(t, order{Do: "identified"})
+	another.Stop(t)
+	slot := p.slice(p.slot(1), slotStride)
+	before := bytes.Clone(slot)
+	late.Cont(t)
+	var a answer
+	late.Recv(t, &a)
+	require.NotEmpty(t, a.Err, "the slot is taken")
+	require.Equal(t, before, slot)
+}
+
 // TestJoinerWithoutByteDiesInTheOnlySlot: a joiner without a byte lock dies in the only slot of an
-// arena. After some time, the next joiner can take the slot.
+// arena, before the kernel would mark its death. After some time, the next joiner can take the slot.
 func TestJoinerWithoutByteDiesInTheOnlySlot(t *testing.T) {
 	for _, with := range []string{"", "ofd"} {
 		ta := newTestArena(t, 1)
 		ta.join(t, "first").close(t)
 		victim := ta.start(t, without("ofd"))
-		victim.must(t, order{Do: "arm", Text: "arena.enter.joining"})
+		victim.must(t, order{Do: "arm", Text: "arena.enter.taken"})
 		victim.die(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
 		victim.WaitSignal(t, unix.SIGKILL)
 		p := ta.peek(t)

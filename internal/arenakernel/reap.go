@@ -352,6 +352,12 @@ func (a *Arena) reclaimMemory(dead ParticipantID) {
 // participant may have changed stays for the next participant of the slot. The reaper of that next
 // participant then repairs what this process could not repair.
 func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
+	a.clearSlot(i, w, keep)
+	a.casSlot(i, w, w.with(phaseFree))
+}
+
+// clearSlot does what freeSlot does, but does not change the state of the slot.
+func (a *Arena) clearSlot(i int, w slotWord, keep bool) {
 	s := a.slot(i)
 	if !keep && a.u32(s+slotReclaimed).Load() == w.generation() {
 		a.forgetTouched(i)
@@ -363,7 +369,6 @@ func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	a.u32(s + slotPID).Store(0)
 	a.putLabel(s+slotLabel, "")
 	a.u64(s + slotDied).Store(0)
-	a.casSlot(i, w, w.with(phaseFree))
 }
 
 // surveyAhead asks the kernel whether the participants that this process has to watch hold their

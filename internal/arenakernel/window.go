@@ -353,7 +353,9 @@ func (a *Arena) stepBack() bool {
 		return false
 	}
 	crashpoint.Hit("arena.renew.stepping_back")
-	a.freeSlot(i, w, false)
+	a.clearSlot(i, w, false)
+	a.unlinkAlive(i, w)
+	a.casSlot(i, w, w.with(phaseFree))
 	crashpoint.Hit("arena.renew.stepped_back")
 	a.unlockSlot(i)
 	a.mySlot, a.self = 0, 0
@@ -367,7 +369,10 @@ func (a *Arena) stepBack() bool {
 //
 // Preconditions: if the participant has a byte lock, this joiner found it free, and has it now.
 func (a *Arena) endStepBack(i int, w slotWord) {
-	if a.lock == nil || !w.hasByte() || w.phase() != phaseJoining || a.u32(a.slot(i)+slotReclaimed).Load() != w.generation() {
+	if a.lock == nil || w.phase() != phaseJoining || a.u32(a.slot(i)+slotReclaimed).Load() != w.generation() {
+		return
+	}
+	if !w.hasByte() && !(a.linked(i, w) && a.ended(i)) && !a.givenUp(i, w) {
 		return
 	}
 	a.recordDeaths(i, w, w.generation())

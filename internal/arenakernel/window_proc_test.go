@@ -42,7 +42,7 @@ func init() {
 // view returns an Arena for an arena that this process has not joined. It is like the Arena of a joiner
 // that has no slot yet.
 func view(m memory, slots int) *Arena {
-	a := &Arena{membership: &membership{seg: &shm.Segment{}}}
+	a := &Arena{membership: &membership{seg: &shm.Segment{}, watcher: noWatcher()}}
 	a.memory, a.geo, a.label = m, plan(m.size, slots), "a view"
 	a.current, a.gone = a.isCurrent, a.Gone
 	return a

@@ -78,3 +78,40 @@ func TestReaperWithoutAByteLockInC(t *testing.T) {
 	x.give(t, verb("mutex.lock", forever)).must(t)
 	eventually(t, "the slot is free", name, slot.isFree)
 }
+
+// A C program without a byte lock is stopped for long while it fills its slot in. The kernel would mark its death, so no
+// other program gets the slot. If it is killed, the next program gets the slot at once.
+func TestStoppedJoinerWithoutAByteInC(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		for _, open := range []func(*testing.T, string) (string, bool){openCore, openGo} {
+			name := unusedName(t)
+			made, err := arena.Create(name, &arena.Options{Size: 1 << 20, MaxParticipants: 1})
+			require.NoError(t, err)
+			require.NoError(t, made.Close())
+			var out bytes.Buffer
+			cmd := exec.Command(program(t, "core.c"), "open", name)
+			cmd.Env = append(os.Environ(), "SHMSYNC_DISABLE=ofd", "SHMSYNC_CRASHPOINT_STOP=arena.enter.joining")
+			cmd.Stdout, cmd.Stderr = &out, &out
+			require.NoError(t, cmd.Start())
+			t.Cleanup(func() { cmd.Process.Kill() })
+			(&agent{cmd: cmd, label: "the joiner", arena: name}).awaitStop(t)
+			if killed {
+				require.NoError(t, cmd.Process.Kill())
+				cmd.Wait()
+				says, ok := open(t, name)
+				require.True(t, ok, says)
+				sound(t, name)
+				continue
+			}
+			slot := slotIn(t, name, 1)
+			joined := slot[40:]
+			binary.LittleEndian.PutUint64(joined, binary.LittleEndian.Uint64(joined)-11e9)
+			says, ok := open(t, name)
+			require.False(t, ok, says)
+			require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+			require.NoError(t, cmd.Wait(), "%s", &out)
+			require.True(t, strings.HasPrefix(out.String(), "0 "), "%s", &out)
+			sound(t, name)
+		}
+	}
+}

@@ -53,6 +53,13 @@ var deathMutants = []mutant{
 		pkg:  "internal/arenakernel", run: "TestReaperWithoutAByteLockAsksForTheByte",
 	},
 	{
+		name: "a joiner without a byte lock fills its slot in before the kernel would mark its death",
+		file: "internal/arenakernel/enter.go",
+		old:  "\tif a.lock == nil && !a.linkAlive(i, joining) {\n\t\treturn false\n\t}\n",
+		new:  "",
+		pkg:  "internal/arenakernel", run: "TestStoppedJoinerWithoutAByteKeepsItsSlot", tags: "crashpoint",
+	},
+	{
 		name: "a dead process counts as gone at once",
 		file: "internal/arenakernel/gone.go",
 		old:  "capNoKernelIO != 0 || a.foundGone(i, w) || ",

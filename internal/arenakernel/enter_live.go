@@ -1,0 +1,123 @@
+package arenakernel
+
+import (
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+// linkAlive puts the alive words of slot i on the robust list of this joiner, and says so in the
+// capabilities. From then on, the kernel marks the words if this process dies. So other
+// participants can tell whether the joiner is alive, although it has no byte lock, and nobody takes
+// the slot back while it is. Only after linkAlive does the joiner write the other words of the slot.
+//
+// Before that, other participants take the slot back after joinTimeout. So each store of take and of
+// linkAlive is a CAS, after a check that the slot still belongs to this joiner. If another
+// participant has got the slot since the check, it has changed the word, and the CAS fails. The CAS
+// succeeds only if the thread of that participant has the ID that the alive word contained before.
+// Then one of its four alive words is wrong, and the kernel marks the other three at its death.
+//
+// linkAlive returns false if the slot does not belong to this joiner any more. The joiner is in
+// state joining.
+func (a *Arena) linkAlive(i int, joining slotWord) bool {
+	t := a.watcher
+	t.ready.await(false)
+	if t.list == nil {
+		return true // becomeLive will fail
+	}
+	t.list.Link(wordPtr(a.u32(a.aliveWord(i, 0))), aliveWords)
+	a.robust = t.list
+	a.caps |= capRobust
+	for k := range aliveWords {
+		word := a.u32(a.aliveWord(i, k))
+		for {
+			was := word.Load()
+			if a.slotState(i) != joining {
+				a.unlinkAlive(i, joining)
+				return false
+			}
+			// The CAS fails only if the kernel marks the death of an earlier participant.
+			if word.CompareAndSwap(was, t.alive) {
+				break
+			}
+		}
+	}
+	if !a.publishCaps(i, joining) {
+		a.unlinkAlive(i, joining)
+		return false
+	}
+	return true
+}
+
+// unlinkAlive undoes what linkAlive has done, if it was called. A joiner calls it before it gives
+// its slot back, in state joining, because the thread of the next participant may have the same
+// thread ID in another pid namespace. After unlinkAlive, the joiner may change only the state of the
+// slot.
+func (a *Arena) unlinkAlive(i int, joining slotWord) {
+	if a.robust == nil {
+		return
+	}
+	a.caps &^= capRobust
+	a.publishCaps(i, joining) // before Clear: if this process dies in between, its slot is taken back after joinTimeout
+	a.robust.Clear()
+	a.robust = nil
+}
+
+// linked reports whether the participant in slot i, in state w, is a joiner without a byte lock that
+// has called linkAlive, so that the kernel marks its death.
+func (a *Arena) linked(i int, w slotWord) bool {
+	return w.phase() == phaseJoining && !w.hasByte() && a.slotCaps(i)&capRobust != 0
+}
+
+// publishJoined stores the present time in slotJoined. It returns false if the slot does not belong
+// to this joiner any more, whose slot is in state joining.
+func (a *Arena) publishJoined(i int, joining slotWord) bool {
+	word := a.u64(a.slot(i) + slotJoined)
+	for {
+		// The CAS fails only if another joiner that has or had the slot has stored its time.
+		was := word.Load()
+		if a.slotState(i) != joining {
+			return false
+		}
+		if word.CompareAndSwap(was, uint64(time.Now().UnixNano())) {
+			return true
+		}
+	}
+}
+
+// becomeLive makes this participant live. It runs on the thread of the death watcher.
+func (a *Arena) becomeLive(t *watcherThread) error {
+	i := a.mySlot
+	if t.list != nil && a.robust == nil {
+		t.list.Link(wordPtr(a.u32(a.aliveWord(i, 0))), aliveWords)
+		a.robust = t.list
+		a.caps |= capRobust
+	}
+	crashpoint.Hit("arena.enter.registered")
+	if a.robust == nil && a.lock == nil {
+		return a.fail("arena.open", shmsync.ErrNotSupported,
+			"neither robust lists nor byte locks work here, so nobody could tell this process's death")
+	}
+	if shmsync.FeatureWaitV.Have() {
+		a.caps |= capWaitV
+	}
+	s := a.slot(i)
+	joining := a.ownWord(phaseJoining, a.self.Generation())
+	if !a.publishCaps(i, joining) {
+		return a.fail("arena.open", shmsync.ErrCorrupt, "a peer took the slot away")
+	}
+	tid := uint32(shmsync.ThreadID())
+	a.u32(s + slotTID).Store(tid)
+	for k := range aliveWords {
+		// Always set FUTEX_WAITERS. Without this bit the kernel marks the word at a death but wakes
+		// no thread.
+		a.u32(a.aliveWord(i, k)).Store(tid&shmsync.RobustTIDMask | shmsync.RobustWaiters)
+	}
+	crashpoint.Hit("arena.enter.before_live")
+	if !a.casSlot(i, joining, joining.with(phaseLive)) {
+		return a.fail("arena.open", shmsync.ErrCorrupt, "a peer took the slot away")
+	}
+	crashpoint.Hit("arena.enter.live")
+	return nil
+}
