@@ -30,8 +30,11 @@ func (h *waitableHold) isUnaccepted() bool {
 }
 
 // unaccepted returns how many claims of the hold were granted to waits that have not accepted them.
-func (h *waitableHold) unaccepted() uint32 {
-	if n := int32(valueIn(&h.granted) - uint32(h.accepted.Load())); n > 0 {
+func (h *waitableHold) unaccepted() uint32 { return h.grantedBeyond(uint32(h.accepted.Load())) }
+
+// grantedBeyond returns how many claims were granted beyond the given number of accepted ones.
+func (h *waitableHold) grantedBeyond(accepted uint32) uint32 {
+	if n := int32(valueIn(&h.granted) - accepted); n > 0 {
 		return min(uint32(n), waitableCount) // bounded, because a peer may have written the counts
 	}
 	return 0

@@ -193,44 +193,52 @@ func (x *Waitable[S, E]) reap(c *recordedChange, b *wakes) {
 // for any other claim. It reports whether there may be more to undo.
 func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, index int, lost, unused func(s *S, e E)) (more bool) {
 	h := x.holds[index]
-	if h.free() || !x.absent(h.participant()) {
-		return false
-	}
 	var tries attempts
 	defer x.over(&tries)
-	if _, err := x.copyState(c, b, &x.copied, &tries); err != nil {
-		return false
+	for !h.free() && x.absent(h.participant()) {
+		// The loop repeats only if another call has changed the Waitable. So it is lock-free.
+		x.again(&tries)
+		if _, err := x.copyState(c, b, &x.copied, &tries); err != nil {
+			return false
+		}
+		// What is read from here on belongs to the copied state if the commit word stays the same. But a living
+		// participant accepts claims without a change of the commit word. So read what it has accepted when it is dead.
+		of, extra, count := h.participant(), h.extra(), h.held()
+		dead := !h.free() && x.absent(of)
+		accepted := uint32(h.accepted.Load())
+		n := h.grantedBeyond(accepted)
+		if x.held() {
+			n = min(n, count)
+		}
+		rule := lost
+		switch {
+		case x.load() != c.c:
+			continue
+		case x.lostIn(c) != 0:
+			x.unreaped.Store(true) // as in reap
+			return false
+		case !dead:
+			return false
+		case n > 0:
+			rule, n = unused, n-1
+		case count == 0: // the process has released claims that were not accepted, or a peer has overwritten the counts
+			x.setCount(c, index, 0)
+			x.setGranted(c, index, accepted)
+			_, err := x.end(c, b)
+			return err == nil
+		case !x.a.Gone(of):
+			x.unreaped.Store(true) // so the next reap tries again
+			return false
+		}
+		rule(&x.copied, unpackExtra[E](extra))
+		x.put(c, &x.copied)
+		x.setCount(c, index, max(count, 1)-1)
+		x.setGranted(c, index, accepted+n)
+		if ok, err := x.end(c, b); ok || err != nil {
+			return err == nil
+		}
 	}
-	of, extra, count, n := h.participant(), h.extra(), h.held(), h.unaccepted()
-	if x.held() {
-		n = min(n, count)
-	}
-	rule := lost
-	switch {
-	case x.load() != c.c:
-		return true
-	case x.lostIn(c) != 0:
-		x.unreaped.Store(true) // as in reap
-		return false
-	case h.free() || !x.absent(of):
-		return false
-	case n > 0:
-		rule, n = unused, n-1
-	case count == 0: // the process has released claims that were not accepted, or a peer has overwritten the counts
-		x.setCount(c, index, 0)
-		x.setGranted(c, index, uint32(h.accepted.Load()))
-		_, err := x.end(c, b)
-		return err == nil
-	case !x.a.Gone(of):
-		x.unreaped.Store(true) // so the next reap tries again
-		return false
-	}
-	rule(&x.copied, unpackExtra[E](extra))
-	x.put(c, &x.copied)
-	x.setCount(c, index, max(count, 1)-1)
-	x.setGranted(c, index, uint32(h.accepted.Load())+n)
-	_, err := x.end(c, b)
-	return err == nil
+	return false
 }
 
 func checkWaitable(a *arenakernel.Arena, o arenakernel.Object) error {

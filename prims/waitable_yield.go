@@ -18,6 +18,7 @@ const (
 	yieldAfter = 16
 	yieldLeast = 200 * time.Microsecond
 	yieldMost  = 5 * time.Millisecond
+	yieldWait  = 4 * yieldMost // how long one call waits at most
 )
 
 // attempts counts how often one call has begun a change, and remembers when the last attempt began.
@@ -56,12 +57,12 @@ func (x *waitableCore) yield() {
 	if x.words.yieldUntil.Load() == 0 {
 		return
 	}
-	for {
-		// The loop ends because a time that is more than yieldMost ahead does not count, and any other time passes.
-		// Calls of other processes may store new times, but such a call makes its change soon.
-		ahead := time.Duration(int64(x.words.yieldUntil.Load()) - shmsync.Monotonic())
+	for limit := shmsync.Monotonic() + int64(yieldWait); ; {
+		// Other calls may store new times, one after the other, or a peer may. The limit bounds the wait for all of them.
+		now := shmsync.Monotonic()
+		ahead := time.Duration(int64(x.words.yieldUntil.Load()) - now)
 		switch {
-		case ahead <= 0 || ahead > yieldMost:
+		case ahead <= 0 || ahead > yieldMost || now > limit:
 			return
 		case ahead < yieldLeast/10:
 			asm.Pause(64)
