@@ -5,8 +5,8 @@ var waitableMutants = []mutant{
 	{
 		name: "claims die with their owner",
 		file: "prims/waitable_reap.go",
-		old:  "if h.free() || !x.absent(h.participant()) {\n",
-		new:  "if h.free() || x.held() || !x.absent(h.participant()) {\n",
+		old:  "for !h.free() && x.absent(h.participant()) {\n",
+		new:  "for !h.free() && !x.held() && x.absent(h.participant()) {\n",
 		pkg:  "prims", run: "TestWaitableTakesBackFromTheDead",
 	},
 	{
