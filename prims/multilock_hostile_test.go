@@ -279,3 +279,20 @@ func TestMultiLockDamageConcernsOneKey(t *testing.T) {
 	}
 	require.NoError(t, x.Recover(sound, func() error { return nil }))
 }
+
+// TestMultiLockDamageFailsNoOtherKey: a peer overwrites the queue of one key, and a participant dies. The first call for
+// another key of the same bucket then reaps, and succeeds.
+func TestMultiLockDamageFailsNoOtherKey(t *testing.T) {
+	a := newArena(t, nil)
+	x := openMulti(t, a, nil)
+	keys := sameBucket(x, 2)
+	x.Lock(keys[0])
+	dies := lockActor(t, a, "dies")
+	multiQueued(t, x, dies, keys[0], order{Op: "mlockctx", Token: keys[0]})
+	x.QueuedNodes(keys[0])[0].Next().Store(1 << 63) // no node follows
+	dies.proc.Kill(t)
+	alone(t, a, 1)
+	h, err := x.LockContext(t.Context(), keys[1])
+	require.NoError(t, err)
+	h.Unlock()
+}

@@ -1,7 +1,6 @@
 package prims
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/shmsync/shmsync"
@@ -121,19 +120,18 @@ func (k *multiBucket) reapAll(x *recordedChange, b *wakes) {
 	k.serveAll(x, b)
 }
 
-// serveAll serves the queues of all keys of the bucket.
+// serveAll serves the queues of all keys of the bucket. Like reap, it passes over damage that concerns one key.
 func (k *multiBucket) serveAll(x *recordedChange, b *wakes) error {
-	first := k.begin(x, b)
-	if first != nil {
-		return first
+	if err := k.begin(x, b); err != nil {
+		return err
 	}
 	for i := range k.size() {
 		if valueIn(&k.at(i).first) != 0 {
 			k.focus(i)
-			first = cmp.Or(first, k.serve(x, b))
+			k.serve(x, b)
 		}
 	}
-	return first
+	return nil
 }
 
 // reap takes the waits of dead participants off the queues of all keys of the bucket, and then takes their keys back,
@@ -149,21 +147,21 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 	if err := k.of.findBlocks(); err != nil {
 		return err
 	}
-	// A peer may have overwritten the queue of one key. That concerns only the calls for this key.
-	var first error
+	// If a peer has overwritten the queue of one key, that concerns only the calls for this key, which find the damage
+	// themselves.
 	for i := range k.size() {
 		if e := k.at(i); valueIn(&e.first) != 0 {
 			k.focus(i)
-			first = cmp.Or(first, k.removeDead(x, b))
+			k.removeDead(x, b)
 		}
 	}
 	for i := range k.size() {
 		if k.absent(k.at(i).state().holder()) {
 			k.focus(i)
-			first = cmp.Or(first, k.takeBack(x, b))
+			k.takeBack(x, b)
 		}
 	}
-	return first
+	return nil
 }
 
 // takeOpen takes back the keys of dead holders whose word hold is open.

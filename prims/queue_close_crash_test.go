@@ -4,8 +4,11 @@ package prims_test
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -92,4 +95,37 @@ func TestQueueCloseWakes(t *testing.T) {
 			sound(t, a)
 		})
 	}
+}
+
+// TestQueueCloseAwaitsAPut: a Close begins while a Put copies its item. It still waits when the Put has copied the item
+// but not put it into the ring. So it knows whether it has to wake in place of the Put.
+func TestQueueCloseAwaitsAPut(t *testing.T) {
+	a := newArena(t, nil)
+	q := newQueue[queueTicket](t, a, "q", 4)
+	p := queueOther(t, a, proctest.Env("SHMSYNC_CHECK_EVERY=1h")) // a periodic check would wake the waiter
+	mine := newQueue[queueTicket](t, a, "q", 4)
+	p.Send(queueOrder{Verb: "get"})
+	queueWaits(t, a, q, 1, 0)
+	closed, early := make(chan error, 1), false
+	crashpoint.ArmFunc("queue.add.claimed", 1, func() {
+		go func() { closed <- mine.Close() }()
+		eventually(t, "Close waits for the Put", func() string { return words(a) }, func() bool {
+			stacks := make([]byte, 1<<20)
+			return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), ".awaitCalls")
+		})
+	})
+	crashpoint.ArmFunc("queue.add.written", 1, func() {
+		select {
+		case err := <-closed:
+			early = true
+			closed <- err
+		case <-after(50 * time.Millisecond):
+		}
+	})
+	defer crashpoint.Disarm()
+	require.NoError(t, mine.Put(ticket(1)))
+	require.NoError(t, <-closed)
+	require.False(t, early, "Close has not waited for the Put")
+	queueHear(t, p, 0)
+	sound(t, a)
 }

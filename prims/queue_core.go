@@ -99,12 +99,13 @@ func (x *queueCore) drain() {
 	x.wakeLast()
 }
 
-// awaitCalls waits until no call of this process still works with a slot. It finds such calls by reading all slots.
-// Calls that do not block are not counted, because counting would double their cost.
+// awaitCalls waits until no call of this process still works with a slot. It finds such calls by reading all slots. A Put
+// changes the state of its slot to full, perhaps several times, before it has published its item. Calls that do not block
+// are not counted, because counting would double their cost.
 func (x *queueCore) awaitCalls() {
 	var until time.Time
 	x.each(func(i uint32, s *queueSlot, was queueState) {
-		for st := was; st == was && st.busy() && st.participant() == x.name && !x.published(i, st); st = queueState(s.state.Load()) {
+		for st := was; (st == was || st.kind() == queueFull) && st.busy() && st.participant() == x.name && !x.published(i, st); st = queueState(s.state.Load()) {
 			switch now := time.Now(); {
 			case until.IsZero():
 				until = now.Add(callsMost)

@@ -18,7 +18,7 @@ const (
 	yieldAfter = 16
 	yieldLeast = 200 * time.Microsecond
 	yieldMost  = 5 * time.Millisecond
-	yieldWait  = 4 * yieldMost // how long one call waits at most
+	yieldWait  = 1 * time.Second // how long one call waits at most
 )
 
 // attempts counts how often one call has begun a change, and remembers when the last attempt began.
