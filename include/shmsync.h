@@ -20453,6 +20453,7 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
         }
         if (next == 0) {
             granted = shmi_lock_pass(l, x);
+            x->torn = 0; /* an error in the queue is that of the waits */
         } else {
             shmi_lock_set(l, x, next);
             if (!l->key)
@@ -21440,8 +21441,9 @@ SHMI_FN int shmi_fair_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct 
 SHMI_FN int shmi_fair_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_record_lock l = shmi_fair_lock_of(shmi_fair_of(q));
-    int err = shmi_rq_begin_reap(q, x, b);
-    return err != 0 ? err : shmi_lock_reap(&l, x, b);
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue is that of the waits */
+    err = shmi_lock_reap(&l, x, b);
+    return first != 0 ? first : err;
 }
 /* Whether the holder, or the participant that was granted the lock, is dead. */
 SHMI_FN int shmi_fair_dead(struct shmi_rq *q)

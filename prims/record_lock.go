@@ -102,20 +102,27 @@ func (l *recordLock) settle(x *recordedChange, b *wakes, next ownerWord) (done b
 }
 
 // passOn adds to the change x that the lock is granted to the first wait, or becomes free if there is no wait. If the
-// owner of the first wait is dead, passOn returns false and adds nothing to x. If a peer has overwritten the queue, the
-// lock becomes free. Before the call, x must change neither the owner word nor a word of the queue.
+// owner of the first wait is dead, passOn returns false and adds nothing to x; then dropFirst takes the wait off. If
+// that is not possible because a peer has overwritten the queue, the lock becomes free. Before the call, x must change
+// neither the owner word nor a word of the queue.
 func (l *recordLock) passOn(x *recordedChange) (granted arenakernel.ParticipantID, ok bool) {
 	n := x.n
 	w, waits := l.head(x)
-	if waits && !l.waiting(w) {
-		return 0, false
-	}
 	if waits {
-		if granted = l.grant(x, w); !x.torn && !x.tooMany {
-			return granted, true
+		alive := l.waiting(w)
+		if alive {
+			granted = l.grant(x, w)
+		} else {
+			l.detach(x, w, arenakernel.RecordedRemoved)
+		}
+		if !x.torn && !x.tooMany {
+			if !alive {
+				x.n = n
+			}
+			return granted, alive
 		}
 	}
-	x.n, x.torn, x.tooMany = n, false, false // without the words of the grant
+	x.n, x.torn, x.tooMany = n, false, false // without the words of the queue
 	l.hooks.setOwner(x, ownerFree)
 	return 0, true
 }

@@ -194,6 +194,7 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
         }
         if (next == 0) {
             granted = shmi_lock_pass(l, x);
+            x->torn = 0; /* an error in the queue is that of the waits */
         } else {
             shmi_lock_set(l, x, next);
             if (!l->key)

@@ -90,8 +90,8 @@ var generalMutants = []mutant{
 	{
 		name: "free instead of hand over",
 		file: "prims/record_lock.go",
-		old:  "\tif waits {\n\t\tif granted = l.grant(x, w);",
-		new:  "\tif waits && false {\n\t\tif granted = l.grant(x, w);",
+		old:  "\tif waits {\n\t\talive := l.waiting(w)\n",
+		new:  "\tif waits && !l.waiting(w) {\n\t\talive := false\n",
 		pkg:  "prims", run: "TestFairMutexFIFO", tags: withPoints, env: noLooks,
 	},
 	{

@@ -102,6 +102,13 @@ var recordMutants = []mutant{
 		pkg:  "prims", run: "TestFairMutexDeathOfAHolderBesideStrangers",
 	},
 	{
+		name: "a dead wait in a torn queue keeps the lock",
+		file: "prims/record_lock.go",
+		old:  "\t\t\tl.detach(x, w, arenakernel.RecordedRemoved)\n\t\t}\n\t\tif !x.torn",
+		new:  "\t\t\treturn 0, false\n\t\t}\n\t\tif !x.torn",
+		pkg:  "internal/cinterop", run: "TestTornQueueKeepsNoLock/unlock.*/.*/go",
+	},
+	{
 		name: "a TryLock does not carry the last change out",
 		file: "prims/fairmutex_rules.go",
 		old:  "makes only once. So the loop is lock-free.\n\t\tif err := f.begin(x, b); err != nil {\n",
