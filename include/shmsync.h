@@ -3619,6 +3619,7 @@ SHMI_FN int shmi_publish_caps(const shmsync_arena *a, uint32_t i, uint32_t w)
         was = shmi_ld32(word);
         if (shmi_slot_state(a, i) != w)
             return 0;
+        SHMSYNC_CRASHPOINT("arena.enter.caps_checked");
     } while (!shmi_cas32(word, was, a->caps | shmi_slot_gen(w) << SHMI_capsBits));
     return 1;
 }
@@ -10445,8 +10446,6 @@ SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 SHMI_FN int shmi_link_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     unsigned k;
-    if (a->robust == NULL)
-        return 1; /* shmi_become_live will fail */
     shmi_robust_link(a, i);
     a->caps |= SHMI_capRobust;
     for (k = 0; k < SHMI_aliveWords; k++) {
@@ -10476,8 +10475,6 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
         a->caps |= SHMI_capRobust;
     }
     SHMSYNC_CRASHPOINT("arena.enter.registered");
-    if (a->robust == NULL && a->lock_fd < 0)
-        return shmi_fail(ENOTSUP, "arena.open", a->label, "neither robust lists nor byte locks work here, so nobody could tell this process's death");
     if (shmi_have.waitv)
         a->caps |= SHMI_capWaitV;
     if (!shmi_publish_caps(a, i, joining))
@@ -11578,6 +11575,10 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         if (err != 0)
             return err;
         shmi_await_watcher(a);
+        if (a->robust == NULL) {
+            shmi_dismiss_watcher(a);
+            return shmi_fail(ENOTSUP, "arena.open", a->label, "neither robust lists nor byte locks work here, so nobody could tell this process's death");
+        }
     }
     do {
         err = shmi_take_slot(a, &name, &before);

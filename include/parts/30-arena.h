@@ -457,6 +457,7 @@ SHMI_FN int shmi_publish_caps(const shmsync_arena *a, uint32_t i, uint32_t w)
         was = shmi_ld32(word);
         if (shmi_slot_state(a, i) != w)
             return 0;
+        SHMSYNC_CRASHPOINT("arena.enter.caps_checked");
     } while (!shmi_cas32(word, was, a->caps | shmi_slot_gen(w) << SHMI_capsBits));
     return 1;
 }

@@ -106,8 +106,6 @@ SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 SHMI_FN int shmi_link_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     unsigned k;
-    if (a->robust == NULL)
-        return 1; /* shmi_become_live will fail */
     shmi_robust_link(a, i);
     a->caps |= SHMI_capRobust;
     for (k = 0; k < SHMI_aliveWords; k++) {
@@ -137,8 +135,6 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
         a->caps |= SHMI_capRobust;
     }
     SHMSYNC_CRASHPOINT("arena.enter.registered");
-    if (a->robust == NULL && a->lock_fd < 0)
-        return shmi_fail(ENOTSUP, "arena.open", a->label, "neither robust lists nor byte locks work here, so nobody could tell this process's death");
     if (shmi_have.waitv)
         a->caps |= SHMI_capWaitV;
     if (!shmi_publish_caps(a, i, joining))

@@ -794,6 +794,10 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         if (err != 0)
             return err;
         shmi_await_watcher(a);
+        if (a->robust == NULL) {
+            shmi_dismiss_watcher(a);
+            return shmi_fail(ENOTSUP, "arena.open", a->label, "neither robust lists nor byte locks work here, so nobody could tell this process's death");
+        }
     }
     do {
         err = shmi_take_slot(a, &name, &before);

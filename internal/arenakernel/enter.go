@@ -43,6 +43,13 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 		}
 	}
 	a.watcher = watcher
+	if a.lock == nil {
+		watcher.ready.await(false)
+		if watcher.list == nil {
+			return a.fail("arena.open", shmsync.ErrNotSupported,
+				"neither robust lists nor byte locks work here, so nobody could tell this process's death")
+		}
+	}
 	for {
 		name, before, err := a.takeSlot()
 		if err != nil {

@@ -22,10 +22,6 @@ import (
 // state joining.
 func (a *Arena) linkAlive(i int, joining slotWord) bool {
 	t := a.watcher
-	t.ready.await(false)
-	if t.list == nil {
-		return true // becomeLive will fail
-	}
 	t.list.Link(wordPtr(a.u32(a.aliveWord(i, 0))), aliveWords)
 	a.robust = t.list
 	a.caps |= capRobust
@@ -95,10 +91,6 @@ func (a *Arena) becomeLive(t *watcherThread) error {
 		a.caps |= capRobust
 	}
 	crashpoint.Hit("arena.enter.registered")
-	if a.robust == nil && a.lock == nil {
-		return a.fail("arena.open", shmsync.ErrNotSupported,
-			"neither robust lists nor byte locks work here, so nobody could tell this process's death")
-	}
 	if shmsync.FeatureWaitV.Have() {
 		a.caps |= capWaitV
 	}

@@ -233,3 +233,15 @@ func TestJoinerWithoutByteDiesInTheOnlySlot(t *testing.T) {
 		next.close(t)
 	}
 }
+
+// TestUnprotectedJoinerTakesNoSlot: a process that has neither a robust list nor a byte lock does not take a slot,
+// because nothing would show whether it is alive.
+func TestUnprotectedJoinerTakesNoSlot(t *testing.T) {
+	ta := newTestArena(t, 1)
+	ta.join(t, "first").close(t)
+	p := ta.peek(t)
+	before := bytes.Clone(p.slice(p.slot(1), slotStride))
+	late := ta.start(t, without("ofd,robust"))
+	require.Contains(t, late.try(t, order{Do: "open", Arena: ta.name, Opts: &ta.opts}).Err, "neither robust lists nor byte locks")
+	require.Equal(t, before, p.slice(p.slot(1), slotStride))
+}

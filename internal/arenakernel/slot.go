@@ -1,6 +1,12 @@
 package arenakernel
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var _ = crashpoint.Register("arena.enter.caps_checked")
 
 // Offsets of a slot's fields; the table is in docs/abi.md.
 const (
@@ -171,6 +177,7 @@ func (a *membership) publishCaps(i int, w slotWord) bool {
 		if a.slotState(i) != w {
 			return false
 		}
+		crashpoint.Hit("arena.enter.caps_checked")
 		if word.CompareAndSwap(was, makeCaps(a.caps, w.generation())) {
 			return true
 		}

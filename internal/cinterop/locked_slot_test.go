@@ -115,3 +115,19 @@ func TestStoppedJoinerWithoutAByteInC(t *testing.T) {
 		}
 	}
 }
+
+// A C program that has neither a robust list nor a byte lock does not take a slot, because nothing would show whether
+// it is alive.
+func TestUnprotectedJoinerTakesNoSlotInC(t *testing.T) {
+	name := unusedName(t)
+	made, err := arena.Create(name, &arena.Options{Size: 1 << 20, MaxParticipants: 1})
+	require.NoError(t, err)
+	require.NoError(t, made.Close())
+	slot := slotIn(t, name, 1)
+	before := bytes.Clone(slot)
+	cmd := exec.Command(program(t, "core.c"), "open", name)
+	cmd.Env = append(os.Environ(), "SHMSYNC_DISABLE=ofd,robust")
+	out, _ := cmd.CombinedOutput()
+	require.Contains(t, string(out), "neither robust lists nor byte locks")
+	require.Equal(t, before, []byte(slot))
+}
