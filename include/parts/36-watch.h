@@ -88,6 +88,14 @@ SHMI_FN void shmi_prompt_thread(void)
     (void)!syscall(SYS_sched_setattr, 0, &attr, 0u);
 }
 
+/* Marks the alive words of slot i, in state w, as the kernel would do at the death of this process: see markAlive in
+ * internal/arenakernel/enter_live.go. */
+SHMI_FN void shmi_mark_alive(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    unsigned k;
+    for (k = 0; k < SHMI_aliveWords && shmi_slot_state(a, i) == w; k++)
+        shmi_cas32(shmi_alive_word(a, i, k), a->alive, SHMI_OWNER_DIED | SHMI_WAITERS);
+}
 /* Undoes what shmi_link_alive has done, if it was called. A joiner calls it before it gives slot i back, in state
  * joining: see unlinkAlive in internal/arenakernel/enter_live.go. */
 SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
@@ -96,7 +104,8 @@ SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
     if (!a->linked)
         return;
     a->caps &= ~(uint32_t)SHMI_capRobust;
-    shmi_publish_caps(a, i, joining);
+    if (!shmi_publish_caps(a, i, joining))
+        shmi_mark_alive(a, i, shmi_slot_with(joining, SHMI_phaseDead));
     r->next = (uintptr_t)&r->next;
     a->linked = 0;
 }
@@ -118,7 +127,9 @@ SHMI_FN int shmi_link_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
             }
         } while (!shmi_cas32(word, was, a->alive));
     }
-    if (shmi_publish_caps(a, i, joining))
+    /* The second check: if the slot was freed after the check in shmi_publish_caps, and nobody has taken it yet, the swap
+     * succeeds. */
+    if (shmi_publish_caps(a, i, joining) && shmi_slot_state(a, i) == joining)
         return 1;
     shmi_unlink_alive(a, i, joining);
     return 0;
@@ -369,6 +380,8 @@ SHMI_FN void *shmi_watcher(void *arg)
     memcpy(why, shmi_last.text, sizeof why);
     pthread_mutex_lock(&a->start_lock);
     if (err != 0) {
+        if (hired > 0 && a->linked)
+            shmi_mark_alive(a, a->my_slot, shmi_own_slot_word(a, SHMI_phaseDead, shmi_id_gen(a->self)));
         shmi_robust_unregister(a);
         memcpy(a->start_text, why, sizeof a->start_text - 1);
     }

@@ -814,8 +814,10 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     err = shmi_hire_watcher(a);
     if (err != 0) {
         uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(name));
-        shmi_describe_nobody(a, a->my_slot);
-        shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
+        if (shmi_slot_state(a, a->my_slot) == joining) { /* the helper thread could not be started */
+            shmi_describe_nobody(a, a->my_slot);
+            shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
+        }
         shmi_drop_lock(a);
         return err;
     }

@@ -99,6 +99,9 @@ func (a *Arena) deathWatcher(t *watcherThread) {
 		a.ringBefore(a.mySlot, 1)
 	}
 	if a.robust != nil {
+		if a.notLive != nil {
+			a.markAlive(a.mySlot, a.ownWord(phaseDead, a.self.Generation()))
+		}
 		a.robust.Unregister()
 	}
 	if a.notLive != nil {

@@ -61,7 +61,7 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 			break
 		}
 	}
-	i, name := a.mySlot, a.self
+	i := a.mySlot
 	// This participant rings the doorbell before it is live, so that a death watcher watches it
 	// from the first moment on.
 	a.ringBefore(i, 1)
@@ -69,10 +69,7 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 	watcher.hire(a)
 	a.live.await(false)
 	if err := a.notLive; err != nil {
-		joining := a.ownWord(phaseJoining, name.Generation())
-		a.describeNobody(i)
-		a.casSlot(i, joining, joining.with(phaseFree))
-		a.dropLock()
+		a.dropLock() // the slot does not belong to this process any more
 		return err
 	}
 	// Ring all watchers before Open returns, because this participant may hold a lock afterwards,

@@ -14,9 +14,13 @@ import (
 //
 // Before that, other participants take the slot back after joinTimeout. So each store of take and of
 // linkAlive is a CAS, after a check that the slot still belongs to this joiner. If another
-// participant has got the slot since the check, it has changed the word, and the CAS fails. The CAS
-// succeeds only if the thread of that participant has the ID that the alive word contained before.
-// Then one of its four alive words is wrong, and the kernel marks the other three at its death.
+// participant has got the slot since the check, it has changed the word, and the CAS fails. While
+// the slot is free, the CAS succeeds, and the next participant replaces the word.
+//
+// The CAS hits an alive word of the next participant if the thread of that participant has the ID
+// that the word contained before, in another pid namespace. The kernel then marks only three of the
+// four alive words at the death of that participant; see the known gaps in
+// docs/design/0018-two-stages-of-a-death.md.
 //
 // linkAlive returns false if the slot does not belong to this joiner any more. The joiner is in
 // state joining.
@@ -39,7 +43,9 @@ func (a *Arena) linkAlive(i int, joining slotWord) bool {
 			}
 		}
 	}
-	if !a.publishCaps(i, joining) {
+	// If the slot was freed after the check, and nobody has taken it yet, the CAS succeeds. So look
+	// again. If the slot still belongs to this joiner, nobody frees it from now on without a mark.
+	if !a.publishCaps(i, joining) || a.slotState(i) != joining {
 		a.unlinkAlive(i, joining)
 		return false
 	}
@@ -55,9 +61,27 @@ func (a *Arena) unlinkAlive(i int, joining slotWord) {
 		return
 	}
 	a.caps &^= capRobust
-	a.publishCaps(i, joining) // before Clear: if this process dies in between, its slot is taken back after joinTimeout
+	if !a.publishCaps(i, joining) { // before Clear: if this process dies in between, its slot is taken back after joinTimeout
+		a.markAlive(i, joining.with(phaseDead))
+	}
 	a.robust.Clear()
 	a.robust = nil
+}
+
+// markAlive marks the alive words of slot i, in state w, as the kernel would do at the death of this
+// process. A joiner without a byte lock calls it if it is alive and finds its slot marked dead. The
+// kernel does not mark the words then, and without the marks nobody could free the slot. After
+// markAlive, the joiner must not store to the slot.
+//
+// Nobody frees the slot before the last of the words is marked. So no CAS hits the words of the next
+// participant.
+func (a *Arena) markAlive(i int, w slotWord) {
+	for k := range aliveWords {
+		if a.slotState(i) != w {
+			return
+		}
+		a.u32(a.aliveWord(i, k)).CompareAndSwap(a.watcher.alive, shmsync.RobustOwnerDied|shmsync.RobustWaiters)
+	}
 }
 
 // linked reports whether the participant in slot i, in state w, is a joiner without a byte lock that

@@ -234,6 +234,67 @@ func TestJoinerWithoutByteDiesInTheOnlySlot(t *testing.T) {
 	}
 }
 
+// TestJoinerWithoutAByteSeesThatItHasLostItsSlot: a joiner without a byte lock is stopped immediately before it stores
+// that the kernel would mark its death. The other processes mark its slot dead, or free it. The store still succeeds,
+// because no participant has taken the slot. The joiner must not go on in that slot. It takes the slot again.
+func TestJoinerWithoutAByteSeesThatItHasLostItsSlot(t *testing.T) {
+	for _, lost := range []phase{phaseFree, phaseDead} {
+		ta := newTestArena(t, 1)
+		ta.join(t, "first").close(t)
+		late := ta.start(t, without("ofd"))
+		late.must(t, order{Do: "arm to stop", Text: "arena.enter.caps_checked", N: 2})
+		late.must(t, order{Do: "arm to stop", Text: "arena.enter.joining"})
+		late.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+		late.AwaitStop(t)
+		p := ta.peek(t)
+		w := p.slotState(1)
+		require.Equal(t, phaseJoining, w.phase())
+		require.True(t, p.casSlot(1, w, w.with(lost)), "as a watcher does after a while")
+		late.Cont(t)
+		late.AwaitStop(t)
+		require.True(t, p.slotState(1).is(phaseJoining, w.generation()+1), "%v", p.slotState(1))
+		late.Cont(t)
+		var a answer
+		late.Recv(t, &a)
+		require.Empty(t, a.Err)
+		late.must(t, order{Do: "use", Text: "x"})
+	}
+}
+
+// TestSlotOfALivingJoinerIsFreedAfterItWasDeclaredDead: a process gives up a joiner without a byte lock, and is stopped
+// before it marks the slot dead. Meanwhile the joiner stores that the kernel would mark its death. Then the slot is
+// marked dead. The kernel marks nothing, because the joiner is alive. The Open of the joiner fails, and the next joiner
+// gets the slot.
+func TestSlotOfALivingJoinerIsFreedAfterItWasDeclaredDead(t *testing.T) {
+	ta := newTestArena(t, 1)
+	ta.join(t, "first").close(t)
+	late := ta.start(t, without("ofd"))
+	late.must(t, order{Do: "arm to stop", Text: "arena.enter.caps_checked", N: 2})
+	late.must(t, order{Do: "arm to stop", Text: "arena.enter.joining"})
+	open := order{Do: "open", Arena: ta.name, Opts: &ta.opts}
+	late.Send(open)
+	late.AwaitStop(t)
+	p := ta.peek(t)
+	p.u64(p.slot(1) + slotJoined).Store(uint64(time.Now().Add(-joinTimeout - time.Second).UnixNano()))
+	another := ta.start(t)
+	another.must(t, order{Do: "arm to stop", Text: "arena.reap.fenced"})
+	another.Send(open)
+	another.AwaitStop(t)
+	late.Cont(t)
+	late.AwaitStop(t)
+	require.Equal(t, phaseJoining, p.slotState(1).phase())
+	another.Cont(t)
+	var a answer
+	another.Recv(t, &a)
+	require.NotEmpty(t, a.Err, "the joiner may still write to the slot")
+	require.Equal(t, phaseDead, p.slotState(1).phase())
+	late.Cont(t)
+	late.Recv(t, &a)
+	require.Contains(t, a.Err, "a peer took the slot away")
+	require.Empty(t, another.try(t, open).Err)
+	another.must(t, order{Do: "use", Text: "x"})
+}
+
 // TestUnprotectedJoinerTakesNoSlot: a process that has neither a robust list nor a byte lock does not take a slot,
 // because nothing would show whether it is alive.
 func TestUnprotectedJoinerTakesNoSlot(t *testing.T) {

@@ -131,3 +131,36 @@ func TestUnprotectedJoinerTakesNoSlotInC(t *testing.T) {
 	require.Contains(t, string(out), "neither robust lists nor byte locks")
 	require.Equal(t, before, []byte(slot))
 }
+
+// A C program without a byte lock is stopped while it takes a slot, and the other processes mark the slot dead, or free
+// it. If that happens before the program could know that the kernel would mark its death, it takes the slot again.
+// Otherwise its open fails, and the next program gets the slot.
+func TestJoinerWithoutAByteThatHasLostItsSlotInC(t *testing.T) {
+	for _, c := range []struct {
+		point string
+		phase uint32
+		joins bool
+	}{{"arena.enter.caps_checked:2", 0, true}, {"arena.enter.caps_checked:2", deadSlot, true}, {"arena.enter.joining", deadSlot, false}} {
+		name := unusedName(t)
+		made, err := arena.Create(name, &arena.Options{Size: 1 << 20, MaxParticipants: 1})
+		require.NoError(t, err)
+		require.NoError(t, made.Close())
+		var out bytes.Buffer
+		cmd := exec.Command(program(t, "core.c"), "open", name)
+		cmd.Env = append(os.Environ(), "SHMSYNC_DISABLE=ofd", "SHMSYNC_CRASHPOINT_STOP="+c.point)
+		cmd.Stdout, cmd.Stderr = &out, &out
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() { cmd.Process.Kill() })
+		(&agent{cmd: cmd, label: "the joiner", arena: name}).awaitStop(t)
+		slot := slotIn(t, name, 1)
+		binary.LittleEndian.PutUint32(slot, binary.LittleEndian.Uint32(slot)&^7|c.phase)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+		cmd.Wait()
+		require.Equal(t, c.joins, strings.HasPrefix(out.String(), "0 "), "%v: %s", c, &out)
+		for _, open := range []func(*testing.T, string) (string, bool){openCore, openGo} {
+			says, ok := open(t, name)
+			require.True(t, ok, "%v: %s", c, says)
+		}
+		sound(t, name)
+	}
+}
