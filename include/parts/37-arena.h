@@ -478,12 +478,11 @@ SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 
 /* Frees slot i if its participant, in state w, died in shmi_step_back before it had freed the slot: see endStepBack in
- * internal/arenakernel/window.go. This joiner has the byte lock of the slot, which was free if w has it. */
+ * internal/arenakernel/window.go. If both have byte locks, this joiner has that of the slot, which was free. */
 SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (!shmi_slot_has_byte(w) && !(shmi_linked(a, i, w) && shmi_ended(a, i)) && !shmi_given_up(a, i, w))
-        return;
-    if (a->lock_fd < 0 || shmi_slot_phase(w) != SHMI_phaseJoining || shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) != shmi_slot_gen(w))
+    if (a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_state(a, i) != w ||
+        shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) != shmi_slot_gen(w))
         return;
     shmi_record_deaths(a, i, w, shmi_slot_gen(w));
     shmi_free_slot(a, i, w, 0);

@@ -293,25 +293,60 @@ func TestLastOfAWindowDiesAsItStepsBack(t *testing.T) {
 	ta := newTestArena(t, 1)
 	v := ta.join(t, "former")
 	a := ta.peek(t)
-	for _, missing := range []string{"", "ofd", ""} {
+	for range 2 {
 		v.must(t, order{Do: "use", Text: "x"})
 		v.Kill(t)
-		ta.awaitUnlocked(t, 1)
 		was := a.mustWindow(t, 1)
-		a.u32(a.slot(1) + slotReclaimed).Store(was.last() - 2)
-		a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseLive, was.last()-1) | heldByte))
-		j := ta.start(t, without(missing))
-		j.must(t, order{Do: "arm", Text: "arena.renew.stepping_back"})
-		j.die(order{Do: "open", Arena: ta.name})
-		j.WaitSignal(t, unix.SIGKILL)
-		ta.awaitUnlocked(t, 1)
-		require.True(t, a.slotState(1).is(phaseJoining, was.last()))
+		ta.dieAsItStepsBack(t, a)
 		v = ta.join(t, "newcomer")
 		require.Equal(t, was.number()+1, a.mustWindow(t, 1).number())
 		require.True(t, a.hasDeathRecord(makeParticipantID(1, was.last())))
 		v.alone(t, 1)
 		v.stats(t)
 	}
+}
+
+// dieAsItStepsBack makes a joiner take the last generation of slot 1, whose participant is dead, and kills the joiner
+// before it frees the slot.
+func (ta *testArena) dieAsItStepsBack(t *testing.T, a *Arena, o ...proctest.Option) {
+	ta.awaitUnlocked(t, 1)
+	last := a.mustWindow(t, 1).last()
+	a.u32(a.slot(1) + slotReclaimed).Store(last - 2)
+	a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseLive, last-1) | heldByte))
+	j := ta.start(t, o...)
+	j.must(t, order{Do: "arm", Text: "arena.renew.stepping_back"})
+	j.die(order{Do: "open", Arena: ta.name})
+	j.WaitSignal(t, unix.SIGKILL)
+	ta.awaitUnlocked(t, 1)
+	require.True(t, a.slotState(1).is(phaseJoining, last))
+}
+
+// TestJoinerThatDiedAsItSteppedBackIsReaped: a joiner without a byte lock dies as it steps back. A joiner that has no
+// slot yet does not free the slot, because a reaper may free it at the same time. A participant in another slot reaps
+// it.
+func TestJoinerThatDiedAsItSteppedBackIsReaped(t *testing.T) {
+	ta := newTestArena(t, 2)
+	v := ta.join(t, "former")
+	a := ta.peek(t)
+	v.Kill(t)
+	last := a.mustWindow(t, 1).last()
+	second := a.u32(a.slot(2) + slotState)
+	second.Store(uint32(makeSlotWord(phaseFree, last))) // used up, so that the next joiner takes slot 1
+	ta.dieAsItStepsBack(t, a, without("ofd"))
+	second.Store(0)
+	j, open := ta.start(t), order{Do: "open", Arena: ta.name}
+	j.must(t, order{Do: "arm to stop", Text: "arena.enter.joining"})
+	j.Send(open)
+	j.AwaitStop(t)
+	require.Equal(t, phaseJoining, a.slotState(2).phase())
+	require.NotEmpty(t, ta.start(t).try(t, open).Err, "no slot is free")
+	require.True(t, a.slotState(1).is(phaseJoining, last))
+	j.Cont(t)
+	var got answer
+	j.Recv(t, &got)
+	require.Empty(t, got.Err)
+	pollFor(t, a, func() bool { return a.slotState(1).is(phaseFree, last) })
+	require.True(t, a.hasDeathRecord(makeParticipantID(1, last)))
 }
 
 // TestActLastsForAWindow: a member is stopped or killed while it takes something from a dead

@@ -367,12 +367,15 @@ func (a *Arena) stepBack() bool {
 // the slot over. Only stepBack stores the generation of a joiner in slotReclaimed. So the dead
 // participant had cleaned up, and its own death is all that is left to record.
 //
-// Preconditions: if the participant has a byte lock, this joiner found it free, and has it now.
+// This joiner is not the reaper of the slot, because it has no ID. It may free the slot only because
+// it has the byte lock that the dead participant had: no reaper frees the slot meanwhile. So it
+// leaves the slot of a participant without a byte lock to a participant in another slot.
+//
+// Preconditions: if both have byte locks, this joiner found that of the participant free, and has it
+// now.
 func (a *Arena) endStepBack(i int, w slotWord) {
-	if a.lock == nil || w.phase() != phaseJoining || a.u32(a.slot(i)+slotReclaimed).Load() != w.generation() {
-		return
-	}
-	if !w.hasByte() && !(a.linked(i, w) && a.ended(i)) && !a.givenUp(i, w) {
+	if a.lock == nil || !w.hasByte() || w.phase() != phaseJoining || a.slotState(i) != w ||
+		a.u32(a.slot(i)+slotReclaimed).Load() != w.generation() {
 		return
 	}
 	a.recordDeaths(i, w, w.generation())

@@ -60,6 +60,27 @@ var deathMutants = []mutant{
 		pkg:  "internal/arenakernel", run: "TestStoppedJoinerWithoutAByteKeepsItsSlot", tags: "crashpoint",
 	},
 	{
+		name: "a joiner without a byte lock does not look again after it has stored its capabilities",
+		file: "internal/arenakernel/enter_live.go",
+		old:  "!a.publishCaps(i, joining) || a.slotState(i) != joining {",
+		new:  "!a.publishCaps(i, joining) {",
+		pkg:  "internal/arenakernel", run: "TestJoinerWithoutAByteSeesThatItHasLostItsSlot", tags: "crashpoint",
+	},
+	{
+		name: "a living joiner that was declared dead does not mark its alive words",
+		file: "internal/arenakernel/deathwatcher.go",
+		old:  "\t\t\ta.markAlive(a.mySlot, a.ownWord(phaseDead, a.self.Generation()))\n",
+		new:  "",
+		pkg:  "internal/arenakernel", run: "TestSlotOfALivingJoinerIsFreedAfterItWasDeclaredDead", tags: "crashpoint",
+	},
+	{
+		name: "a joiner frees the slot of a participant without a byte lock that died as it stepped back",
+		file: "internal/arenakernel/window.go",
+		old:  "a.lock == nil || !w.hasByte() || w.phase() != phaseJoining",
+		new:  "a.lock == nil || w.phase() != phaseJoining",
+		pkg:  "internal/arenakernel", run: "TestJoinerThatDiedAsItSteppedBackIsReaped", tags: "crashpoint",
+	},
+	{
 		name: "a dead process counts as gone at once",
 		file: "internal/arenakernel/gone.go",
 		old:  "capNoKernelIO != 0 || a.foundGone(i, w) || ",
