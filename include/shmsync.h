@@ -13835,17 +13835,19 @@ typedef struct shmi_mutex_wait {
 
 enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
 
-/* As shmi_mark_owner_dead, for a call of a handle. A trylock is not counted, so it counts itself while it rolls back: a
- * close of the arena rolls back, too. If the count is refused, the close rolls back, and the result is 0. */
+/* As shmi_mark_owner_dead, for a call of a handle, and for the death watcher. A trylock is not counted, so it counts itself
+ * while it rolls back: a close of the arena rolls back, too. If the count is refused, the close rolls back, and the result is
+ * 0. The call does not count itself in the head of the handle: the death watcher must not be the one that ends the opening,
+ * because shmi_await_look would then wait for the watcher's own check. */
 SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
 {
     int changed;
     if (!m->rollback)
         return shmi_mark_owner_dead(m->a, m->w, o, m->internal, NULL);
-    if (shmi_enter_for(m, m->a, "mutex.lock") != 0)
+    if (shmi_enter(m->a, "mutex.lock") != 0)
         return 0;
     changed = shmi_mark_owner_dead(m->a, m->w, o, m->internal, &m->log);
-    shmi_exit_for(m, m->a);
+    shmi_exit(m->a);
     return changed;
 }
 
