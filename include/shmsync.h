@@ -7584,13 +7584,16 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
         r->end = end;
 }
 /* Ends the opening of a handle that was closed for the last time, unless a call through it is under way. The last such
- * call ends the opening. The caller holds handles_of, and has called shmi_await_look. */
+ * call ends the opening. After shmi_may_end no thread waits for the object, so no check of it begins, and the opening ends
+ * after a check that is under way. The caller holds handles_of, so no check waits for handles_of, and no call that a check
+ * makes may end an opening. */
 SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
 {
     shmi_off off = r->h.o.off;
     void *handle = r->handle;
     if (!shmi_may_end(handle))
         return;
+    shmi_await_look(a);
     r->handle = NULL;
     r->end(handle);
     shmi_close_object(a, off);
@@ -7604,7 +7607,6 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     int err = shmi_enter(a, "close");
     if (err != 0)
         return err;
-    shmi_await_look(a);
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, off);
@@ -7646,7 +7648,6 @@ SHMI_FN int shmi_enter_for(void *thing, shmsync_arena *a, const char *op)
 SHMI_COLD void shmi_settle_close(void *thing, shmsync_arena *a)
 {
     shmi_ref *r;
-    shmi_await_look(a);
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, shmi_ld64(&shmi_head_of(thing)->off));
@@ -12604,7 +12605,7 @@ SHMI_FN void shmi_join_crowd(shmsync_arena *a, shmi_sleeper *s)
     if (shmi_add32(&a->in_crowd, 1) == 0)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* the watcher checks from now on */
 }
-/* Takes the calling thread out of the crowd. It does not wait for the watcher: the close of the object does, by
+/* Takes the calling thread out of the crowd. It does not wait for the watcher: the end of the opening does, by
  * shmi_await_look. */
 SHMI_FN void shmi_leave_crowd(shmsync_arena *a, shmi_sleeper *s)
 {
@@ -12675,7 +12676,7 @@ SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
         pause_ = SHMI_CHECK_EVERY;
     return now + (pause_ < SHMI_CROWD_LOOK_MOST ? pause_ : SHMI_CROWD_LOOK_MOST);
 }
-/* Waits until the watcher no longer checks an object that the caller closes. No thread waits for that object any
+/* Waits until the watcher no longer checks an object whose opening the caller ends. No thread waits for that object any
  * more, so the watcher does not begin another check. */
 SHMI_FN void shmi_await_look(shmsync_arena *a)
 {

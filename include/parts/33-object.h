@@ -1721,13 +1721,16 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
         r->end = end;
 }
 /* Ends the opening of a handle that was closed for the last time, unless a call through it is under way. The last such
- * call ends the opening. The caller holds handles_of, and has called shmi_await_look. */
+ * call ends the opening. After shmi_may_end no thread waits for the object, so no check of it begins, and the opening ends
+ * after a check that is under way. The caller holds handles_of, so no check waits for handles_of, and no call that a check
+ * makes may end an opening. */
 SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
 {
     shmi_off off = r->h.o.off;
     void *handle = r->handle;
     if (!shmi_may_end(handle))
         return;
+    shmi_await_look(a);
     r->handle = NULL;
     r->end(handle);
     shmi_close_object(a, off);
@@ -1741,7 +1744,6 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     int err = shmi_enter(a, "close");
     if (err != 0)
         return err;
-    shmi_await_look(a);
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, off);
@@ -1783,7 +1785,6 @@ SHMI_FN int shmi_enter_for(void *thing, shmsync_arena *a, const char *op)
 SHMI_COLD void shmi_settle_close(void *thing, shmsync_arena *a)
 {
     shmi_ref *r;
-    shmi_await_look(a);
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, shmi_ld64(&shmi_head_of(thing)->off));

@@ -69,7 +69,7 @@ SHMI_FN void shmi_join_crowd(shmsync_arena *a, shmi_sleeper *s)
     if (shmi_add32(&a->in_crowd, 1) == 0)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* the watcher checks from now on */
 }
-/* Takes the calling thread out of the crowd. It does not wait for the watcher: the close of the object does, by
+/* Takes the calling thread out of the crowd. It does not wait for the watcher: the end of the opening does, by
  * shmi_await_look. */
 SHMI_FN void shmi_leave_crowd(shmsync_arena *a, shmi_sleeper *s)
 {
@@ -140,7 +140,7 @@ SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
         pause_ = SHMI_CHECK_EVERY;
     return now + (pause_ < SHMI_CROWD_LOOK_MOST ? pause_ : SHMI_CROWD_LOOK_MOST);
 }
-/* Waits until the watcher no longer checks an object that the caller closes. No thread waits for that object any
+/* Waits until the watcher no longer checks an object whose opening the caller ends. No thread waits for that object any
  * more, so the watcher does not begin another check. */
 SHMI_FN void shmi_await_look(shmsync_arena *a)
 {
