@@ -22342,6 +22342,8 @@ SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
 {
     shmsync_arena *a = x->e.a;
     int err = shmi_enter_for(x, a, "future.reset");
+    if (err != 0)
+        return err;
     while (err == 0) {
         uint64_t s = shmi_future_now(x);
         if (abandoned_only && !shmi_future_abandoned(s))
