@@ -209,17 +209,20 @@ SHMI_FN int shmi_synchronized_holds(struct shmi_synchronized *x, const char *op)
     return shmi_fail(EPERM, op, x->m.called, "this process does not hold it (owner word %#010x)", o);
 }
 
-int shmsync_synchronized_commit(shmsync_synchronized *s)
+SHMI_FN int shmi_synchronized_commit(struct shmi_synchronized *x)
 {
-    SHMI_OPENED(s);
-    struct shmi_synchronized *x = s->impl;
     int err = shmi_synchronized_holds(x, "synchronized.commit");
     if (err != 0)
-        return SHMI_TELL(err);
+        return err;
     SHMSYNC_CRASHPOINT("synchronized.update.written");
     shmi_commit_store(&x->w->current, __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1);
     SHMSYNC_CRASHPOINT("synchronized.update.committed");
-    return SHMI_TELL(shmi_mutex_unlock(&x->m));
+    return shmi_mutex_unlock(&x->m);
+}
+int shmsync_synchronized_commit(shmsync_synchronized *s)
+{
+    SHMI_OPENED(s);
+    return SHMI_TELL(shmi_synchronized_commit(s->impl));
 }
 
 int shmsync_synchronized_abort(shmsync_synchronized *s)
@@ -229,17 +232,32 @@ int shmsync_synchronized_abort(shmsync_synchronized *s)
     return SHMI_TELL(err != 0 ? err : shmi_mutex_unlock(&s->impl->m));
 }
 
+/* Stores and unlocks; the caller has locked. */
+SHMI_FN int shmi_synchronized_put(struct shmi_synchronized *x, const void *src)
+{
+    if (x->size != 0)
+        memcpy(x->copies[(__atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1) & 1], src, x->size);
+    SHMSYNC_CRASHPOINT("synchronized.update.copied");
+    return shmi_synchronized_commit(x);
+}
+/* The store counts itself until it has unlocked: the object stays open although the handle may be closed meanwhile. */
+SHMI_COLD int shmi_synchronized_store_slow(struct shmi_synchronized *x, const void *src)
+{
+    shmsync_arena *a = x->m.a;
+    int err = shmi_enter_for(x, a, "synchronized.store");
+    if (err != 0)
+        return err;
+    err = shmi_synchronized_lock(x, 0);
+    if (err == 0)
+        err = shmi_synchronized_put(x, src);
+    shmi_exit_for(x, a);
+    return err;
+}
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
 {
     SHMI_OPENED(s);
     struct shmi_synchronized *x = s->impl;
-    int err = shmi_synchronized_lock(x, 0);
-    if (err != 0)
-        return SHMI_TELL(err);
-    if (x->size != 0)
-        memcpy(x->copies[(__atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1) & 1], src, x->size);
-    SHMSYNC_CRASHPOINT("synchronized.update.copied");
-    return SHMI_TELL(shmsync_synchronized_commit(s));
+    return SHMI_TELL(SHMI_LIKELY(shmi_mutex_at_once(&x->m)) ? shmi_synchronized_put(x, src) : shmi_synchronized_store_slow(x, src));
 }
 
 /* Reads without the lock. Returns whether dst has one whole value. */
@@ -252,7 +270,7 @@ SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
 }
 
 /* Reads with the lock, or, while its holder does not commit, without it. */
-SHMI_COLD int shmi_synchronized_load_slow(struct shmi_synchronized *x, void *dst)
+SHMI_FN int shmi_synchronized_load_entered(struct shmi_synchronized *x, void *dst)
 {
     int round = 0, tries, err;
     for (;; round++) {
@@ -268,6 +286,16 @@ SHMI_COLD int shmi_synchronized_load_slow(struct shmi_synchronized *x, void *dst
             if (shmi_synchronized_read(x, dst))
                 return 0;
     }
+}
+SHMI_COLD int shmi_synchronized_load_slow(struct shmi_synchronized *x, void *dst)
+{
+    shmsync_arena *a = x->m.a;
+    int err = shmi_enter_for(x, a, "synchronized.load");
+    if (err != 0)
+        return err;
+    err = shmi_synchronized_load_entered(x, dst);
+    shmi_exit_for(x, a);
+    return err;
 }
 
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)

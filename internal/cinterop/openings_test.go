@@ -21,3 +21,18 @@ func TestEndOfAnOpening(t *testing.T) {
 		})
 	}
 }
+
+// A process closes its only handle of an object while another thread waits through the handle, and a peer ends the wait. The
+// call keeps the object open until its last step. It gives back what only the closed handle could give back.
+func TestOpeningEndsWithAWait(t *testing.T) {
+	for _, verb := range []string{
+		"store",
+	} {
+		t.Run(verb, func(t *testing.T) {
+			name := newArena(t)
+			out, err := exec.Command(program(t, "endsbeside.c"), name, verb).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			sound(t, name)
+		})
+	}
+}
