@@ -18793,10 +18793,12 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
     struct shmi_queue *x = q->impl;
     struct shmi_queue_call c;
     int64_t abs;
+    shmsync_arena *a = x->a;
+    int entered = 0; /* from the first wait on, the call counts itself: the handle may be closed meanwhile */
     int err = shmi_queue_until(abs_monotonic, &abs);
     *done = 0;
     if (err == 0)
-        err = shmi_use(x->a, "queue");
+        err = shmi_use(a, "queue");
     memset(&c, 0, sizeof c);
     c.x = x;
     c.side = &x->room;
@@ -18809,25 +18811,31 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
         }
         if (*done > before) {
             shmi_queue_done(&c, *done - before);
+        } else if (!entered) {
+            err = shmi_enter_for(x, a, "queue.put");
+            entered = err == 0;
         } else {
             err = shmi_queue_do(&c, abs, 0);
             if (err == 0)
                 ++*done;
         }
     }
+    if (entered)
+        shmi_exit_for(x, a);
     return SHMI_TELL(err);
 }
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
     SHMI_OPENED(q);
     struct shmi_queue *x = q->impl;
+    shmsync_arena *a = x->a;
     struct shmi_queue_call c;
     int64_t abs;
     int err = shmi_queue_until(abs_monotonic, &abs);
     size_t before = 0;
     *done = 0;
     if (err == 0)
-        err = shmi_use(x->a, "queue");
+        err = shmi_use(a, "queue");
     if (err != 0 || n == 0)
         return SHMI_TELL(err);
     memset(&c, 0, sizeof c);
@@ -18835,10 +18843,15 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     c.side = &x->items;
     c.to = items;
     if (shmi_queue_try(&c) != 0) {
-        err = shmi_queue_do(&c, abs, 0);
+        err = shmi_enter_for(x, a, "queue.get");
         if (err != 0)
             return SHMI_TELL(err);
-        before = 1; /* waiters were woken for it already */
+        err = shmi_queue_do(&c, abs, 0);
+        if (err != 0) {
+            shmi_exit_for(x, a);
+            return SHMI_TELL(err);
+        }
+        before = 1; /* the call counts itself, and waiters were woken for the item already */
     }
     for (*done = 1; *done < n; ++*done) {
         c.to = (unsigned char *)items + *done * x->item;
@@ -18846,6 +18859,8 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
             break;
     }
     shmi_queue_done(&c, *done - before);
+    if (before != 0)
+        shmi_exit_for(x, a);
     return 0;
 }
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out)
@@ -25828,14 +25843,12 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
         shmi_wake_word_release(l->a, &l->next);
 }
 
-/* Takes the lock as kind says, and waits until it can. */
-SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
+/* Takes the lock as kind says, and waits until it can, in a call that counts. */
+SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
     shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
-    int took, changed, slept = 0, spun = 0, err = shmi_enter_for(l, l->a, "spinlock.lock");
+    int took, changed, slept = 0, spun = 0, err;
     int64_t ask = 0, since = 0;
-    if (err != 0)
-        return err;
     for (;;) {
         uint32_t o = shmi_spin_state(l), v;
         shmi_sleep_spec sleep_spec;
@@ -25906,7 +25919,16 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         if (shmi_spin_held(o) && shmi_owner_name(o) == l->a->self)
             shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
     }
-    shmi_exit_for(l, l->a);
+    return err;
+}
+SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
+{
+    shmsync_arena *a = l->a;
+    int err = shmi_enter_for(l, a, "spinlock.lock");
+    if (err != 0)
+        return err;
+    err = shmi_spin_wait_entered(l, as, abs, may_repair);
+    shmi_exit_for(l, a);
     return err;
 }
 
@@ -26023,14 +26045,21 @@ SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, in
     return err;
 }
 
-/* Gets the lock exclusively. */
+/* Gets the lock exclusively. With readers, the call counts itself until the last of them has left. */
 SHMI_FN int shmi_spin_own(struct shmi_spinlock *l, int64_t abs, int may_repair)
 {
+    shmsync_arena *a = l->a;
     int err;
     if (l->slots == NULL)
         return shmi_spin_wait(l, SHMI_SPIN_HELD, abs, may_repair);
-    err = shmi_spin_wait(l, SHMI_SPIN_DRAINING, abs, may_repair);
-    return err != 0 ? err : shmi_rwspin_drained(l, shmi_drain_lock(l), abs);
+    err = shmi_enter_for(l, a, "rwspinlock.lock");
+    if (err != 0)
+        return err;
+    err = shmi_spin_wait_entered(l, SHMI_SPIN_DRAINING, abs, may_repair);
+    if (err == 0)
+        err = shmi_rwspin_drained(l, shmi_drain_lock(l), abs);
+    shmi_exit_for(l, a);
+    return err;
 }
 SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
 {

@@ -1140,10 +1140,12 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
     struct shmi_queue *x = q->impl;
     struct shmi_queue_call c;
     int64_t abs;
+    shmsync_arena *a = x->a;
+    int entered = 0; /* from the first wait on, the call counts itself: the handle may be closed meanwhile */
     int err = shmi_queue_until(abs_monotonic, &abs);
     *done = 0;
     if (err == 0)
-        err = shmi_use(x->a, "queue");
+        err = shmi_use(a, "queue");
     memset(&c, 0, sizeof c);
     c.x = x;
     c.side = &x->room;
@@ -1156,25 +1158,31 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
         }
         if (*done > before) {
             shmi_queue_done(&c, *done - before);
+        } else if (!entered) {
+            err = shmi_enter_for(x, a, "queue.put");
+            entered = err == 0;
         } else {
             err = shmi_queue_do(&c, abs, 0);
             if (err == 0)
                 ++*done;
         }
     }
+    if (entered)
+        shmi_exit_for(x, a);
     return SHMI_TELL(err);
 }
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
     SHMI_OPENED(q);
     struct shmi_queue *x = q->impl;
+    shmsync_arena *a = x->a;
     struct shmi_queue_call c;
     int64_t abs;
     int err = shmi_queue_until(abs_monotonic, &abs);
     size_t before = 0;
     *done = 0;
     if (err == 0)
-        err = shmi_use(x->a, "queue");
+        err = shmi_use(a, "queue");
     if (err != 0 || n == 0)
         return SHMI_TELL(err);
     memset(&c, 0, sizeof c);
@@ -1182,10 +1190,15 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     c.side = &x->items;
     c.to = items;
     if (shmi_queue_try(&c) != 0) {
-        err = shmi_queue_do(&c, abs, 0);
+        err = shmi_enter_for(x, a, "queue.get");
         if (err != 0)
             return SHMI_TELL(err);
-        before = 1; /* waiters were woken for it already */
+        err = shmi_queue_do(&c, abs, 0);
+        if (err != 0) {
+            shmi_exit_for(x, a);
+            return SHMI_TELL(err);
+        }
+        before = 1; /* the call counts itself, and waiters were woken for the item already */
     }
     for (*done = 1; *done < n; ++*done) {
         c.to = (unsigned char *)items + *done * x->item;
@@ -1193,6 +1206,8 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
             break;
     }
     shmi_queue_done(&c, *done - before);
+    if (before != 0)
+        shmi_exit_for(x, a);
     return 0;
 }
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out)

@@ -334,14 +334,12 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
         shmi_wake_word_release(l->a, &l->next);
 }
 
-/* Takes the lock as kind says, and waits until it can. */
-SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
+/* Takes the lock as kind says, and waits until it can, in a call that counts. */
+SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
     shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
-    int took, changed, slept = 0, spun = 0, err = shmi_enter_for(l, l->a, "spinlock.lock");
+    int took, changed, slept = 0, spun = 0, err;
     int64_t ask = 0, since = 0;
-    if (err != 0)
-        return err;
     for (;;) {
         uint32_t o = shmi_spin_state(l), v;
         shmi_sleep_spec sleep_spec;
@@ -412,7 +410,16 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         if (shmi_spin_held(o) && shmi_owner_name(o) == l->a->self)
             shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
     }
-    shmi_exit_for(l, l->a);
+    return err;
+}
+SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
+{
+    shmsync_arena *a = l->a;
+    int err = shmi_enter_for(l, a, "spinlock.lock");
+    if (err != 0)
+        return err;
+    err = shmi_spin_wait_entered(l, as, abs, may_repair);
+    shmi_exit_for(l, a);
     return err;
 }
 
@@ -529,14 +536,21 @@ SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, in
     return err;
 }
 
-/* Gets the lock exclusively. */
+/* Gets the lock exclusively. With readers, the call counts itself until the last of them has left. */
 SHMI_FN int shmi_spin_own(struct shmi_spinlock *l, int64_t abs, int may_repair)
 {
+    shmsync_arena *a = l->a;
     int err;
     if (l->slots == NULL)
         return shmi_spin_wait(l, SHMI_SPIN_HELD, abs, may_repair);
-    err = shmi_spin_wait(l, SHMI_SPIN_DRAINING, abs, may_repair);
-    return err != 0 ? err : shmi_rwspin_drained(l, shmi_drain_lock(l), abs);
+    err = shmi_enter_for(l, a, "rwspinlock.lock");
+    if (err != 0)
+        return err;
+    err = shmi_spin_wait_entered(l, SHMI_SPIN_DRAINING, abs, may_repair);
+    if (err == 0)
+        err = shmi_rwspin_drained(l, shmi_drain_lock(l), abs);
+    shmi_exit_for(l, a);
+    return err;
 }
 SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
 {

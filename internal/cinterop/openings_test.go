@@ -26,7 +26,7 @@ func TestEndOfAnOpening(t *testing.T) {
 // call keeps the object open until its last step. It gives back what only the closed handle could give back.
 func TestOpeningEndsWithAWait(t *testing.T) {
 	for _, verb := range []string{
-		"store",
+		"store", "rwspinlock", "put_batch",
 	} {
 		t.Run(verb, func(t *testing.T) {
 			name := newArena(t)
