@@ -5813,6 +5813,12 @@ SHMI_FN int shmi_keep(void *thing)
     while ((n & SHMI_ENDED) == 0 && !shmi_cas32(users, n, n + 1));
     return (n & SHMI_ENDED) == 0;
 }
+/* The check of a call that has waited, and is about to return something that only an open handle can give back. Returns
+ * EBADF if the handle was closed meanwhile; then the caller gives it back itself. The caller still keeps the object open. */
+SHMI_FN int shmi_kept_closed(const void *thing, const char *op)
+{
+    return shmi_ld64(&shmi_head_of(thing)->serial) != 0 ? 0 : shmi_fail(EBADF, op, NULL, "the handle was closed meanwhile");
+}
 /* Whether the opening of a closed handle ends now: no call keeps the object open. */
 SHMI_FN int shmi_may_end(void *thing) { return shmi_cas32(&shmi_head_of(thing)->users, 0, SHMI_ENDED); }
 
@@ -14910,11 +14916,30 @@ SHMI_FN int shmi_mutex_begun(shmi_mutex *m, const char *op, int err, shmsync_tx 
     tx->mutex = m;
     return 0;
 }
+/* Begins a transaction when the lock has to be waited for. A transaction needs the open handle. */
+SHMI_COLD int shmi_mutex_begin_slow(shmi_mutex *m, const char *op, int64_t deadline, shmsync_tx *tx)
+{
+    shmsync_arena *a = m->a;
+    int err = shmi_enter_for(m, a, op);
+    if (err != 0)
+        return err;
+    err = shmi_mutex_begun(m, op, shmi_mutex_lock_slow(m, deadline), tx);
+    if (err == 0 && (err = shmi_kept_closed(m, op)) != 0) {
+        tx->mutex = NULL;
+        shmi_mutex_unlock(m);
+    }
+    shmi_exit_for(m, a);
+    return err;
+}
+SHMI_FN int shmi_mutex_begin(shmi_mutex *m, const char *op, int64_t deadline, shmsync_tx *tx)
+{
+    return SHMI_LIKELY(shmi_mutex_at_once(m)) ? shmi_mutex_begun(m, op, 0, tx) : shmi_mutex_begin_slow(m, op, deadline, tx);
+}
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.begin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.begin", shmi_mutex_lock(m->impl, 0), tx));
+    return SHMI_TELL(err != 0 ? err : shmi_mutex_begin(m->impl, "mutex.begin", 0, tx));
 }
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
 {
@@ -14925,8 +14950,15 @@ int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
+    int64_t deadline;
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.timedbegin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.timedbegin", shmsync_mutex_timedlock(m, abs_monotonic), tx));
+    if (err != 0)
+        return SHMI_TELL(err);
+    if (shmi_mutex_at_once(m->impl))
+        return SHMI_TELL(shmi_mutex_begun(m->impl, "mutex.timedbegin", 0, tx));
+    if (shmi_deadline(abs_monotonic, &deadline) != 0)
+        return shmi_fail(EINVAL, "mutex.timedbegin", m->impl->called, "not a time");
+    return SHMI_TELL(shmi_mutex_begin_slow(m->impl, "mutex.timedbegin", deadline, tx));
 }
 
 /* ---- Saving ---- */
@@ -18508,6 +18540,7 @@ SHMI_FN int shmi_queue_fail(struct shmi_queue_call *c, int err)
     }
     return err;
 }
+SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back);
 /* Makes a call. If try_ is not set, it waits until abs; 0: no limit. */
 SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
 {
@@ -18523,6 +18556,8 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
         err = shmi_queue_await(c, abs);
         if (err == 0)
             shmi_queue_done(c, 1);
+        if (err == 0 && c->lease != NULL && (err = shmi_kept_closed(c->x, "queue.lease")) != 0)
+            shmi_queue_end_lease(c->lease, 1);
         shmi_exit_for(c->x, a);
         return err == ECANCELED || err == EPROTO ? shmi_queue_fail(c, err) : err;
     }
@@ -25368,11 +25403,30 @@ SHMI_FN int shmi_rw_begun(struct shmi_rwmutex *m, const char *op, int err, shmsy
     tx->mutex = &m->writers;
     return 0;
 }
+/* Waits for the lock if necessary, and begins a transaction, which needs the open handle. */
+SHMI_FN int shmi_rw_begin(struct shmi_rwmutex *m, const char *op, int64_t abs, shmsync_tx *tx)
+{
+    shmsync_arena *a = m->a;
+    int err, got = shmi_rw_at_once(m);
+    if (SHMI_LIKELY(got == SHMI_rwWrites))
+        return shmi_rw_begun(m, op, 0, tx);
+    shmi_rw_undo(m, got);
+    err = shmi_enter_for(m, a, op);
+    if (err != 0)
+        return err;
+    err = shmi_rw_begun(m, op, shmi_rw_lock_slow(m, abs), tx);
+    if (err == 0 && (err = shmi_kept_closed(m, op)) != 0) {
+        tx->mutex = NULL;
+        shmi_rw_open(m, op);
+    }
+    shmi_exit_for(m, a);
+    return err;
+}
 int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.begin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.begin", shmi_rw_lock(m->impl, 0), tx));
+    return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.begin", 0, tx));
 }
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
@@ -25383,8 +25437,11 @@ int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx)
 int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
+    int64_t abs = 0;
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.timedbegin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.timedbegin", shmsync_rwmutex_timedlock(m, abs_monotonic), tx));
+    if (err == 0)
+        err = shmi_deadline(abs_monotonic, &abs);
+    return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx));
 }
 
 /* Whether the reap of dead has to roll back what the process in the gate has left. That process may be another one
@@ -27828,6 +27885,7 @@ SHMI_FN int shmi_key_arrive(struct shmi_key_bucket *k, const char *op, uint64_t 
     err = shmi_key_refusal(k->of, op, key, outcome.why);
     return err != 0 ? err : shmi_multi_corrupt(&k->q, "a wait that was refused without a reason");
 }
+SHMI_FN int shmi_key_unlock(struct shmi_key_bucket *k, const shmsync_hold *h);
 SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, shmsync_hold *out)
 {
     struct shmi_key_bucket *k = NULL;
@@ -27839,8 +27897,11 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
     if (err == 0)
         err = shmi_enter_for(x, x->a, "multilock.lock");
     if (err == 0) {
+        shmsync_arena *a = x->a;
         err = shmi_key_arrive(k, "multilock.lock", key, abs, 0, out);
-        shmi_exit_for(x, x->a);
+        if (err == 0 && (err = shmi_kept_closed(x, "multilock.lock")) != 0)
+            shmi_key_unlock(k, out);
+        shmi_exit_for(x, a);
     }
     if (err != 0)
         memset(out, 0, sizeof *out);
@@ -27987,15 +28048,18 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     for (i = 0; i < n; i++)
         if (i == 0 || out[i].key != out[distinct - 1].key)
             out[distinct++].key = out[i].key;
-    for (i = 0; i < distinct && err == 0; i++) {
+    for (i = 0; i < distinct; i++) {
         err = shmi_key_lock(x, out[i].key, abs, &out[i]);
-        if (err == 0)
-            SHMSYNC_CRASHPOINT("multilock.lockall.partly");
+        if (err != 0)
+            break;
+        SHMSYNC_CRASHPOINT("multilock.lockall.partly");
     }
+    if (err == 0)
+        err = shmi_kept_closed(x, "multilock.lock");
     if (err == 0) {
         *held = distinct;
     } else {
-        for (i--; i > 0; i--)
+        for (; i > 0; i--)
             shmsync_multilock_unlock(&out[i - 1]); /* fails if this process closed the arena, and so holds nothing */
         memset(out, 0, n * sizeof *out);
     }

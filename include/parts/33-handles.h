@@ -102,6 +102,12 @@ SHMI_FN int shmi_keep(void *thing)
     while ((n & SHMI_ENDED) == 0 && !shmi_cas32(users, n, n + 1));
     return (n & SHMI_ENDED) == 0;
 }
+/* The check of a call that has waited, and is about to return something that only an open handle can give back. Returns
+ * EBADF if the handle was closed meanwhile; then the caller gives it back itself. The caller still keeps the object open. */
+SHMI_FN int shmi_kept_closed(const void *thing, const char *op)
+{
+    return shmi_ld64(&shmi_head_of(thing)->serial) != 0 ? 0 : shmi_fail(EBADF, op, NULL, "the handle was closed meanwhile");
+}
 /* Whether the opening of a closed handle ends now: no call keeps the object open. */
 SHMI_FN int shmi_may_end(void *thing) { return shmi_cas32(&shmi_head_of(thing)->users, 0, SHMI_ENDED); }
 

@@ -60,11 +60,30 @@ SHMI_FN int shmi_mutex_begun(shmi_mutex *m, const char *op, int err, shmsync_tx 
     tx->mutex = m;
     return 0;
 }
+/* Begins a transaction when the lock has to be waited for. A transaction needs the open handle. */
+SHMI_COLD int shmi_mutex_begin_slow(shmi_mutex *m, const char *op, int64_t deadline, shmsync_tx *tx)
+{
+    shmsync_arena *a = m->a;
+    int err = shmi_enter_for(m, a, op);
+    if (err != 0)
+        return err;
+    err = shmi_mutex_begun(m, op, shmi_mutex_lock_slow(m, deadline), tx);
+    if (err == 0 && (err = shmi_kept_closed(m, op)) != 0) {
+        tx->mutex = NULL;
+        shmi_mutex_unlock(m);
+    }
+    shmi_exit_for(m, a);
+    return err;
+}
+SHMI_FN int shmi_mutex_begin(shmi_mutex *m, const char *op, int64_t deadline, shmsync_tx *tx)
+{
+    return SHMI_LIKELY(shmi_mutex_at_once(m)) ? shmi_mutex_begun(m, op, 0, tx) : shmi_mutex_begin_slow(m, op, deadline, tx);
+}
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.begin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.begin", shmi_mutex_lock(m->impl, 0), tx));
+    return SHMI_TELL(err != 0 ? err : shmi_mutex_begin(m->impl, "mutex.begin", 0, tx));
 }
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
 {
@@ -75,8 +94,15 @@ int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
+    int64_t deadline;
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.timedbegin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.timedbegin", shmsync_mutex_timedlock(m, abs_monotonic), tx));
+    if (err != 0)
+        return SHMI_TELL(err);
+    if (shmi_mutex_at_once(m->impl))
+        return SHMI_TELL(shmi_mutex_begun(m->impl, "mutex.timedbegin", 0, tx));
+    if (shmi_deadline(abs_monotonic, &deadline) != 0)
+        return shmi_fail(EINVAL, "mutex.timedbegin", m->impl->called, "not a time");
+    return SHMI_TELL(shmi_mutex_begin_slow(m->impl, "mutex.timedbegin", deadline, tx));
 }
 
 /* ---- Saving ---- */

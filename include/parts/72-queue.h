@@ -855,6 +855,7 @@ SHMI_FN int shmi_queue_fail(struct shmi_queue_call *c, int err)
     }
     return err;
 }
+SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back);
 /* Makes a call. If try_ is not set, it waits until abs; 0: no limit. */
 SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
 {
@@ -870,6 +871,8 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
         err = shmi_queue_await(c, abs);
         if (err == 0)
             shmi_queue_done(c, 1);
+        if (err == 0 && c->lease != NULL && (err = shmi_kept_closed(c->x, "queue.lease")) != 0)
+            shmi_queue_end_lease(c->lease, 1);
         shmi_exit_for(c->x, a);
         return err == ECANCELED || err == EPROTO ? shmi_queue_fail(c, err) : err;
     }

@@ -1509,11 +1509,30 @@ SHMI_FN int shmi_rw_begun(struct shmi_rwmutex *m, const char *op, int err, shmsy
     tx->mutex = &m->writers;
     return 0;
 }
+/* Waits for the lock if necessary, and begins a transaction, which needs the open handle. */
+SHMI_FN int shmi_rw_begin(struct shmi_rwmutex *m, const char *op, int64_t abs, shmsync_tx *tx)
+{
+    shmsync_arena *a = m->a;
+    int err, got = shmi_rw_at_once(m);
+    if (SHMI_LIKELY(got == SHMI_rwWrites))
+        return shmi_rw_begun(m, op, 0, tx);
+    shmi_rw_undo(m, got);
+    err = shmi_enter_for(m, a, op);
+    if (err != 0)
+        return err;
+    err = shmi_rw_begun(m, op, shmi_rw_lock_slow(m, abs), tx);
+    if (err == 0 && (err = shmi_kept_closed(m, op)) != 0) {
+        tx->mutex = NULL;
+        shmi_rw_open(m, op);
+    }
+    shmi_exit_for(m, a);
+    return err;
+}
 int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.begin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.begin", shmi_rw_lock(m->impl, 0), tx));
+    return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.begin", 0, tx));
 }
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
@@ -1524,8 +1543,11 @@ int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx)
 int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
+    int64_t abs = 0;
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.timedbegin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.timedbegin", shmsync_rwmutex_timedlock(m, abs_monotonic), tx));
+    if (err == 0)
+        err = shmi_deadline(abs_monotonic, &abs);
+    return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx));
 }
 
 /* Whether the reap of dead has to roll back what the process in the gate has left. That process may be another one

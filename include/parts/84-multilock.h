@@ -957,6 +957,7 @@ SHMI_FN int shmi_key_arrive(struct shmi_key_bucket *k, const char *op, uint64_t 
     err = shmi_key_refusal(k->of, op, key, outcome.why);
     return err != 0 ? err : shmi_multi_corrupt(&k->q, "a wait that was refused without a reason");
 }
+SHMI_FN int shmi_key_unlock(struct shmi_key_bucket *k, const shmsync_hold *h);
 SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, shmsync_hold *out)
 {
     struct shmi_key_bucket *k = NULL;
@@ -968,8 +969,11 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
     if (err == 0)
         err = shmi_enter_for(x, x->a, "multilock.lock");
     if (err == 0) {
+        shmsync_arena *a = x->a;
         err = shmi_key_arrive(k, "multilock.lock", key, abs, 0, out);
-        shmi_exit_for(x, x->a);
+        if (err == 0 && (err = shmi_kept_closed(x, "multilock.lock")) != 0)
+            shmi_key_unlock(k, out);
+        shmi_exit_for(x, a);
     }
     if (err != 0)
         memset(out, 0, sizeof *out);
@@ -1116,15 +1120,18 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     for (i = 0; i < n; i++)
         if (i == 0 || out[i].key != out[distinct - 1].key)
             out[distinct++].key = out[i].key;
-    for (i = 0; i < distinct && err == 0; i++) {
+    for (i = 0; i < distinct; i++) {
         err = shmi_key_lock(x, out[i].key, abs, &out[i]);
-        if (err == 0)
-            SHMSYNC_CRASHPOINT("multilock.lockall.partly");
+        if (err != 0)
+            break;
+        SHMSYNC_CRASHPOINT("multilock.lockall.partly");
     }
+    if (err == 0)
+        err = shmi_kept_closed(x, "multilock.lock");
     if (err == 0) {
         *held = distinct;
     } else {
-        for (i--; i > 0; i--)
+        for (; i > 0; i--)
             shmsync_multilock_unlock(&out[i - 1]); /* fails if this process closed the arena, and so holds nothing */
         memset(out, 0, n * sizeof *out);
     }
