@@ -256,7 +256,8 @@ int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, c
 int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
 /* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it
  * may have left the new contents under another name. The call removes these as well, even if they are all that is
- * left. ENOENT: there is no such object. EBUSY: a process has it open, or has closed it and still holds it. */
+ * left. ENOENT: there is no such object. EBUSY: a process has it open, or has closed it and still holds it. Holds of
+ * kinds that this library does not have, CohortMutex and Waitable, do not count. */
 int shmsync_delete(shmsync_arena *a, const char *name);
 /* Removes the object at an offset that an _offset function gave. Only this call removes an anonymous object. EINVAL:
  * no object is there. Otherwise as shmsync_delete. */
