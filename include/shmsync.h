@@ -27381,32 +27381,31 @@ SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, s
     return shmi_lock_reap(&l, x, b);
 }
 /* Takes the waits of the dead off the queues of all keys of the bucket, so that nothing is granted to them any more, and
- * then takes their keys back. */
+ * then takes their keys back. If a peer has overwritten the queue of one key, that concerns only the calls for this key, which
+ * find the damage themselves. */
 SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
     shmi_entry_walk v;
-    int err, first;
+    int err;
     shmi_st32(&q->deaths, shmi_deaths(q->a));
     shmi_st32(&q->unreaped, 0);
-    first = err = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
+    err = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
     if (err != 0)
         return err;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
         if (shmi_recorded_value(&v.at.e->first) != 0) {
             shmi_key_focus(k, v.at);
-            err = shmi_rq_remove_dead(q, x, b);
-            first = first != 0 ? first : err;
+            shmi_rq_remove_dead(q, x, b);
         }
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
         uint32_t s = shmi_key_state(v.at.e);
         if (!shmi_fair_taken(s) || !shmi_rq_absent(q, shmi_owner_name(s)))
             continue;
         shmi_key_focus(k, v.at);
-        err = shmi_key_reap(k, x, b);
-        first = first != 0 ? first : err;
+        shmi_key_reap(k, x, b);
     }
-    return first;
+    return 0;
 }
 /* Whether the holder of the key of an entry, or the participant that was granted it, is dead. */
 SHMI_FN int shmi_key_dead(struct shmi_key_bucket *k, const shmi_multilock_entry *e)
