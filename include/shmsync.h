@@ -20537,6 +20537,25 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
         }
     }
 }
+/* Takes the lock back from a dead holder if its word is open: one CAS is enough, because no wait is queued. A process
+ * needs no slot record for that. It returns whether a participant that is dead or has left has a lock whose word is
+ * closed, which only a record can take back. */
+SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
+{
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        uint64_t w = shmi_ld64(l->state);
+        uint32_t s = (uint32_t)(w >> 32), to;
+        shmi_participant_id n = shmi_owner_name(s);
+        if (!shmi_fair_taken(s) || !shmi_rq_absent(l->q, n))
+            return 0;
+        if (!shmi_fair_is_open(s))
+            return 1;
+        to = l->release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n);
+        if (shmi_take_from64(l->q->a, n, l->state, w, shmi_recorded_with(w, to), l->release) || shmi_ld64(l->state) == w)
+            return 0; /* if the dead participant is not gone, the reap visits the lock again afterwards */
+    }
+}
 
 /* ---- Barrier: prims/barrier*.go in C ---- */
 
@@ -22053,27 +22072,17 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     memset(f, 0, sizeof *f);
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
-/* Takes back the hold of dead. A process without a slot record cannot make a change, but an open word needs none: no wait
- * is queued. Then died stays as it is. If the word is closed, the process gets a slot record. */
+/* Takes back the hold of dead. A process without a slot record cannot make a change, but an open word needs none. Then died
+ * stays as it is. If the word is closed, the process gets a slot record. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
-    shmi_participant_id n;
-    uint32_t to;
-    uint64_t w;
+    struct shmi_record_lock l;
     if (!shmi_fair_view(&f, a, o) || shmi_rq_repair(&f.q, dead))
         return;
-    w = shmi_ld64(&f.w->owner);
-    n = shmi_owner_name((uint32_t)(w >> 32));
-    if (!shmi_fair_taken((uint32_t)(w >> 32)) || !shmi_rq_absent(&f.q, n))
-        return;
-    if (!shmi_fair_is_open((uint32_t)(w >> 32))) {
-        if (shmi_rq_make_record(&f.q))
-            shmi_rq_repair(&f.q, dead);
-        return;
-    }
-    to = f.release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n);
-    shmi_take_from64(a, n, &f.w->owner, w, shmi_recorded_with(w, to), f.release);
+    l = shmi_fair_lock_of(&f);
+    if (shmi_lock_take_open(&l) && shmi_rq_make_record(&f.q))
+        shmi_rq_repair(&f.q, dead);
 }
 SHMI_FN void shmi_wake_first_of_fairmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -28374,22 +28383,16 @@ SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
     }
     return 0;
 }
-/* Takes back the keys of dead participants whose word hold is open, by one CAS each: no wait is queued. Returns whether
- * dead participants have other keys. */
+/* Takes back the keys of dead participants whose word hold is open. Returns whether dead participants have other keys. */
 SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
 {
     shmi_entry_walk v;
     int others = 0;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
-        uint64_t w = shmi_ld64(&v.at.e->hold);
-        uint32_t s = (uint32_t)(w >> 32);
-        shmi_participant_id n = shmi_owner_name(s);
-        if (!shmi_fair_taken(s) || !shmi_rq_absent(&k->q, n))
-            continue;
-        if (shmi_fair_is_open(s))
-            shmi_take_from64(k->q.a, n, &v.at.e->hold, w, shmi_recorded_with(w, k->of->release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n)), k->of->release);
-        else
-            others = 1;
+        struct shmi_record_lock l;
+        shmi_key_focus(k, v.at);
+        l = shmi_key_lock_of(k);
+        others |= shmi_lock_take_open(&l);
     }
     return others;
 }

@@ -51,20 +51,28 @@ func (l *recordLock) afterDeath(v recordedWord) (next ownerWord, held, ok bool) 
 }
 
 // takeOpenBack takes the lock back from a dead holder if the owner word is open, that is, if fast paths may change it.
-// One compare-and-swap is enough then, because no wait is queued while the word is open.
+// One compare-and-swap is enough then, because no wait is queued while the word is open. If another process has closed
+// the word, takeOpenBack does nothing.
 func (l *recordLock) takeOpenBack() {
-	v := recordedWord(l.owner.Load())
-	n := ownerState(v).holder()
-	if !ownerOpen(v) || !l.absent(n) {
-		return
-	}
-	key := l.hooks.lockKey() // the key of that hold, if the compare-and-swap succeeds
-	next, take := ownerState(v).ownerDied(l.policy), arenakernel.TakeFromDead[uint64]
-	if next.free() {
-		take = arenakernel.TakeFromGone
-	}
-	if take(l.a, n, l.owner, uint64(v), uint64(v.with(uint32(ownerOpened(next))))) {
-		l.tellDeath(key, n, next)
+	for {
+		// The loop repeats only after another call has changed the word.
+		v := recordedWord(l.owner.Load())
+		n := ownerState(v).holder()
+		if !ownerOpen(v) || !l.absent(n) {
+			return
+		}
+		key := l.hooks.lockKey() // the key of that hold, if the compare-and-swap succeeds
+		next, take := ownerState(v).ownerDied(l.policy), arenakernel.TakeFromDead[uint64]
+		if next.free() {
+			take = arenakernel.TakeFromGone
+		}
+		if take(l.a, n, l.owner, uint64(v), uint64(v.with(uint32(ownerOpened(next))))) {
+			l.tellDeath(key, n, next)
+			return
+		}
+		if recordedWord(l.owner.Load()) == v {
+			return // the dead holder is not gone; the reap visits the lock again afterwards
+		}
 	}
 }
 

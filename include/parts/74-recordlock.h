@@ -209,3 +209,22 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
         }
     }
 }
+/* Takes the lock back from a dead holder if its word is open: one CAS is enough, because no wait is queued. A process
+ * needs no slot record for that. It returns whether a participant that is dead or has left has a lock whose word is
+ * closed, which only a record can take back. */
+SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
+{
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        uint64_t w = shmi_ld64(l->state);
+        uint32_t s = (uint32_t)(w >> 32), to;
+        shmi_participant_id n = shmi_owner_name(s);
+        if (!shmi_fair_taken(s) || !shmi_rq_absent(l->q, n))
+            return 0;
+        if (!shmi_fair_is_open(s))
+            return 1;
+        to = l->release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n);
+        if (shmi_take_from64(l->q->a, n, l->state, w, shmi_recorded_with(w, to), l->release) || shmi_ld64(l->state) == w)
+            return 0; /* if the dead participant is not gone, the reap visits the lock again afterwards */
+    }
+}

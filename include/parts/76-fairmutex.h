@@ -628,27 +628,17 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     memset(f, 0, sizeof *f);
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
-/* Takes back the hold of dead. A process without a slot record cannot make a change, but an open word needs none: no wait
- * is queued. Then died stays as it is. If the word is closed, the process gets a slot record. */
+/* Takes back the hold of dead. A process without a slot record cannot make a change, but an open word needs none. Then died
+ * stays as it is. If the word is closed, the process gets a slot record. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
-    shmi_participant_id n;
-    uint32_t to;
-    uint64_t w;
+    struct shmi_record_lock l;
     if (!shmi_fair_view(&f, a, o) || shmi_rq_repair(&f.q, dead))
         return;
-    w = shmi_ld64(&f.w->owner);
-    n = shmi_owner_name((uint32_t)(w >> 32));
-    if (!shmi_fair_taken((uint32_t)(w >> 32)) || !shmi_rq_absent(&f.q, n))
-        return;
-    if (!shmi_fair_is_open((uint32_t)(w >> 32))) {
-        if (shmi_rq_make_record(&f.q))
-            shmi_rq_repair(&f.q, dead);
-        return;
-    }
-    to = f.release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n);
-    shmi_take_from64(a, n, &f.w->owner, w, shmi_recorded_with(w, to), f.release);
+    l = shmi_fair_lock_of(&f);
+    if (shmi_lock_take_open(&l) && shmi_rq_make_record(&f.q))
+        shmi_rq_repair(&f.q, dead);
 }
 SHMI_FN void shmi_wake_first_of_fairmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {

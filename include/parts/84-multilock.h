@@ -1445,22 +1445,16 @@ SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
     }
     return 0;
 }
-/* Takes back the keys of dead participants whose word hold is open, by one CAS each: no wait is queued. Returns whether
- * dead participants have other keys. */
+/* Takes back the keys of dead participants whose word hold is open. Returns whether dead participants have other keys. */
 SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
 {
     shmi_entry_walk v;
     int others = 0;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
-        uint64_t w = shmi_ld64(&v.at.e->hold);
-        uint32_t s = (uint32_t)(w >> 32);
-        shmi_participant_id n = shmi_owner_name(s);
-        if (!shmi_fair_taken(s) || !shmi_rq_absent(&k->q, n))
-            continue;
-        if (shmi_fair_is_open(s))
-            shmi_take_from64(k->q.a, n, &v.at.e->hold, w, shmi_recorded_with(w, k->of->release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n)), k->of->release);
-        else
-            others = 1;
+        struct shmi_record_lock l;
+        shmi_key_focus(k, v.at);
+        l = shmi_key_lock_of(k);
+        others |= shmi_lock_take_open(&l);
     }
     return others;
 }

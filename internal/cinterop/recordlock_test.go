@@ -4,6 +4,7 @@ package cinterop
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -174,5 +175,49 @@ func TestTornQueueKeepsNoLock(t *testing.T) {
 				l.start(t, b, "lock").fails(t, syscall.EPROTO)
 			})
 		})
+	}
+}
+
+// A process that has not opened the lock reaps its dead holder. Before its CAS of the open owner word, another process
+// closes the word and is stopped, or the word is closed and opened again. The reaper takes the lock back all the same.
+func TestReaperFindsAnotherOwnerWord(t *testing.T) { reaperFindsAnotherWord(t, "c") }
+
+func reaperFindsAnotherWord(t *testing.T, lang string) {
+	for _, policy := range []int{0, release} {
+		for _, opens := range []bool{false, true} {
+			t.Run(fmt.Sprintf("policy %d/opens again %v", policy, opens), func(t *testing.T) {
+				eachRecordedLock(t, []string{lang}, func(t *testing.T, lang string, l *recordedLock) {
+					if opens && l.kind == "multi" {
+						t.Skip("needs a lock whose word opens again for the same holder")
+					}
+					holder := newAgent(t, "c", l.arena, "holder")
+					holder.mortal = true
+					l.open(t, holder, policy)
+					l.do(t, holder, "lock")
+					x := newAgent(t, lang, l.arena, "stranger", "SHMSYNC_CRASHPOINT_STOP=arena.act.verified")
+					holder.kill(t)
+					x.awaitStop(t)
+					v := l.word(t, l.place)
+					require.EqualValues(t, fairOpenKind, v>>61)
+					if opens {
+						l.overwrite(t, l.place, v+2)
+					} else {
+						l.overwrite(t, l.place, v&^(fairOpenKind<<61))
+					}
+					require.NoError(t, x.cmd.Process.Signal(syscall.SIGCONT))
+					eventually(t, "the lock is taken back", l.arena, func() bool {
+						kind, named := l.holder(t)
+						return named == 0 || kind == fairDeadKind
+					})
+					if policy == 0 {
+						l.start(t, x, "lock").fails(t, syscall.EOWNERDEAD)
+						l.do(t, x, "recover")
+					}
+					l.do(t, x, "lock")
+					l.do(t, x, "unlock")
+					sound(t, l.arena)
+				})
+			})
+		}
 	}
 }

@@ -97,8 +97,8 @@ var recordMutants = []mutant{
 	{
 		name: "a reaper that has not opened a FairMutex leaves it alone",
 		file: "prims/record_lock_reap.go",
-		old:  "\tif !ownerOpen(v) || !l.absent(n) {\n",
-		new:  "\tif true {\n",
+		old:  "\t\tif !ownerOpen(v) || !l.absent(n) {\n",
+		new:  "\t\tif true {\n",
 		pkg:  "prims", run: "TestFairMutexDeathOfAHolderBesideStrangers",
 	},
 	{
