@@ -48,10 +48,11 @@ func (c recordCommit) next(slot int) recordCommit {
 //	bits 0..31   tag    how often the word has changed, modulo 2^32
 //	bits 32..63  value
 //
-// A process that carries out a record compares the whole word, with its tag, so each change happens only once. A
-// process that was stopped before its CAS changes nothing when it resumes, unless the word has changed exactly 2^32
-// times meanwhile. While one process keeps a wait node, the tags of the words in the node go on counting; see
-// [park.WaitNode]. Each new owner of a node begins with a random tag.
+// A process that carries out a record compares the whole word, with its tag, so each change happens only once. Before
+// each CAS the process also checks that the commit word still names the record. A process that was stopped between this
+// check and the CAS changes nothing when it resumes, unless the word has changed exactly 2^32 times meanwhile. While one
+// process keeps a wait node, the tags of the words in the node go on counting; see [park.WaitNode]. Each new owner of a
+// node begins with a random tag.
 //
 //	writers: every process that carries out the record that the commit word names, by CAS
 //	readers: calls, after they have carried out the record of the commit word
@@ -266,6 +267,9 @@ func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 // carryOut does what complete does, for the change x of this process. The commit word to names its record.
 func (q *recordQueue) carryOut(x *recordedChange, to recordCommit, b *wakes) {
 	for i := range x.n {
+		if q.load() != to {
+			break // another process has completed the record; see complete
+		}
 		if x.word[i].CompareAndSwap(uint64(x.was[i]), uint64(x.was[i].with(x.to[i]))) {
 			crashpoint.Hit("record.complete.begun")
 		}
@@ -307,6 +311,11 @@ func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 		w := q.wordAt(kind, uint32(to[i]>>32))
 		if w == nil {
 			return q.of.corrupt("a record changes a word that there is not")
+		}
+		// No process replaces the commit word c before the record is complete. So after a long stop, this process
+		// leaves the word alone, even if the word has the old tag again.
+		if q.load() != c {
+			break
 		}
 		if w.Load() == was[i] && w.CompareAndSwap(was[i], uint64(recordedWord(was[i]).with(uint32(to[i])))) {
 			crashpoint.Hit("record.complete.begun")

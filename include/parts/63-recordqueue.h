@@ -441,6 +441,10 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         uint64_t was = entries[2 * i], *w = shmi_rq_word_at(q, (uint8_t)(kinds >> 8 * i), (uint32_t)(entries[2 * i + 1] >> 32));
         if (w == NULL)
             return q->kind->corrupt(q, "a record changes a word that there is not");
+        /* No process replaces the commit word before the record is complete. So after a long stop, this process leaves the
+         * word alone, even if the word has the old tag again. */
+        if (shmi_ld64(q->commit) != c)
+            break;
         if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
             SHMSYNC_CRASHPOINT("record.complete.begun");
     }

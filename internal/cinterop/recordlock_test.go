@@ -221,3 +221,49 @@ func reaperFindsAnotherWord(t *testing.T, lang string) {
 		}
 	}
 }
+
+// A process is stopped while it carries a record out. Meanwhile others complete the record and change the same words until
+// one of them has the same tag again. The process leaves that word alone when it resumes, because the commit word has
+// changed. The test stores the old word, instead of 2^32 changes.
+func TestRecordIsCarriedOutWhileItIsTheLast(t *testing.T) { carriesOutLate(t, "c") }
+
+func carriesOutLate(t *testing.T, lang string) {
+	const last = 32 // the place of the end of the queue of a FairMutex
+	for _, author := range []bool{true, false} {
+		t.Run(fmt.Sprintf("author %v", author), func(t *testing.T) {
+			l := newRecordedLock(t, "fair")
+			b := newAgent(t, "c", l.arena, "holder")
+			l.open(t, b, 0)
+			l.do(t, b, "lock")
+			was := l.word(t, last)
+			point := "record.complete.begun"
+			if !author {
+				point = "record.commit.named"
+			}
+			x := newAgent(t, lang, l.arena, "waits", "SHMSYNC_CRASHPOINT_STOP="+point)
+			wait := l.start(t, x, "lock")
+			x.awaitStop(t)
+			late, tries := x, pending{}
+			if !author {
+				late = newAgent(t, lang, l.arena, "late", "SHMSYNC_CRASHPOINT_STOP=record.complete.begun")
+				tries = l.start(t, late, "try")
+				late.awaitStop(t)
+			}
+			l.do(t, b, "unlock") // this completes the record, and grants the lock to x
+			require.Equal(t, was+2, l.word(t, last))
+			l.overwrite(t, last, was)
+			require.NoError(t, late.cmd.Process.Signal(syscall.SIGCONT))
+			if !author {
+				tries.fails(t, syscall.EBUSY)
+				require.Equal(t, was, l.word(t, last))
+				require.NoError(t, x.cmd.Process.Signal(syscall.SIGCONT))
+			}
+			wait.must(t)
+			require.Equal(t, was, l.word(t, last))
+			l.do(t, x, "unlock")
+			l.do(t, b, "lock")
+			l.do(t, b, "unlock")
+			sound(t, l.arena)
+		})
+	}
+}

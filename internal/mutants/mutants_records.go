@@ -18,6 +18,13 @@ var recordMutants = []mutant{
 		pkg:  "prims", run: "TestSemaphoreFastNeverExceeded",
 	},
 	{
+		name: "carry a record out after the next change",
+		file: "prims/record_queue.go",
+		old:  "\t\tif q.load() != c {\n\t\t\tbreak\n\t\t}\n",
+		new:  "",
+		pkg:  "internal/cinterop", run: "TestRecordIsCarriedOutInGoWhileItIsTheLast", tags: withPoints,
+	},
+	{
 		name: "permits die with their owner",
 		file: "prims/semaphore_repair.go",
 		old:  "\treturn h.permitsIn(x) > 0 || valueIn(&h.fast) != 0\n",
