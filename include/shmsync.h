@@ -18561,8 +18561,13 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
         err = shmi_queue_await(c, abs);
         if (err == 0)
             shmi_queue_done(c, 1);
-        if (err == 0 && c->lease != NULL && (err = shmi_kept_closed(c->x, "queue.lease")) != 0)
-            shmi_queue_end_lease(c->lease, 1);
+        if (err == 0 && c->lease != NULL) {
+            c->lease->serial = shmi_serial_of(c->x); /* the handle may have been closed, and opened again, during the wait */
+            if (c->lease->serial == UINT64_MAX) {
+                err = shmi_fail(EBADF, "queue.lease", NULL, "the handle was closed meanwhile");
+                shmi_queue_end_lease(c->lease, 1);
+            }
+        }
         shmi_exit_for(c->x, a);
         return err == ECANCELED || err == EPROTO ? shmi_queue_fail(c, err) : err;
     }
@@ -26496,8 +26501,15 @@ SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t ki
 }
 SHMI_FN int shmi_rwspin_upgrade(struct shmi_spinlock *l, int64_t abs)
 {
+    shmsync_arena *a = l->a;
     int err = shmi_rwspin_has(l, "rwspinlock.upgrade", SHMI_SPIN_UPGRADE);
-    return err != 0 ? err : shmi_rwspin_drained(l, shmi_drain_upgrade(l), abs);
+    if (err == 0)
+        err = shmi_enter_for(l, a, "rwspinlock.upgrade");
+    if (err != 0)
+        return err;
+    err = shmi_rwspin_drained(l, shmi_drain_upgrade(l), abs);
+    shmi_exit_for(l, a);
+    return err;
 }
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l)
 {
@@ -29893,18 +29905,36 @@ SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline
                                                                     : shmi_fail(EPROTO, "synchronized.lock", x->m.called, "its lock says that it is not recoverable");
 }
 
-SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, int64_t deadline)
+/* Copies the value for a change; the caller has locked. Returns the copy. */
+SHMI_FN void *shmi_synchronized_copy(struct shmi_synchronized *x)
 {
-    uint64_t c;
-    int err = shmi_synchronized_lock(x, deadline);
-    *copy = NULL;
-    if (err != 0)
-        return err;
-    c = __atomic_load_n(&x->w->current, __ATOMIC_RELAXED); /* the lock orders it */
+    uint64_t c = __atomic_load_n(&x->w->current, __ATOMIC_RELAXED); /* the lock orders it */
     if (x->size != 0)
         memcpy(x->copies[(c + 1) & 1], x->copies[c & 1], x->size);
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
-    *copy = x->copies[(c + 1) & 1];
+    return x->copies[(c + 1) & 1];
+}
+/* The begin counts itself until it has the copy. If the handle was closed meanwhile, nobody could commit, so it unlocks. */
+SHMI_COLD int shmi_synchronized_begin_slow(struct shmi_synchronized *x, void **copy, int64_t deadline)
+{
+    shmsync_arena *a = x->m.a;
+    int err = shmi_enter_for(x, a, "synchronized.begin");
+    if (err != 0)
+        return err;
+    err = shmi_synchronized_lock(x, deadline);
+    if (err == 0 && (err = shmi_kept_closed(x, "synchronized.begin")) != 0)
+        shmi_mutex_unlock(&x->m);
+    else if (err == 0)
+        *copy = shmi_synchronized_copy(x);
+    shmi_exit_for(x, a);
+    return err;
+}
+SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, int64_t deadline)
+{
+    *copy = NULL;
+    if (SHMI_UNLIKELY(!shmi_mutex_at_once(&x->m)))
+        return shmi_synchronized_begin_slow(x, copy, deadline);
+    *copy = shmi_synchronized_copy(x);
     return 0;
 }
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy)

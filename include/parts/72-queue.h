@@ -871,8 +871,13 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
         err = shmi_queue_await(c, abs);
         if (err == 0)
             shmi_queue_done(c, 1);
-        if (err == 0 && c->lease != NULL && (err = shmi_kept_closed(c->x, "queue.lease")) != 0)
-            shmi_queue_end_lease(c->lease, 1);
+        if (err == 0 && c->lease != NULL) {
+            c->lease->serial = shmi_serial_of(c->x); /* the handle may have been closed, and opened again, during the wait */
+            if (c->lease->serial == UINT64_MAX) {
+                err = shmi_fail(EBADF, "queue.lease", NULL, "the handle was closed meanwhile");
+                shmi_queue_end_lease(c->lease, 1);
+            }
+        }
         shmi_exit_for(c->x, a);
         return err == ECANCELED || err == EPROTO ? shmi_queue_fail(c, err) : err;
     }

@@ -916,8 +916,15 @@ SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t ki
 }
 SHMI_FN int shmi_rwspin_upgrade(struct shmi_spinlock *l, int64_t abs)
 {
+    shmsync_arena *a = l->a;
     int err = shmi_rwspin_has(l, "rwspinlock.upgrade", SHMI_SPIN_UPGRADE);
-    return err != 0 ? err : shmi_rwspin_drained(l, shmi_drain_upgrade(l), abs);
+    if (err == 0)
+        err = shmi_enter_for(l, a, "rwspinlock.upgrade");
+    if (err != 0)
+        return err;
+    err = shmi_rwspin_drained(l, shmi_drain_upgrade(l), abs);
+    shmi_exit_for(l, a);
+    return err;
 }
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l)
 {

@@ -168,18 +168,36 @@ SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline
                                                                     : shmi_fail(EPROTO, "synchronized.lock", x->m.called, "its lock says that it is not recoverable");
 }
 
-SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, int64_t deadline)
+/* Copies the value for a change; the caller has locked. Returns the copy. */
+SHMI_FN void *shmi_synchronized_copy(struct shmi_synchronized *x)
 {
-    uint64_t c;
-    int err = shmi_synchronized_lock(x, deadline);
-    *copy = NULL;
-    if (err != 0)
-        return err;
-    c = __atomic_load_n(&x->w->current, __ATOMIC_RELAXED); /* the lock orders it */
+    uint64_t c = __atomic_load_n(&x->w->current, __ATOMIC_RELAXED); /* the lock orders it */
     if (x->size != 0)
         memcpy(x->copies[(c + 1) & 1], x->copies[c & 1], x->size);
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
-    *copy = x->copies[(c + 1) & 1];
+    return x->copies[(c + 1) & 1];
+}
+/* The begin counts itself until it has the copy. If the handle was closed meanwhile, nobody could commit, so it unlocks. */
+SHMI_COLD int shmi_synchronized_begin_slow(struct shmi_synchronized *x, void **copy, int64_t deadline)
+{
+    shmsync_arena *a = x->m.a;
+    int err = shmi_enter_for(x, a, "synchronized.begin");
+    if (err != 0)
+        return err;
+    err = shmi_synchronized_lock(x, deadline);
+    if (err == 0 && (err = shmi_kept_closed(x, "synchronized.begin")) != 0)
+        shmi_mutex_unlock(&x->m);
+    else if (err == 0)
+        *copy = shmi_synchronized_copy(x);
+    shmi_exit_for(x, a);
+    return err;
+}
+SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, int64_t deadline)
+{
+    *copy = NULL;
+    if (SHMI_UNLIKELY(!shmi_mutex_at_once(&x->m)))
+        return shmi_synchronized_begin_slow(x, copy, deadline);
+    *copy = shmi_synchronized_copy(x);
     return 0;
 }
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy)

@@ -26,7 +26,7 @@ func TestEndOfAnOpening(t *testing.T) {
 // call keeps the object open until its last step. It gives back what only the closed handle could give back.
 func TestOpeningEndsWithAWait(t *testing.T) {
 	for _, verb := range []string{
-		"store", "rwspinlock", "put_batch", "lease", "multilock", "lockall",
+		"store", "synchronized_begin", "rwspinlock", "put_batch", "lease", "multilock", "lockall",
 		"mutex_begin", "mutex_timedbegin", "rwmutex_begin", "rwmutex_timedbegin",
 	} {
 		t.Run(verb, func(t *testing.T) {

@@ -69,6 +69,13 @@ static int store_again(shmsync_synchronized *x)
 }
 WAIT(store, synchronized, shmsync_synchronized_open(arena, "x", 8, NULL, x), shmsync_synchronized_begin(x, &copy), shmsync_synchronized_store(x, &item), 0,
      shmsync_synchronized_abort(x), store_again(x))
+static int change_again(shmsync_synchronized *x)
+{
+    int err = shmsync_synchronized_timedbegin(x, &copy, soon());
+    return err != 0 ? err : shmsync_synchronized_abort(x);
+}
+WAIT(synchronized_begin, synchronized, shmsync_synchronized_open(arena, "x", 8, NULL, x), shmsync_synchronized_begin(x, &copy),
+     shmsync_synchronized_begin(x, &copy), EBADF, shmsync_synchronized_abort(x), change_again(x))
 
 /* The child has the write hold, and becomes a reader. The thread gets the lock only when the child has stopped reading. */
 static int downgrade(shmsync_rwspinlock *x)
@@ -190,7 +197,7 @@ int main(int argc, char **argv)
 {
 #define VERB(name) {#name, &name##_x, name##_open, name##_hold, name##_waits, name##_close, name##_release, name##_after}
     static const verb verbs[] = {
-        VERB(store), VERB(rwspinlock), VERB(put_batch), VERB(lease), VERB(multilock), VERB(lockall),
+        VERB(store), VERB(synchronized_begin), VERB(rwspinlock), VERB(put_batch), VERB(lease), VERB(multilock), VERB(lockall),
         VERB(mutex_begin), VERB(mutex_timedbegin), VERB(rwmutex_begin), VERB(rwmutex_timedbegin),
     };
     int down[2], up[2], status;
