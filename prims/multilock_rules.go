@@ -146,10 +146,17 @@ func (k *multiBucket) tidy(x *recordedChange, b *wakes, holder arenakernel.Parti
 	if !k.reapDue() && !k.absent(holder) {
 		return k.serve(x, b)
 	}
+	i, key := k.recordQueue.at, k.chosen
 	if err := k.reap(x, b); err != nil {
 		return err
 	}
-	return k.serveAll(x, b)
+	if err := k.serveAll(x, b); err != nil {
+		return err
+	}
+	if k.focus(i); k.chosen != key {
+		return nil // the entry has got another key
+	}
+	return k.serve(x, b) // returns an error if a peer has overwritten the queue of this key
 }
 
 // give unlocks the key of the hold h with a record, which grants the key to the first wait in its queue. If this

@@ -93,7 +93,7 @@ SHMI_FN void shmi_prompt_thread(void)
 SHMI_FN void shmi_mark_alive(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     unsigned k;
-    for (k = 0; k < SHMI_aliveWords && shmi_slot_state(a, i) == w; k++)
+    for (k = 0; k < SHMI_aliveWords && shmi_slot_state(a, i) == w && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0; k++)
         shmi_cas32(shmi_alive_word(a, i, k), a->alive, SHMI_OWNER_DIED | SHMI_WAITERS);
 }
 /* Undoes what shmi_link_alive has done, if it was called. A joiner calls it before it gives slot i back, in state

@@ -617,7 +617,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
 /* Fills in the slot. Peers use the identity of this process only to look for its threads when it is dead. */
 SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
-    uint32_t i = a->my_slot, k, nibbles = 0;
+    uint32_t i = a->my_slot, k, nibbles = 0, reaper;
     shmi_off s = shmi_slot(a, i);
     unsigned char boot[16];
     char b[1024], *p;
@@ -646,7 +646,10 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
             boot[nibbles / 2] = (unsigned char)(boot[nibbles / 2] | v << (nibbles % 2 == 0 ? 4 : 0));
             nibbles++;
         }
-    shmi_st32(shmi_slot32(a, i, SHMI_slotReaper), 0);
+    /* If the slot was marked dead meanwhile, the word says who reaps it, and must stay. */
+    while ((reaper = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper))) != 0 && shmi_slot_state(a, i) == shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self)) &&
+           !shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), reaper, 0))
+        continue;
     shmi_st32(shmi_slot32(a, i, SHMI_slotUID), (uint32_t)geteuid());
     shmi_st64(shmi_slot64(a, i, SHMI_slotPIDNS), ns);
     shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());

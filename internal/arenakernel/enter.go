@@ -354,7 +354,11 @@ func (a *Arena) lockByte(i int) int64 { return int64(a.slot(i)) }
 
 func (a *Arena) fillSlot(i int, label string) {
 	s := a.slot(i)
-	a.u32(s + slotReaper).Store(0)
+	// If the slot was marked dead meanwhile, the word says who reaps it, and must stay.
+	reaper, joining := a.u32(s+slotReaper), a.ownWord(phaseJoining, a.self.Generation())
+	for was := reaper.Load(); was != 0 && a.slotState(i) == joining && !reaper.CompareAndSwap(was, 0); {
+		was = reaper.Load()
+	}
 	a.u32(s + slotUID).Store(uint32(os.Geteuid()))
 	a.u64(s + slotPIDNS).Store(0)
 	a.u64(s + slotJoined).Store(uint64(time.Now().UnixNano()))

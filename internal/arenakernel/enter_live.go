@@ -76,11 +76,12 @@ func (a *Arena) unlinkAlive(i int, joining slotWord) {
 // kernel does not mark the words then, and without the marks nobody could free the slot. After
 // markAlive, the joiner must not store to the slot.
 //
-// Nobody frees the slot before the last of the words is marked. So no CAS hits the words of the next
-// participant.
+// If the capabilities say that the kernel marks the words, nobody frees the slot before the last of
+// the words is marked. So no CAS hits the words of the next participant. Otherwise others do not wait
+// for the marks.
 func (a *Arena) markAlive(i int, w slotWord) {
 	for k := range aliveWords {
-		if a.slotState(i) != w {
+		if a.slotState(i) != w || a.slotCaps(i)&capRobust == 0 {
 			return
 		}
 		a.u32(a.aliveWord(i, k)).CompareAndSwap(a.watcher.alive, shmsync.RobustOwnerDied|shmsync.RobustWaiters)
