@@ -21032,6 +21032,7 @@ SHMI_FN int shmi_barrier_seen(struct shmi_barrier *x, shmi_barrier_state *s)
 SHMI_FN uint64_t shmi_barrier_phase(struct shmi_barrier *x)
 {
     shmi_barrier_state s;
+    s.phase = 0; /* for gcc -O3, which does not see that a read without an error has set it */
     return shmi_barrier_read(x, &s) == 0 ? s.phase : 0;
 }
 

@@ -15,7 +15,7 @@ func TestModelQueueRing(t *testing.T) {
 	dies := ringModel{capacity: 1, slots: 2, shift: 1, putters: 1, getters: 2, puts: 2, gets: 2, kills: 1}
 	lease := ringModel{capacity: 1, slots: 3, shift: 2, putters: 1, getters: 2, leases: 1, puts: 2, gets: 3, kills: 1}
 	leases := ringModel{capacity: 2, slots: 3, shift: 2, putters: 1, getters: 2, leases: 2, puts: 2, gets: 4}
-	laps := ringModel{capacity: 1, slots: 1, putters: 2, getters: 1, puts: 5, gets: 4}
+	laps := ringModel{capacity: 1, slots: 1, putters: 2, getters: 1, puts: 6, gets: 5}
 	requireModels(t, []exploration{
 		{"a Put, two Gets, a stop", small, plain.explore, []bug{ringStores}},
 		{"two Puts, a slot that is used again", small, slot.explore, []bug{ringTagsFirst}},

@@ -233,7 +233,7 @@ func (x *Waitable[S, E]) Release(e E) {
 			if _, err = x.copyState(c, b, &x.copied, &tries); err != nil {
 				return false
 			}
-			// What is read from here on belongs to the copied state if the commit word stays the same.
+			// The words that this call reads from here on belong to the copied state if the commit word stays the same.
 			by, index := x.lostIn(c), 0
 			index, has = x.find(x.name, extra)
 			count := uint32(0)

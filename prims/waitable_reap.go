@@ -201,8 +201,9 @@ func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, index int, lost, u
 		if _, err := x.copyState(c, b, &x.copied, &tries); err != nil {
 			return false
 		}
-		// What is read from here on belongs to the copied state if the commit word stays the same. But a living
-		// participant accepts claims without a change of the commit word. So read what it has accepted when it is dead.
+		// The words that this call reads from here on belong to the copied state if the commit word stays the same. But a
+		// living participant accepts claims without a change of the commit word. So this call counts them when the
+		// participant is dead.
 		of, extra, count := h.participant(), h.extra(), h.held()
 		dead := !h.free() && x.absent(of)
 		accepted := uint32(h.accepted.Load())

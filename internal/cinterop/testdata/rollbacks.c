@@ -25,19 +25,20 @@ static int rollbacks_by_call; /* that this thread has begun */
 
 static void at_point(const char *name)
 {
+    const char *at = __atomic_load_n(&point, __ATOMIC_ACQUIRE); /* another thread may disarm */
     if ((strcmp(name, "rwmutex.rollback.taken") == 0 || strcmp(name, "tx.rollback.taken") == 0) && pthread_equal(pthread_self(), program))
         rollbacks_by_call++;
-    if (point == NULL || strcmp(name, point) != 0 || --left_to_meet != 0)
+    if (at == NULL || strcmp(name, at) != 0 || __atomic_sub_fetch(&left_to_meet, 1, __ATOMIC_SEQ_CST) != 0)
         return;
     met++;
     f();
 }
 static void arm(const char *name, int n, void (*call)(void))
 {
-    point = name;
-    left_to_meet = n;
+    __atomic_store_n(&left_to_meet, n, __ATOMIC_SEQ_CST);
     f = call;
     met = 0;
+    __atomic_store_n(&point, name, __ATOMIC_RELEASE);
 }
 
 static void open_lock(void)
@@ -204,7 +205,7 @@ static void rewriter(void)
     leave();
     arm("arena.act.verified", 1, rewrite);
     reap(GONE);
-    point = NULL;
+    __atomic_store_n(&point, NULL, __ATOMIC_RELEASE);
     CHECK(rewrites > 1, 1);
     CHECK(*value, 5);
     CHECK(shmsync_rwmutex_lock(&lock), 0);
@@ -290,7 +291,7 @@ static void call_beside_close(size_t i, const char *at, void (*then)(void), int 
     if (other_call)
         shmi_add32(&arena->calls, (uint32_t)-1);
     other_call = 0;
-    point = NULL;
+    __atomic_store_n(&point, NULL, __ATOMIC_RELEASE);
     CHECK(pthread_join(closer, NULL), 0);
     CHECK(shmsync_arena_open(arena_name, NULL, &arena), 0);
     CHECK(shmsync_block_open(arena, "value", sizeof *value, &p), 0);
