@@ -90,12 +90,7 @@ func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 
 	runtime.LockOSThread() // the tracer is this thread, not the process
 	defer runtime.UnlockOSThread()
-	require.NoError(t, seizeUntilExit(m.TID))
-	v.Signal(t, os.Kill)
-	var status unix.WaitStatus
-	_, err = unix.Wait4(m.TID, &status, unix.WALL, nil)
-	require.NoError(t, err)
-	require.True(t, status.Stopped(), "%v", status)
+	killSlowly(t, v, m.TID)
 	pollFor(t, a, func() bool { return a.Dead(m.Name) })
 	pollFor(t, a, func() bool { return threadsOf(t, pid) == 2 }) // the leader, which is waiting, and the traced thread
 	for range 20 {
@@ -106,6 +101,18 @@ func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	pollFor(t, a, func() bool { return a.Gone(m.Name) })
 	v.Wait(t)
 	pollFor(t, a, func() bool { return a.slotState(m.Name.Slot()).phase() == phaseFree })
+}
+
+// killSlowly kills a process, and stops its thread tid while the thread still has memory. The calling goroutine is locked
+// to its thread, which is the tracer.
+func killSlowly(t *testing.T, v *proctest.Proc, tid int) {
+	t.Helper()
+	require.NoError(t, seizeUntilExit(tid))
+	v.Signal(t, os.Kill)
+	var status unix.WaitStatus
+	_, err := unix.Wait4(tid, &status, unix.WALL, nil)
+	require.NoError(t, err)
+	require.True(t, status.Stopped(), "%v", status)
 }
 
 // TestCallThatMeetsASlowDeathFreesTheSlot: the watchers of a dying participant are stopped, and no fence reaches its
@@ -131,12 +138,7 @@ func TestCallThatMeetsASlowDeathFreesTheSlot(t *testing.T) {
 	}
 	runtime.LockOSThread() // the tracer is this thread, not the process
 	defer runtime.UnlockOSThread()
-	require.NoError(t, seizeUntilExit(m.TID))
-	v.Signal(t, os.Kill)
-	var status unix.WaitStatus
-	_, err = unix.Wait4(m.TID, &status, unix.WALL, nil)
-	require.NoError(t, err)
-	require.True(t, status.Stopped(), "%v", status)
+	killSlowly(t, v, m.TID)
 	i := m.Name.Slot()
 	w := a.slotState(i)
 	pollFor(t, a, func() bool { return a.seenDead(i, w) })
