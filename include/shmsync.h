@@ -7670,6 +7670,17 @@ SHMI_FN void shmi_exit_for(void *thing, shmsync_arena *a)
         shmi_settle_close(thing, a);
     shmi_exit(a);
 }
+/* Begins the rest of a call that has taken effect, through the handle at thing. Another thread may know of the effect, may
+ * have closed the handle and deleted the object, and another object may have its bytes. So such a call only loads words
+ * until the result is 1; then it calls shmi_exit_for when it needs the words no more. If the result is 0, the handle has
+ * ended, and the end has made the wakes of the call. No signal handler calls this, as it does not call shmi_enter_for. */
+SHMI_FN int shmi_enter_late(void *thing, shmsync_arena *a)
+{
+    if (shmi_enter_for(thing, a, "close") == 0)
+        return 1;
+    shmi_last.err = 0; /* the call has succeeded */
+    return 0;
+}
 
 /* ---- The threads of a process that ends: threads_linux.go has the reasons ---- */
 
@@ -13915,7 +13926,15 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
         return shmi_fail(shmi_nameless(m->a), "mutex.trylock", m->called, "%s", "");
     for (tries = 0; tries < 1000; tries++) { /* each round is another's step; a peer may fake them */
         uint32_t o = shmi_ld32(m->own);
-        switch (shmi_mutex_step(m, o, 0, &err)) {
+        shmi_participant_id n = shmi_owner_name(o);
+        /* The call counts itself while it takes the lock from a dead process: the next holder may close the handle. */
+        int counts = n != 0 && n != m->a->self && !shmi_current(m->a, n), step;
+        if (counts && !shmi_enter_late(shmi_mutex_thing(m), m->a))
+            return EBUSY;
+        step = shmi_mutex_step(m, o, 0, &err);
+        if (counts)
+            shmi_exit_for(shmi_mutex_thing(m), m->a);
+        switch (step) {
         case SHMI_STEP_TOOK: return 0;
         case SHMI_STEP_STAY: return err != 0 ? shmi_mutex_report(m, err, o) : EBUSY;
         }
@@ -14283,10 +14302,30 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
 {
     SHMSYNC_CRASHPOINT("mutex.unlock.before_wake");
-    if (shmi_mutex_reserve(m, 0) != 0)
+    if (!shmi_enter_late(shmi_mutex_thing(m), m->a))
         return;
-    shmi_mutex_note(m);
-    shmi_wake_word_release(m->a, &m->line);
+    if (shmi_mutex_reserve(m, 0) == 0) {
+        shmi_mutex_note(m);
+        shmi_wake_word_release(m->a, &m->line);
+    }
+    shmi_exit_for(shmi_mutex_thing(m), m->a);
+}
+/* As shmi_mutex_reserve, for a lock that this process holds with the owner word o. The handoff takes effect before its last
+ * store, so the call counts itself. */
+SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
+{
+    int result;
+    if (!shmi_enter_late(shmi_mutex_thing(m), m->a))
+        return 0;
+    result = shmi_mutex_reserve(m, o);
+    shmi_exit_for(shmi_mutex_thing(m), m->a);
+    return result;
+}
+/* Makes the wakes that calls have left to the end of their opening; see shmi_enter_late. */
+SHMI_FN void shmi_mutex_wake_owed(shmi_mutex *m)
+{
+    if (shmi_wake_word_announced(&m->line) && shmi_ld32(m->own) == 0)
+        shmi_wake_word_release(m->a, &m->line);
 }
 
 /* Ends a biased release that found a waiter. Such a waiter has made a fence, which is expensive, so the next holds
@@ -14323,7 +14362,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
         }
         __atomic_store_n(&m->quiet, quiet, __ATOMIC_RELAXED);
     }
-    switch (shmi_mutex_reserve(m, o)) {
+    switch (shmi_ld32(&m->w->starving) != 0 ? shmi_mutex_hand_on(m, o) : 0) {
     case 1: return 0;
     case -1: return shmi_mutex_bad_unlock(m, shmi_ld32(m->own));
     }
@@ -14444,13 +14483,18 @@ shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m)
 }
 
 SHMI_FN void shmi_mutex_end(void *handle) { shmi_free_thing(handle); }
+SHMI_FN void shmi_mutex_end_waking(void *handle)
+{
+    shmi_mutex_wake_owed((shmi_mutex *)handle);
+    shmi_free_thing(handle);
+}
 int shmsync_mutex_close(shmsync_mutex *m)
 {
     SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_mutex_end);
+    err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_mutex_end_waking);
     if (err == 0)
         m->impl = NULL;
     return SHMI_TELL(err);
@@ -24205,13 +24249,15 @@ SHMI_FN int shmi_rw_read(struct shmi_rwmutex *m)
 }
 SHMI_FN int shmi_rw_corrupt_readers(struct shmi_rwmutex *m, const char *op) { return shmi_fail(EPROTO, op, m->called, "its list of slot records"); }
 
-/* Wakes the writer that waits for this process's last reader to leave. */
+/* Wakes the writer that waits for this process's last reader to leave. The writer may have the lock already, and may close
+ * the handle. */
 SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
 {
-    if (shmi_wake_word_announced(&m->writer_wake_word)) {
+    if (shmi_wake_word_announced(&m->writer_wake_word) && shmi_enter_late(m, m->a)) {
         shmi_tuning t = shmi_rw_tuning(m, &m->w->paysWriter);
         shmi_note_cpu(&t);
         shmi_wake_word_release(m->a, &m->writer_wake_word);
+        shmi_exit_for(m, m->a);
     }
 }
 /* Ends an unlock of a reader. w is this process's reader word after it. */
@@ -24558,6 +24604,17 @@ SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
     err = shmi_rw_resolve_gate(m, "rwmutex.rdlock");
     shmi_mutex_unlock(&m->writers);
     return err == 0;
+}
+/* Opens the gate g of a dead writer for a call that is not counted, or marks it, and counts the call meanwhile: the next
+ * holder may close the handle. Returns 0 if the gate stays as it is. */
+SHMI_FN int shmi_rw_try_meet_dead(struct shmi_rwmutex *m, uint32_t g)
+{
+    int changed;
+    if (!shmi_enter_late(m, m->a))
+        return 0;
+    changed = shmi_rw_mark_owner_dead(m, g) || shmi_rw_try_resolve(m, g);
+    shmi_exit_for(m, m->a);
+    return changed;
 }
 SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs, int *held)
 {
@@ -25016,6 +25073,10 @@ SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, ui
 SHMI_FN void shmi_rw_end(void *handle)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
+    /* the wakes that calls have left to the end; see shmi_enter_late */
+    if (shmi_wake_word_announced(&m->writer_wake_word))
+        shmi_wake_word_release(m->a, &m->writer_wake_word);
+    shmi_mutex_wake_owed(&m->writers);
     pthread_mutex_destroy(&m->registry);
     while (m->known != NULL) {
         shmi_rw_readers *older = m->known->older;
@@ -25238,7 +25299,7 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
         uint32_t g = shmi_rw_gate(m);
         if (g != 0) {
             err = shmi_rw_trouble(m, "rwmutex.tryrdlock", g);
-            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || (!shmi_rw_mark_owner_dead(m, g) && !shmi_rw_try_resolve(m, g))))
+            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || !shmi_rw_try_meet_dead(m, g)))
                 err = EBUSY;
             continue;
         }
@@ -25697,15 +25758,22 @@ SHMI_FN shmi_tuning shmi_spin_tuning(struct shmi_spinlock *l)
     return t;
 }
 SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_wake_word_announced(&l->next) || (l->slots != NULL && shmi_wake_word_announced(&l->gate)); }
-/* Wakes, after a release, all waiting readers and one of the other waiters. */
-SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
+SHMI_FN void shmi_spin_wake_waited(struct shmi_spinlock *l)
 {
     shmi_tuning t = shmi_spin_tuning(l);
-    SHMSYNC_CRASHPOINT("spinlock.unlock.before_wake");
     shmi_note_cpu(&t);
     if (l->slots != NULL && shmi_wake_word_announced(&l->gate))
         shmi_wake_word_wake_all(l->a, &l->gate);
     shmi_wake_word_release(l->a, &l->next);
+}
+/* Wakes, after a release, all waiting readers and one of the other waiters. */
+SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
+{
+    SHMSYNC_CRASHPOINT("spinlock.unlock.before_wake");
+    if (shmi_enter_late(l, l->a)) {
+        shmi_spin_wake_waited(l);
+        shmi_exit_for(l, l->a);
+    }
 }
 /* Gives a hold of this process back, or turns it into another hold, as from and to say. */
 SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
@@ -25801,7 +25869,10 @@ SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
             continue;
         if (to == 0 && shmi_wake_word_announced(&l->drained)) {
             SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_wake");
-            shmi_wake_word_wake_all(l->a, &l->drained);
+            if (shmi_enter_late(l, l->a)) {
+                shmi_wake_word_wake_all(l->a, &l->drained);
+                shmi_exit_for(l, l->a);
+            }
         }
         return 1;
     }
@@ -25843,7 +25914,15 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
     int took, changed, err;
     do {
-        err = shmi_spin_step(l, shmi_spin_state(l), as, &took, &changed);
+        uint32_t o = shmi_spin_state(l);
+        shmi_participant_id n = shmi_owner_name(o);
+        /* The call counts itself while it takes the lock from a dead process: the next holder may close the handle. */
+        int counts = n != 0 && n != l->a->self && !shmi_current(l->a, n);
+        if (counts && !shmi_enter_late(l, l->a))
+            return EBUSY;
+        err = shmi_spin_step(l, o, as, &took, &changed);
+        if (counts)
+            shmi_exit_for(l, l->a);
         if (took)
             return 0;
     } while (err == 0 && changed);
@@ -26331,13 +26410,23 @@ shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l)
     SHMI_OPENED_OR(l, 0);
     return l->impl->o.off;
 }
+/* Ends an opening, with the wakes that calls have left to the end; see shmi_enter_late. */
+SHMI_FN void shmi_spin_end(void *handle)
+{
+    struct shmi_spinlock *l = (struct shmi_spinlock *)handle;
+    if (shmi_spin_waited(l) && shmi_spin_state(l) == 0)
+        shmi_spin_wake_waited(l);
+    if (l->slots != NULL && shmi_wake_word_announced(&l->drained) && shmi_rwspin_nobody_reads(l))
+        shmi_wake_word_wake_all(l->a, &l->drained);
+    shmi_free_thing(l);
+}
 int shmsync_spinlock_close(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_free_thing);
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_spin_end);
     if (err == 0)
         l->impl = NULL;
     return SHMI_TELL(err);
@@ -26348,7 +26437,7 @@ int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
     int err;
     if (l->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_free_thing);
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_spin_end);
     if (err == 0)
         l->impl = NULL;
     return SHMI_TELL(err);
@@ -29888,7 +29977,11 @@ shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s)
     return s->impl->m.o.off;
 }
 
-SHMI_FN void shmi_synchronized_end(void *handle) { shmi_free_thing(handle); }
+SHMI_FN void shmi_synchronized_end(void *handle)
+{
+    shmi_mutex_wake_owed(&((struct shmi_synchronized *)handle)->m);
+    shmi_free_thing(handle);
+}
 int shmsync_synchronized_close(shmsync_synchronized *s)
 {
     SHMI_OPENED(s);

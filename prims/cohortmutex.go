@@ -173,7 +173,7 @@ func buildCohortMutex(a *arenakernel.Arena, o arenakernel.Object, opt *CohortMut
 		own: g.own, self: &g.self, turn: wordPtr(&w.turn), global: g, words: w, nodes: nodes, a: a, object: o,
 		opening: g.opening,
 	}
-	c.opening.refuse, c.opening.left, c.opening.end = c.refuse, c.callsLeft, c.end
+	c.opening.refuse, c.opening.left, c.opening.end, c.opening.owed = c.refuse, c.callsLeft, c.end, c.wakeOwed
 	if nodes < 2 {
 		nodes = 0
 	}
@@ -262,6 +262,13 @@ func (c *CohortMutex) end() {
 		c.localLocks[k].mutex.end()
 	}
 	takeWords(&c.own, &c.turn)
+}
+
+func (c *CohortMutex) wakeOwed() {
+	c.global.wakeOwed()
+	for k := range c.localLocks {
+		c.localLocks[k].mutex.wakeOwed()
+	}
 }
 
 // Policy says what happens to c when its holder dies.

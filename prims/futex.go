@@ -132,19 +132,36 @@ func (f *Futex) Post() {
 		// stops and announcements is bounded. So if many CASes fail, other processes have posted: the loop is
 		// lock-free.
 		s := futexState(f.state.Load())
-		if s.stopped() {
+		switch {
+		case s.stopped():
 			return
-		}
-		// sync(futex.post): release
-		// lin: Post takes effect here.
-		if f.state.CompareAndSwap(uint64(s), uint64(s.posted())) {
-			if s.announced() {
-				crashpoint.Hit("futex.post.before_wake")
-				f.queue.DeliverAll()
+		case s.announced():
+			if f.change(s, s.posted()) {
+				return
 			}
+		// sync(futex.post): release
+		// lin: Post takes effect here, or in the method change.
+		case f.state.CompareAndSwap(uint64(s), uint64(s.posted())):
 			return
 		}
 	}
+}
+
+// change changes the word from one state to another, and wakes all waiters. It reports whether it did. A woken waiter
+// may close the handle, so Close waits for the call.
+func (f *Futex) change(from, to futexState) bool {
+	defer f.opening.serve(f.queue).end()
+	// sync(futex.post): release
+	if !f.state.CompareAndSwap(uint64(from), uint64(to)) {
+		return false
+	}
+	if to.stopped() {
+		crashpoint.Hit("futex.stop.before_wake")
+	} else {
+		crashpoint.Hit("futex.post.before_wake")
+	}
+	f.queue.DeliverAll()
+	return true
 }
 
 // Stop ends all present and later waits with ErrCanceled, except waits for a token that the counter has
@@ -154,13 +171,7 @@ func (f *Futex) Stop() {
 	race.ReleaseMerge(f.key)
 	for {
 		s := futexState(f.state.Load())
-		if s.stopped() {
-			return
-		}
-		// sync(futex.post): release
-		if f.state.CompareAndSwap(uint64(s), uint64(s.stop())) {
-			crashpoint.Hit("futex.stop.before_wake")
-			f.queue.DeliverAll()
+		if s.stopped() || f.change(s, s.stop()) {
 			return
 		}
 	}

@@ -28,6 +28,7 @@ type opening struct {
 	left   func() bool // wakes the remaining waiters, and reports whether no call is left
 	drain  func()      // waits, for a bounded time, for the other calls to return
 	end    func()      // makes the fast paths fail
+	owed   func()      // makes the wakes that late calls have left to Close; see enterLate
 
 	closing atomic.Bool
 	ended   atomic.Bool
@@ -46,7 +47,7 @@ func newOpening(a *arenakernel.Arena, o arenakernel.Object) *opening {
 	refusal := &shmsync.Error{Op: what + ".use", Object: objectName(o), Err: shmsync.ErrClosed, Detail: closedHandle}
 	return &opening{
 		a: a, object: o, what: what, refusal: refusal, refuse: func() {}, left: func() bool { return true },
-		drain: func() {}, end: func() {}, closed: make(chan struct{}), needed: 1,
+		drain: func() {}, end: func() {}, owed: func() {}, closed: make(chan struct{}), needed: 1,
 	}
 }
 
@@ -304,6 +305,7 @@ func (p *opening) leave() {
 	if p.needed--; p.needed == 0 && !p.lost {
 		p.ended.Store(true)
 		p.end()
+		p.owed()
 		p.leaveCommon() // before CloseObject, after which a peer may delete the object
 		p.a.CloseObject(p.object)
 		p.forget() // last, because the arena stays mapped until then

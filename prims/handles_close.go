@@ -46,14 +46,21 @@ func closeHandles(a *arenakernel.Arena) {
 //     caller, such as one of an Update or a Repair, and that function may use another of the handles. Its
 //     waits then end, but it may still unlock what it has locked.
 //  3. drain: calls that do not wait come to an end, or a bounded time passes.
-//  4. leave: the words of the fast paths are replaced, and the object is closed.
+//  4. leave: the words of the fast paths are replaced, the wakes are made that late calls have left to Close, and the
+//     object is closed.
 func closeAll(all []*opening) {
 	for _, p := range all {
 		p.refuse()
 	}
 	busy := slices.Clone(all)
 	for tries := 0; ; tries++ {
-		busy = slices.DeleteFunc(busy, func(p *opening) bool { return p.left() })
+		busy = slices.DeleteFunc(busy, func(p *opening) bool {
+			if p.left() {
+				return true
+			}
+			p.owed()
+			return false
+		})
 		if len(busy) == 0 {
 			break
 		}
@@ -65,6 +72,7 @@ func closeAll(all []*opening) {
 	}
 	for _, p := range all {
 		p.drain()
+		p.owed() // here too, because a call for which Close does not wait may put off the end of the opening
 		p.leave()
 		close(p.closed)
 	}
@@ -113,6 +121,23 @@ func (s served) end() {
 	s.stays.leave()
 	s.queue.ExitLasting()
 }
+
+// enterLate begins the rest of a call that has taken effect and that Close has not waited for so far. The caller calls
+// Exit of q, a queue of its handle, when it no longer needs the words. Another goroutine may know of the effect
+// already, and may close the handle and delete the object. Another object may then have its bytes. So such a call only
+// loads words until enterLate has returned true. If enterLate returns false, the Close of the handle has begun. The
+// caller then stores nothing and wakes nobody, because Close makes its wakes; see the field owed.
+//
+//	the call                           the goroutine that closes the handle
+//	effect, by a CAS                   learns of the effect
+//	load: is a waiter announced?       the handle refuses calls
+//	count itself                       wait until no call is counted
+//	is the handle closing?             is a waiter announced? If so, wake
+//	if not, wake
+//
+// Close loads the announcement after it has learned of the effect. So a waiter that announces itself after this load
+// finds the effect by itself.
+func enterLate(q *park.Queue) bool { return q.Enter() }
 
 // loseHandles is called before an arena is unmapped. It marks the remaining handles as lost, that is, those for
 // which a call still needs the words although their Close did not wait for the call.

@@ -153,11 +153,15 @@ func TestCloseOfAMultiLockWaitsForALockOfOneKey(t *testing.T) {
 // has to wake waiters. Close returns only when the call no longer needs the words.
 func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 	for kind, open := range handleKinds {
-		if waitlessKinds[kind] || kind == "once" { // the function of a Once outlives the handle
+		switch {
+		case kind == "futex", kind == "futex, with others":
+		case waitlessKinds[kind], kind == "once": // the function of a Once outlives the handle
 			continue
 		}
 		points := []string{"record.tell.resolved", "record.wake.before"}
 		switch kind {
+		case "futex", "futex, with others":
+			points = []string{"futex.post.before_wake"}
 		case "future":
 			points = []string{"future.set.decided", "future.end.before_wake"}
 		case "event":
@@ -234,26 +238,27 @@ func armClose(point string, closeHandle func() error, closed chan<- error) (earl
 	return early
 }
 
-// TestCloseOfTheArenaByTheWaiterThatAPostLetsGo: a Post ends a wait, and the waiter closes the
-// arena while the Post is still running. The rest of the Post finds no waiter, and does not fault.
-func TestCloseOfTheArenaByTheWaiterThatAPostLetsGo(t *testing.T) {
+// TestCloseOfTheArenaByTheWaiterThatAnUnlockLetsGo: an Unlock ends a wait, and the waiter closes the arena while the Unlock
+// is still running. The rest of the Unlock finds that its handle is closed, and does not fault.
+func TestCloseOfTheArenaByTheWaiterThatAnUnlockLetsGo(t *testing.T) {
 	a := newArena(t, nil)
-	f, err := prims.OpenFutex(a, "x", &prims.FutexOptions{Spin: -1})
+	m, err := prims.OpenMutex(a, "x", &prims.MutexOptions{Spin: -1})
 	require.NoError(t, err)
+	m.Lock()
 	waited := make(chan error, 1)
-	before := crashpoint.HitCount("futex.wait.announced")
-	go func() { waited <- f.WaitContext(t.Context(), 1) }()
-	eventually(t, "the waiter announces itself", f.String, func() bool { return crashpoint.HitCount("futex.wait.announced") > before })
+	before := crashpoint.HitCount("mutex.lock.announced")
+	go func() { waited <- m.LockContext(t.Context()) }()
+	eventually(t, "the waiter announces itself", m.String, func() bool { return crashpoint.HitCount("mutex.lock.announced") > before })
 	closed := make(chan error, 1)
-	crashpoint.ArmFunc("futex.post.before_wake", 1, func() { closed <- a.Close() })
+	crashpoint.ArmFunc("mutex.unlock.before_wake", 1, func() { closed <- a.Close() })
 	defer crashpoint.Disarm()
-	posted := make(chan any, 1)
+	unlocked := make(chan any, 1)
 	go func() {
-		defer func() { posted <- recover() }()
+		defer func() { unlocked <- recover() }()
 		debug.SetPanicOnFault(true)
-		f.Post()
+		m.Unlock()
 	}()
-	require.Nil(t, <-posted)
+	require.Nil(t, <-unlocked)
 	require.NoError(t, <-closed)
 	err = <-waited
 	require.True(t, err == nil || errors.Is(err, shmsync.ErrClosed), err)

@@ -164,7 +164,7 @@ func buildMutex(a *arenakernel.Arena, o arenakernel.Object, opt *MutexOptions) (
 		m.policy = PolicyReport // without a log, only a peer can have written PolicyRollback
 	}
 	m.counted()
-	m.opening.end = m.end
+	m.opening.end, m.opening.owed = m.end, m.wakeOwed
 	return m, nil
 }
 

@@ -20,6 +20,13 @@ func (m *Mutex) ended(verb string) bool {
 	return true
 }
 
+// wakeOwed makes the wakes that calls of Unlock have left to the Close of their handle; see enterLate.
+func (m *Mutex) wakeOwed() {
+	if m.wakeWord.Announced() && ownerWord(m.owner.Load()).free() {
+		m.wakeWord.Release()
+	}
+}
+
 // unlockBiased unlocks a biased hold, that is, one that is released by a plain store. Another handle of this
 // process took the hold; this handle has the option Checked and takes no biased holds. unlockBiased returns false
 // if o is not the owner word of a biased hold of this process.

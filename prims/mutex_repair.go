@@ -259,9 +259,12 @@ func (m *Mutex) Recover(repair func() error) error {
 // RecoverContext is like Recover, but returns ctx.Err() if ctx ends before repair is called.
 func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, m.named("mutex "))
-	if err := m.opening.error("mutex.recover"); err != nil {
-		return err
+	// stayIfOpen keeps the object open until the end of the repair is recorded in its words. Close does not wait for
+	// that, because a repair may take long.
+	if !m.opening.stayIfOpen() {
+		return m.opening.error("mutex.recover")
 	}
+	defer m.opening.leaveStay(m.queue)
 	for {
 		o := ownerWord(m.owner.Load())
 		if o.kind() != kindOwnerDead && o != ownerNotRecoverable {

@@ -72,24 +72,6 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 	return nil
 }
 
-func (m *Mutex) tryLockSlow() bool {
-	if m.ended("TryLock") {
-		return false
-	}
-	for {
-		o := ownerWord(m.owner.Load())
-		took, changed, _ := m.step(o, false)
-		if took {
-			race.Acquire(m.key)
-			m.counts.holds(false)
-			return true
-		}
-		if !changed {
-			return false
-		}
-	}
-}
-
 // step takes the lock or corrects the owner word o, if that is possible without waiting. It takes a free lock, or
 // marks a lock whose owner is dead. If the lock is reserved for this process, step takes it only for a waiter that
 // has slept. A waiter that has not slept leaves it to a goroutine of this process that has waited long. The result
@@ -371,7 +353,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 	crashpoint.Hit("mutex.unlock.before_release")
 	waited := m.wakeWord.Announced()
 	m.count(waited)
-	if waited && m.localTurn() && m.handOver(ownerWord(o)) || m.reserve(ownerWord(o)) {
+	if (waited || m.words.starving.Load() != 0) && m.handOn(ownerWord(o), waited) {
 		return
 	}
 	// sync(mutex.release): release
@@ -382,14 +364,32 @@ func (m *Mutex) unlockSlow(o uint32) {
 	if m.wakeWord.Announced() {
 		// This call has already tried to hand the lock to a goroutine of this process.
 		crashpoint.Hit("mutex.unlock.before_wake")
-		m.wakeAny()
+		if enterLate(m.queue) {
+			defer m.queue.Exit()
+			m.wakeAny()
+		}
 	}
+}
+
+// handOn hands the lock, which this process holds, to a waiter that has waited long, and reports whether it did. The
+// handoff takes effect before its last store, so the call counts itself. The argument waited says whether a waiter is
+// announced.
+func (m *Mutex) handOn(o ownerWord, waited bool) bool {
+	if !m.queue.Enter() {
+		return false
+	}
+	defer m.queue.Exit()
+	return waited && m.localTurn() && m.handOver(o) || m.reserve(o)
 }
 
 // wakeAfter is called after a release. It hands the lock to a waiter of this process, or wakes a waiter of any
 // process.
 func (m *Mutex) wakeAfter() {
 	crashpoint.Hit("mutex.unlock.before_wake")
+	if !enterLate(m.queue) {
+		return
+	}
+	defer m.queue.Exit()
 	if m.localTurn() && m.handOver(ownerFree) {
 		return
 	}

@@ -233,6 +233,7 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 	m.known.Store(readReaderWords(a, o))
 	m.registry = common[readerRegistry](m.opening)
 	m.opening.refuse, m.opening.left, m.opening.drain, m.opening.end = m.refuse, m.callsLeft, m.awaitUnlock, m.end
+	m.opening.owed = m.wakeOwed
 	// If the words of the writers' mutex were never initialized, its policy reads as PolicyReport. Then it needs a
 	// function Repair. That function has nothing to do, because the gate says what a death has left.
 	m.writers = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
@@ -337,7 +338,6 @@ func (m *RWMutex) end() {
 	takeWords(&m.writers.own, &m.writers.wake)
 	redirect(&m.shut, &closedGate)
 	redirect(&m.own, &closedReader)
-	m.left() // wakes a writer, because a reader that has just left does not do so if it finds the handle closed
 }
 
 // Policy says what happens to m when its writer dies.

@@ -35,3 +35,11 @@ func (m *RWMutex) awaitUnlock() {
 		time.Sleep(20 * time.Microsecond)
 	}
 }
+
+// wakeOwed makes the wakes that calls have left to the Close of their handle; see enterLate.
+func (m *RWMutex) wakeOwed() {
+	if m.wakeWordWriter.Announced() {
+		m.wakeWriter()
+	}
+	m.writers.wakeOwed()
+}

@@ -67,7 +67,7 @@ func (m *RWMutex) TryRLock() bool {
 		// Check the gate before the try, because a try counts as a reader for a moment. Without this check, a
 		// goroutine that calls TryRLock in a loop would keep a writer waiting after the last reader has left.
 		if g := gateWord(m.gate.Load()); g != gateOpen {
-			if !g.valid() || !g.taken() || !m.a.Dead(g.participant()) || !m.markOwnerDead(g) && !m.tryEndDead(g) {
+			if !g.valid() || !g.taken() || !m.a.Dead(g.participant()) || !m.tryMeetDead(g) {
 				return false
 			}
 			continue
@@ -86,6 +86,17 @@ func (m *RWMutex) TryRLock() bool {
 	}
 }
 
+// tryMeetDead opens the gate g of a dead writer, or marks it as owner-dead, as the policy says. It counts the call,
+// because the next holder may close the handle before the call has returned. It returns false if the gate stays as it
+// is.
+func (m *RWMutex) tryMeetDead(g gateWord) (changed bool) {
+	if !m.readers.Enter() {
+		return false
+	}
+	defer m.readers.Exit()
+	return m.markOwnerDead(g) || m.tryEndDead(g)
+}
+
 // takeBack subtracts the hold that a failed try has added to the reader word.
 func (m *RWMutex) takeBack() { m.runlockSlow(m.mine.Add(readerBack)) }
 
@@ -100,15 +111,14 @@ func (m *RWMutex) runlockHooks() {
 // runlockSlow continues an RUnlock. The argument left is the reader word after the hold was subtracted.
 func (m *RWMutex) runlockSlow(left uint64) {
 	w := readerWord(left)
-	crashpoint.Hit("rwmutex.runlock.left")
 	if m.opening.ended.Load() {
 		if w.generation() == 0 { // closedReader
 			panic(m.opening.refusal)
 		}
-		// The writer that waited for this reader has got the lock meanwhile, and has closed the handle. So this
-		// call need not wake a writer, because the method end does that.
+		// The writer that waited for this reader has got the lock meanwhile, and has closed the handle.
 		return
 	}
+	crashpoint.Hit("rwmutex.runlock.left")
 	if w.reading() == readerMost {
 		m.mine.Add(uint64(readerOne))
 		m.left() // a writer may have read the wrong count, and may have begun to wait
@@ -119,12 +129,18 @@ func (m *RWMutex) runlockSlow(left uint64) {
 	}
 }
 
-// left wakes the writer that waits for readers. It is called after the last reader of this process has left.
+// left wakes the writer that waits for readers. It is called after the last reader of this process has left. The writer
+// may have got the lock meanwhile, and may close the handle.
 func (m *RWMutex) left() {
-	if m.wakeWordWriter.Announced() {
-		m.tuning(&m.words.paysWriter).NoteCPU()
-		m.wakeWordWriter.Release()
+	if m.wakeWordWriter.Announced() && enterLate(m.writer) {
+		defer m.writer.Exit()
+		m.wakeWriter()
 	}
+}
+
+func (m *RWMutex) wakeWriter() {
+	m.tuning(&m.words.paysWriter).NoteCPU()
+	m.wakeWordWriter.Release()
 }
 
 // reader is one call of RLock that has to wait.

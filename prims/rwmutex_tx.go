@@ -269,10 +269,19 @@ func releaseAfterRollback(a *arenakernel.Arena, o arenakernel.Object, w rwmutexA
 //
 // So no rollback is missed. If the process of the dead writer ends while the caller has the mutex, releaseWriters
 // finds that and rolls back. If it ends later, the reaper finds the mutex free and rolls back.
+//
+// The next writer may close the handle before the call has returned. So the call keeps the handle open if it may have
+// to roll back. If the handle has ended already, the next call that locks rolls back.
 func (m *RWMutex) releaseWriters() {
+	if m.log == nil {
+		m.writers.Unlock()
+		return
+	}
+	call, ok := m.opening.tryServe(m.writers.queue)
 	m.writers.Unlock()
-	if m.log != nil {
+	if ok {
 		reapUpdate(m.a, m.object, m.words, m.log, gateWord(m.gate.Load()).participant())
+		call.end()
 	}
 }
 

@@ -78,9 +78,13 @@ func (l *RWSpinLock) reader() (arenakernel.ParticipantID, error) {
 				}
 				break // the participant is no longer a reader
 			}
+			if !l.drainQueue.Enter() {
+				return w.participant(), nil // a TryLock may not be counted, and the handle is being closed
+			}
 			// If the CAS fails, the next participant in the slot has changed the word by an RLock. Then the next
 			// iteration ends the loop.
 			arenakernel.TakeFromDead(l.core.a, w.participant(), word, uint64(w), 0)
+			l.drainQueue.Exit()
 		}
 	}
 	return 0, nil

@@ -150,6 +150,15 @@ func (l *RWSpinLock) noRoom(w rwSpinCount) error {
 	return l.core.fail("rlock", shmsync.ErrCorrupt, nil, l.corruptCount(l.core.name.Slot(), w))
 }
 
+// wakeDrained wakes a writer that waits for readers to leave, after the last reader of this process has left.
+func (l *RWSpinLock) wakeDrained() {
+	crashpoint.Hit("rwspinlock.runlock.before_wake")
+	if enterLate(l.drainQueue) {
+		defer l.drainQueue.Exit()
+		l.drained.WakeAll()
+	}
+}
+
 // exit removes one hold of this process. If it was the last hold, exit wakes a writer that waits for readers to
 // leave. If this process has no hold, exit returns false.
 func (l *RWSpinLock) exit() bool {
@@ -164,8 +173,7 @@ func (l *RWSpinLock) exit() bool {
 			continue
 		}
 		if next == 0 && l.drained.Announced() {
-			crashpoint.Hit("rwspinlock.runlock.before_wake")
-			l.drained.WakeAll()
+			l.wakeDrained()
 		}
 		return true
 	}

@@ -48,7 +48,6 @@ import (
 type SignalWaker struct {
 	signalView
 	name     arenakernel.ParticipantID
-	queue    *park.Queue
 	wakeWord park.WakeWord
 	key      race.Key
 	counting bool
@@ -130,8 +129,19 @@ func buildSignalWaker(a *arenakernel.Arena, o arenakernel.Object) (*SignalWaker,
 		WaitList: w.wakeWord.WaitList, Object: o, Word: o.Body + signalWakeOff, Check: w.check, Miss: w.passOn,
 	})
 	w.opening.waitsIn(w.queue)
-	w.opening.end = w.queue.Close
+	w.opening.end, w.opening.owed = w.queue.Close, w.wakeOwed
 	return w, nil
+}
+
+// serve begins a call of several steps, each of which may let a worker go on. The worker may close the handle, so Close
+// waits for the call.
+func (w *SignalWaker) serve() served { return w.opening.serve(w.queue) }
+
+// wakeOwed makes the wakes that calls have left to the Close of their handle; see enterLate.
+func (w *SignalWaker) wakeOwed() {
+	if w.wakeWord.Announced() && w.head.permits.Load() != 0 {
+		w.wakeWord.Release()
+	}
 }
 
 func (v *signalView) wakeWakeWord() park.WakeWord {

@@ -69,11 +69,44 @@ func (g *Gate) Schedule() bool {
 			}
 			continue
 		}
+		if !s.executing() {
+			return g.scheduleIdle(gate)
+		}
 		// sync(signal.schedule): release
-		// lin: Schedule takes effect here.
+		// lin: Schedule takes effect here, or in the method scheduleIdle.
+		if gate.word.CompareAndSwap(uint64(s), uint64(s.schedule())) {
+			return false // the Finish of the executor finds the bit scheduled set
+		}
+		g.w.add(StatCASFailures, 1)
+	}
+}
+
+// scheduleIdle does what Schedule does, for a queue that no worker executes. A worker may begin the execution before the
+// bits are set, so Close waits for the call.
+func (g *Gate) scheduleIdle(gate *signalGate) bool {
+	if q := g.w.queue; q.Enter() {
+		made := g.scheduleCounted(gate)
+		q.Exit()
+		return made
+	}
+	defer g.w.serve().end()
+	return g.scheduleCounted(gate)
+}
+
+func (g *Gate) scheduleCounted(gate *signalGate) bool {
+	for {
+		// The loop is lock-free, as that of Schedule.
+		s := signalGateWord(gate.word.Load())
+		if s.scheduled() {
+			if fence(); signalGateWord(gate.word.Load()) == s {
+				return false
+			}
+			continue
+		}
+		// sync(signal.schedule): release
 		if gate.word.CompareAndSwap(uint64(s), uint64(s.schedule())) {
 			if s.executing() {
-				return false // the Finish of the executor finds the bit scheduled set
+				return false
 			}
 			crashpoint.Hit("signal.schedule.gated")
 			g.w.publish(int(g.queue))
@@ -158,7 +191,25 @@ func (g *Gate) Finish() (again bool) { return g.finish(false) }
 func (g *Gate) FinishAndSchedule() { g.finish(true) }
 
 func (g *Gate) finish(again bool) bool {
-	gate, running := g.word(), g.running
+	gate := g.word()
+	if again || race.Enabled || g.w.counting {
+		return g.finishCounted(gate, again)
+	}
+	s := signalGateWord(gate.word.Load())
+	// If no producer has scheduled the queue, the CAS is all that there is to do.
+	// sync(signal.finish): release
+	if g.running == 0 || s != g.running || !gate.word.CompareAndSwap(uint64(s), uint64(s.finish(false))) {
+		return g.finishCounted(gate, false)
+	}
+	g.running = 0
+	return false
+}
+
+// finishCounted does what finish does, for an execution after which something is left to do. Another worker may go on
+// before that, so Close waits for the call.
+func (g *Gate) finishCounted(gate *signalGate, again bool) bool {
+	defer g.w.serve().end()
+	running := g.running
 	for {
 		// The CAS fails at most once, because during an execution producers can only set the bit named scheduled.
 		s := signalGateWord(gate.word.Load())
@@ -215,6 +266,13 @@ func (v *signalView) drop(q int) {
 	} else if left == 0 {
 		v.unmarkIfEmpty(i)
 	}
+}
+
+// dropCounted does what drop does. Another worker may go on as soon as drop has set the bit again, so Close waits for
+// the call.
+func (w *SignalWaker) dropCounted(q int) {
+	defer w.serve().end()
+	w.drop(q)
 }
 
 // GateState is the state of a gate at one moment.

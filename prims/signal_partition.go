@@ -16,7 +16,7 @@ var (
 // has set the bit.
 func (w *SignalWaker) MarkYield() bool {
 	w.opening.use()
-	return w.markStatus(statusYield)
+	return w.markCounted(statusYield)
 }
 
 // TryUnmarkYield clears the yield bit, and reports whether this call cleared it. It does not take back the permit
@@ -31,20 +31,35 @@ func (w *SignalWaker) TryUnmarkYield() bool {
 // sleeping worker. It reports whether this call has set the bit.
 func (w *SignalWaker) MarkTasks() bool {
 	w.opening.use()
-	return w.markStatus(statusTasks)
+	return w.markCounted(statusTasks)
+}
+
+// markCounted does what markStatus does. Another worker may see the bit and go on before the permit is issued, so Close
+// waits for the call.
+func (w *SignalWaker) markCounted(s signalStatus) bool {
+	if w.head.status.Load()&uint64(s) != 0 {
+		return false
+	}
+	defer w.serve().end()
+	return w.markStatus(s)
 }
 
 // TryUnmarkTasks clears the tasks bit, and reports whether this call cleared it. If the partition summary still has
 // a signal that may have work, TryUnmarkTasks sets the bit again, issues a permit, and reports false.
 func (w *SignalWaker) TryUnmarkTasks() bool {
-	w.opening.use()
+	defer w.serve().end() // other workers see the cleared bit before it is set again
+	return w.tryUnmarkTasks()
+}
+
+// tryUnmarkTasks does what TryUnmarkTasks does, for a call that is counted.
+func (w *SignalWaker) tryUnmarkTasks() bool {
 	if !w.unmarkStatus(statusTasks) {
 		return false
 	}
 	crashpoint.Hit("signal.tasks.cleared")
 	// sync(signal.tasks): acquire
 	if w.head.partition.Load() != 0 {
-		w.MarkTasks()
+		w.markStatus(statusTasks)
 		return false
 	}
 	return true
@@ -96,6 +111,10 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 			now |= 1 << k
 		}
 	}
+	if now == 0 && w.head.partition.Or(0) == 0 && w.head.status.Load()&uint64(statusTasks) == 0 {
+		return w.head.partition.Load() != 0
+	}
+	defer w.serve().end() // other workers see each bit as soon as it changes
 	// First add the bits of leaves that have work now, so that no concurrent call misses any of them. Then remove
 	// the other bits, and check each of their leaves once more after that.
 	// sync(signal.tasks): release
@@ -113,10 +132,10 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 	}
 	if now != 0 {
 		w.add(StatLeafSummaryHits, 1)
-		w.MarkTasks()
+		w.markStatus(statusTasks)
 		return true
 	}
-	w.TryUnmarkTasks()
+	w.tryUnmarkTasks()
 	return w.head.partition.Load() != 0
 }
 
@@ -124,12 +143,12 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 // the tasks bit. It reports whether no leaf was recorded before. A program that has set a bit in a leaf calls
 // MarkPartitionLeafActive on the waker of the worker that owns the leaf.
 func (w *SignalWaker) MarkPartitionLeafActive(k int) (wasEmpty bool) {
-	w.opening.use()
 	m := w.leaf(k)
+	defer w.serve().end() // the owner of the partition sees the leaf before the tasks bit is set
 	// sync(signal.tasks): release
 	old := w.head.partition.Or(m)
 	crashpoint.Hit("signal.partition.marked")
-	w.MarkTasks()
+	w.markStatus(statusTasks)
 	return old == 0
 }
 
@@ -137,10 +156,10 @@ func (w *SignalWaker) MarkPartitionLeafActive(k int) (wasEmpty bool) {
 // has work, ClearPartitionLeaf also clears the tasks bit. The worker that owns the partition calls it, and checks
 // the leaf once more afterwards.
 func (w *SignalWaker) ClearPartitionLeaf(k int) {
-	w.opening.use()
 	m := w.leaf(k)
+	defer w.serve().end()
 	if w.head.partition.And(^m)&^m == 0 {
-		w.TryUnmarkTasks()
+		w.tryUnmarkTasks()
 	}
 }
 

@@ -54,6 +54,12 @@ func (v *signalView) rouse(n int) {
 	if !b.Announced() {
 		return
 	}
+	if v.queue != nil {
+		if !enterLate(v.queue) {
+			return
+		}
+		defer v.queue.Exit()
+	}
 	park.Tuning{LastCPU: &v.head.lastCPU, Slot: v.a.Self().Slot()}.NoteCPU()
 	b.Release()
 	if n > 1 {

@@ -17,6 +17,10 @@ var (
 func (w *SignalWaker) MarkActive(i int) bool {
 	w.opening.use()
 	w.checkSignal(i)
+	if w.head.summary.Load()&(1<<i) != 0 {
+		return false
+	}
+	defer w.serve().end() // a worker sees the bit before the permit is issued
 	return w.mark(i)
 }
 
@@ -43,6 +47,7 @@ func (w *SignalWaker) MarkActiveMask(mask uint64) (marked uint64) {
 	if mask == 0 {
 		return 0
 	}
+	defer w.serve().end() // a worker sees the bits before the permits are issued
 	marked = mask &^ w.head.summary.Or(mask)
 	if marked != 0 {
 		crashpoint.Hit("signal.mark.marked")
@@ -55,8 +60,14 @@ func (w *SignalWaker) MarkActiveMask(mask uint64) (marked uint64) {
 // Then it checks the signal once more. If the signal has got a bit in the meantime, TryUnmarkIfEmpty sets the bit
 // in the summary again and issues a permit. It takes no permit back.
 func (w *SignalWaker) TryUnmarkIfEmpty(i int) bool {
-	w.opening.use()
 	w.checkSignal(i)
+	return w.unmarkCounted(i)
+}
+
+// unmarkCounted does what unmarkIfEmpty does, for a worker that executes no queue. Another worker may go on before the
+// bit is set again, so Close waits for the call.
+func (w *SignalWaker) unmarkCounted(i int) bool {
+	defer w.serve().end()
 	return w.unmarkIfEmpty(i)
 }
 
@@ -143,7 +154,7 @@ func (w *SignalWaker) pass(active uint64, near int) (g Gate, ok bool) {
 		}
 		set := w.lines[i].bits.Load()
 		if set == 0 {
-			w.unmarkIfEmpty(i)
+			w.unmarkCounted(i)
 		}
 		for set != 0 {
 			bit := nearestBit(set, start)
@@ -152,7 +163,7 @@ func (w *SignalWaker) pass(active uint64, near int) (g Gate, ok bool) {
 			if g.Begin() {
 				return g, true
 			}
-			w.drop(i*signalBits + bit)
+			w.dropCounted(i*signalBits + bit)
 		}
 	}
 	return Gate{}, false

@@ -69,8 +69,8 @@ func (w *SignalWaker) reserveIn(i, turn int) (bit int, ok bool) {
 // ReleaseTask releases a queue that this process has reserved. It panics if this process has not
 // reserved the queue.
 func (w *SignalWaker) ReleaseTask(queue int) {
-	w.opening.use()
 	w.checkQueue(queue)
+	defer w.serve().end() // another process may reserve the queue before its bit is cleared
 	if !w.gates[queue].task.CompareAndSwap(uint32(w.name), 0) {
 		w.mistake("ReleaseTask of queue %d, which this process has not reserved", queue)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/park"
 )
 
 // signalHead is the first 768 bytes of the body of a SignalWaker. The signals, the gates and a row of counts for
@@ -173,6 +174,7 @@ type signalView struct {
 	mask   uint64      // the bits of summary that stand for a signal
 
 	opening *opening
+	queue   *park.Queue // nil for a reaper or a tool, which cannot wait
 }
 
 // viewSignals returns pointers to the words of an object. It validates the head first, because a peer may have

@@ -52,7 +52,7 @@ func (c *spinCore) init(a *arenakernel.Arena, o arenakernel.Object, w *spinWords
 		policy: policyOf(w.policy), repair: repair, key: race.KeyOf(dev, ino, uint64(o.Offset)),
 		opening: newOpening(a, o),
 	}
-	c.opening.refuse, c.opening.left, c.opening.end = c.refuse, c.callsLeft, c.end
+	c.opening.refuse, c.opening.left, c.opening.end, c.opening.owed = c.refuse, c.callsLeft, c.end, c.wakeOwed
 	c.queue = park.NewQueue(park.Config{
 		WaitList: c.next.WaitList, Object: o, Word: o.Body + spinWakeOff, Check: c.check, Miss: c.next.WakeOne,
 	})
@@ -78,6 +78,16 @@ func (c *spinCore) callsLeft() bool { return park.Left(c.queues()...) }
 func (c *spinCore) end() {
 	for _, q := range c.queues() {
 		q.Close()
+	}
+}
+
+// wakeOwed makes the wakes that calls have left to the Close of their handle; see enterLate.
+func (c *spinCore) wakeOwed() {
+	if c.waited() && spinWord(c.state.Load()).free() {
+		c.wakeWaited()
+	}
+	if c.rw != nil && c.rw.drained.Announced() && c.rw.nobodyReads() {
+		c.rw.drained.WakeAll()
 	}
 }
 
@@ -134,11 +144,24 @@ func (c *spinCore) tryLock() bool {
 // try takes the lock if that is possible without waiting. The parameter named as is the kind of hold to take.
 func (c *spinCore) try(as spinKind) bool {
 	for {
-		took, changed, _ := c.step(spinWord(c.state.Load()), as)
+		took, changed := c.tryStep(spinWord(c.state.Load()), as)
 		if took || !changed {
 			return took
 		}
 	}
+}
+
+// tryStep does what step does, for a call that may not be counted. If step may take the lock from a dead process, the
+// call counts itself, because the next holder may close the handle before step has returned.
+func (c *spinCore) tryStep(o spinWord, as spinKind) (took, changed bool) {
+	if n := o.participant(); n != 0 && n != c.name && !c.a.Current(n) {
+		if !c.queue.Enter() {
+			return false, false
+		}
+		defer c.queue.Exit()
+	}
+	took, changed, _ = c.step(o, as)
+	return took, changed
 }
 
 // step changes the lock, whose state word is o, if that is possible without waiting. It takes a free lock, or
@@ -376,6 +399,14 @@ func (c *spinCore) waited() bool {
 // passOn wakes, after a release, all waiting readers and one of the other waiters.
 func (c *spinCore) passOn() {
 	crashpoint.Hit("spinlock.unlock.before_wake")
+	if enterLate(c.queue) {
+		defer c.queue.Exit()
+		c.wakeWaited()
+	}
+}
+
+// wakeWaited does what passOn does, for a call that is counted or that Close makes.
+func (c *spinCore) wakeWaited() {
 	c.tuning().NoteCPU()
 	if c.rw != nil && c.rw.gate.Announced() {
 		c.rw.gate.WakeAll()

@@ -159,9 +159,12 @@ func (c *spinCore) meetAgain(v park.Word) {
 
 // recover does what Recover of a SpinLock and of an RWSpinLock does.
 func (c *spinCore) recover(ctx context.Context, repair func() error) error {
-	if err := c.opening.error(c.op + ".recover"); err != nil {
-		return err
+	// stayIfOpen keeps the object open until the end of the repair is recorded in its words. Close does not wait for
+	// that, because a repair may take long.
+	if !c.opening.stayIfOpen() {
+		return c.opening.error(c.op + ".recover")
 	}
+	defer c.opening.leaveStay(c.queue)
 	for {
 		o := spinWord(c.state.Load())
 		if o.kind() != spinOwnerDead && o != spinLost {

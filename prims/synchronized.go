@@ -149,7 +149,7 @@ func buildSynchronized[T any](a *arenakernel.Arena, o arenakernel.Object) (*Sync
 	s.lock = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
 	s.lock.counted()
 	s.lock.inner = true
-	s.lock.opening.left, s.lock.opening.end = s.left, s.lock.end
+	s.lock.opening.left, s.lock.opening.end, s.lock.opening.owed = s.left, s.lock.end, s.lock.wakeOwed
 	return s, nil
 }
 

@@ -1800,4 +1800,15 @@ SHMI_FN void shmi_exit_for(void *thing, shmsync_arena *a)
         shmi_settle_close(thing, a);
     shmi_exit(a);
 }
+/* Begins the rest of a call that has taken effect, through the handle at thing. Another thread may know of the effect, may
+ * have closed the handle and deleted the object, and another object may have its bytes. So such a call only loads words
+ * until the result is 1; then it calls shmi_exit_for when it needs the words no more. If the result is 0, the handle has
+ * ended, and the end has made the wakes of the call. No signal handler calls this, as it does not call shmi_enter_for. */
+SHMI_FN int shmi_enter_late(void *thing, shmsync_arena *a)
+{
+    if (shmi_enter_for(thing, a, "close") == 0)
+        return 1;
+    shmi_last.err = 0; /* the call has succeeded */
+    return 0;
+}
 

@@ -225,7 +225,15 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
         return shmi_fail(shmi_nameless(m->a), "mutex.trylock", m->called, "%s", "");
     for (tries = 0; tries < 1000; tries++) { /* each round is another's step; a peer may fake them */
         uint32_t o = shmi_ld32(m->own);
-        switch (shmi_mutex_step(m, o, 0, &err)) {
+        shmi_participant_id n = shmi_owner_name(o);
+        /* The call counts itself while it takes the lock from a dead process: the next holder may close the handle. */
+        int counts = n != 0 && n != m->a->self && !shmi_current(m->a, n), step;
+        if (counts && !shmi_enter_late(shmi_mutex_thing(m), m->a))
+            return EBUSY;
+        step = shmi_mutex_step(m, o, 0, &err);
+        if (counts)
+            shmi_exit_for(shmi_mutex_thing(m), m->a);
+        switch (step) {
         case SHMI_STEP_TOOK: return 0;
         case SHMI_STEP_STAY: return err != 0 ? shmi_mutex_report(m, err, o) : EBUSY;
         }
@@ -593,10 +601,30 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
 {
     SHMSYNC_CRASHPOINT("mutex.unlock.before_wake");
-    if (shmi_mutex_reserve(m, 0) != 0)
+    if (!shmi_enter_late(shmi_mutex_thing(m), m->a))
         return;
-    shmi_mutex_note(m);
-    shmi_wake_word_release(m->a, &m->line);
+    if (shmi_mutex_reserve(m, 0) == 0) {
+        shmi_mutex_note(m);
+        shmi_wake_word_release(m->a, &m->line);
+    }
+    shmi_exit_for(shmi_mutex_thing(m), m->a);
+}
+/* As shmi_mutex_reserve, for a lock that this process holds with the owner word o. The handoff takes effect before its last
+ * store, so the call counts itself. */
+SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
+{
+    int result;
+    if (!shmi_enter_late(shmi_mutex_thing(m), m->a))
+        return 0;
+    result = shmi_mutex_reserve(m, o);
+    shmi_exit_for(shmi_mutex_thing(m), m->a);
+    return result;
+}
+/* Makes the wakes that calls have left to the end of their opening; see shmi_enter_late. */
+SHMI_FN void shmi_mutex_wake_owed(shmi_mutex *m)
+{
+    if (shmi_wake_word_announced(&m->line) && shmi_ld32(m->own) == 0)
+        shmi_wake_word_release(m->a, &m->line);
 }
 
 /* Ends a biased release that found a waiter. Such a waiter has made a fence, which is expensive, so the next holds
@@ -633,7 +661,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
         }
         __atomic_store_n(&m->quiet, quiet, __ATOMIC_RELAXED);
     }
-    switch (shmi_mutex_reserve(m, o)) {
+    switch (shmi_ld32(&m->w->starving) != 0 ? shmi_mutex_hand_on(m, o) : 0) {
     case 1: return 0;
     case -1: return shmi_mutex_bad_unlock(m, shmi_ld32(m->own));
     }
@@ -754,13 +782,18 @@ shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m)
 }
 
 SHMI_FN void shmi_mutex_end(void *handle) { shmi_free_thing(handle); }
+SHMI_FN void shmi_mutex_end_waking(void *handle)
+{
+    shmi_mutex_wake_owed((shmi_mutex *)handle);
+    shmi_free_thing(handle);
+}
 int shmsync_mutex_close(shmsync_mutex *m)
 {
     SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_mutex_end);
+    err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_mutex_end_waking);
     if (err == 0)
         m->impl = NULL;
     return SHMI_TELL(err);

@@ -288,13 +288,15 @@ SHMI_FN int shmi_rw_read(struct shmi_rwmutex *m)
 }
 SHMI_FN int shmi_rw_corrupt_readers(struct shmi_rwmutex *m, const char *op) { return shmi_fail(EPROTO, op, m->called, "its list of slot records"); }
 
-/* Wakes the writer that waits for this process's last reader to leave. */
+/* Wakes the writer that waits for this process's last reader to leave. The writer may have the lock already, and may close
+ * the handle. */
 SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
 {
-    if (shmi_wake_word_announced(&m->writer_wake_word)) {
+    if (shmi_wake_word_announced(&m->writer_wake_word) && shmi_enter_late(m, m->a)) {
         shmi_tuning t = shmi_rw_tuning(m, &m->w->paysWriter);
         shmi_note_cpu(&t);
         shmi_wake_word_release(m->a, &m->writer_wake_word);
+        shmi_exit_for(m, m->a);
     }
 }
 /* Ends an unlock of a reader. w is this process's reader word after it. */
@@ -641,6 +643,17 @@ SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
     err = shmi_rw_resolve_gate(m, "rwmutex.rdlock");
     shmi_mutex_unlock(&m->writers);
     return err == 0;
+}
+/* Opens the gate g of a dead writer for a call that is not counted, or marks it, and counts the call meanwhile: the next
+ * holder may close the handle. Returns 0 if the gate stays as it is. */
+SHMI_FN int shmi_rw_try_meet_dead(struct shmi_rwmutex *m, uint32_t g)
+{
+    int changed;
+    if (!shmi_enter_late(m, m->a))
+        return 0;
+    changed = shmi_rw_mark_owner_dead(m, g) || shmi_rw_try_resolve(m, g);
+    shmi_exit_for(m, m->a);
+    return changed;
 }
 SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs, int *held)
 {
@@ -1099,6 +1112,10 @@ SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, ui
 SHMI_FN void shmi_rw_end(void *handle)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
+    /* the wakes that calls have left to the end; see shmi_enter_late */
+    if (shmi_wake_word_announced(&m->writer_wake_word))
+        shmi_wake_word_release(m->a, &m->writer_wake_word);
+    shmi_mutex_wake_owed(&m->writers);
     pthread_mutex_destroy(&m->registry);
     while (m->known != NULL) {
         shmi_rw_readers *older = m->known->older;
@@ -1321,7 +1338,7 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
         uint32_t g = shmi_rw_gate(m);
         if (g != 0) {
             err = shmi_rw_trouble(m, "rwmutex.tryrdlock", g);
-            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || (!shmi_rw_mark_owner_dead(m, g) && !shmi_rw_try_resolve(m, g))))
+            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || !shmi_rw_try_meet_dead(m, g)))
                 err = EBUSY;
             continue;
         }

@@ -108,15 +108,22 @@ SHMI_FN shmi_tuning shmi_spin_tuning(struct shmi_spinlock *l)
     return t;
 }
 SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_wake_word_announced(&l->next) || (l->slots != NULL && shmi_wake_word_announced(&l->gate)); }
-/* Wakes, after a release, all waiting readers and one of the other waiters. */
-SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
+SHMI_FN void shmi_spin_wake_waited(struct shmi_spinlock *l)
 {
     shmi_tuning t = shmi_spin_tuning(l);
-    SHMSYNC_CRASHPOINT("spinlock.unlock.before_wake");
     shmi_note_cpu(&t);
     if (l->slots != NULL && shmi_wake_word_announced(&l->gate))
         shmi_wake_word_wake_all(l->a, &l->gate);
     shmi_wake_word_release(l->a, &l->next);
+}
+/* Wakes, after a release, all waiting readers and one of the other waiters. */
+SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
+{
+    SHMSYNC_CRASHPOINT("spinlock.unlock.before_wake");
+    if (shmi_enter_late(l, l->a)) {
+        shmi_spin_wake_waited(l);
+        shmi_exit_for(l, l->a);
+    }
 }
 /* Gives a hold of this process back, or turns it into another hold, as from and to say. */
 SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
@@ -212,7 +219,10 @@ SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
             continue;
         if (to == 0 && shmi_wake_word_announced(&l->drained)) {
             SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_wake");
-            shmi_wake_word_wake_all(l->a, &l->drained);
+            if (shmi_enter_late(l, l->a)) {
+                shmi_wake_word_wake_all(l->a, &l->drained);
+                shmi_exit_for(l, l->a);
+            }
         }
         return 1;
     }
@@ -254,7 +264,15 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
     int took, changed, err;
     do {
-        err = shmi_spin_step(l, shmi_spin_state(l), as, &took, &changed);
+        uint32_t o = shmi_spin_state(l);
+        shmi_participant_id n = shmi_owner_name(o);
+        /* The call counts itself while it takes the lock from a dead process: the next holder may close the handle. */
+        int counts = n != 0 && n != l->a->self && !shmi_current(l->a, n);
+        if (counts && !shmi_enter_late(l, l->a))
+            return EBUSY;
+        err = shmi_spin_step(l, o, as, &took, &changed);
+        if (counts)
+            shmi_exit_for(l, l->a);
         if (took)
             return 0;
     } while (err == 0 && changed);
@@ -742,13 +760,23 @@ shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l)
     SHMI_OPENED_OR(l, 0);
     return l->impl->o.off;
 }
+/* Ends an opening, with the wakes that calls have left to the end; see shmi_enter_late. */
+SHMI_FN void shmi_spin_end(void *handle)
+{
+    struct shmi_spinlock *l = (struct shmi_spinlock *)handle;
+    if (shmi_spin_waited(l) && shmi_spin_state(l) == 0)
+        shmi_spin_wake_waited(l);
+    if (l->slots != NULL && shmi_wake_word_announced(&l->drained) && shmi_rwspin_nobody_reads(l))
+        shmi_wake_word_wake_all(l->a, &l->drained);
+    shmi_free_thing(l);
+}
 int shmsync_spinlock_close(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_free_thing);
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_spin_end);
     if (err == 0)
         l->impl = NULL;
     return SHMI_TELL(err);
@@ -759,7 +787,7 @@ int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
     int err;
     if (l->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_free_thing);
+    err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_spin_end);
     if (err == 0)
         l->impl = NULL;
     return SHMI_TELL(err);

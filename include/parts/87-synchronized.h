@@ -147,7 +147,11 @@ shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s)
     return s->impl->m.o.off;
 }
 
-SHMI_FN void shmi_synchronized_end(void *handle) { shmi_free_thing(handle); }
+SHMI_FN void shmi_synchronized_end(void *handle)
+{
+    shmi_mutex_wake_owed(&((struct shmi_synchronized *)handle)->m);
+    shmi_free_thing(handle);
+}
 int shmsync_synchronized_close(shmsync_synchronized *s)
 {
     SHMI_OPENED(s);

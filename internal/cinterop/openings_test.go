@@ -37,3 +37,14 @@ func TestOpeningEndsWithAWait(t *testing.T) {
 		})
 	}
 }
+
+// A process closes its only handle of an object and deletes the object while a call has taken effect and has not made its
+// wake. The rest of the call leaves the next object at this place as it is.
+func TestLateCallChangesNoOtherObject(t *testing.T) {
+	for _, verb := range []string{"mutex", "mutex, not biased", "mutex, checked", "rwmutex", "spinlock", "rwspinlock", "rwspinlock, read"} {
+		t.Run(verb, func(t *testing.T) {
+			out, err := exec.Command(program(t, "late.c"), newArena(t), verb).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		})
+	}
+}

@@ -27,7 +27,7 @@ var generalMutants = []mutant{
 	{
 		name: "unlock wakes nobody",
 		file: "prims/mutex_slow.go",
-		old:  "\tif m.wakeWord.Announced() {\n\t\t// This call has already tried to hand the lock to a goroutine of this process.\n\t\tcrashpoint.Hit(\"mutex.unlock.before_wake\")\n\t\tm.wakeAny()\n\t}\n}\n",
+		old:  "\tif m.wakeWord.Announced() {\n\t\t// This call has already tried to hand the lock to a goroutine of this process.\n\t\tcrashpoint.Hit(\"mutex.unlock.before_wake\")\n\t\tif enterLate(m.queue) {\n\t\t\tdefer m.queue.Exit()\n\t\t\tm.wakeAny()\n\t\t}\n\t}\n}\n",
 		new:  "}\n",
 		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: append([]string{"SHMSYNC_DISABLE=membarrier"}, noLooks...),
 	},
@@ -55,8 +55,8 @@ var generalMutants = []mutant{
 	{
 		name: "wake before store",
 		file: "prims/futex.go",
-		old:  "\t\tif f.state.CompareAndSwap(uint64(s), uint64(s.posted())) {\n\t\t\tif s.announced() {\n",
-		new:  "\t\tif s.announced() {\n\t\t\tf.queue.DeliverAll()\n\t\t\ttime.Sleep(time.Millisecond)\n\t\t}\n\t\tif f.state.CompareAndSwap(uint64(s), uint64(s.posted())) {\n\t\t\tif false {\n",
+		old:  "\tif !f.state.CompareAndSwap(uint64(from), uint64(to)) {\n\t\treturn false\n\t}\n",
+		new:  "\tf.queue.DeliverAll()\n\ttime.Sleep(time.Millisecond)\n\tif true {\n\t\treturn f.state.CompareAndSwap(uint64(from), uint64(to))\n\t}\n",
 		pkg:  "prims", run: "TestFutexMultipleWaiters|TestFutexWaitSuspended", tags: withPoints, env: noLooks,
 	},
 	{

@@ -1,0 +1,270 @@
+//go:build linux && crashpoint
+
+package prims_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// lateObject is an object, and a call on it that lets others go on.
+type lateObject struct {
+	body  arena.Offset
+	size  uint64
+	wakes []arena.Offset // the wake words of the object, relative to the body
+	call  func()
+	close func() error
+	// others is nil, or a call of another goroutine between the effect of the call and the close
+	others func()
+}
+
+// lateCalls has a call for each place at which a call that has taken effect may wake others. The point is between the
+// effect and the wake. Each object has the name "x".
+var lateCalls = map[string]struct {
+	point string
+	open  func(t *testing.T, a *arena.Arena) lateObject
+}{
+	"mutex/Unlock": {"mutex.unlock.before_wake", func(t *testing.T, a *arena.Arena) lateObject {
+		return lateMutex(t, a, nil, 0)
+	}},
+	"mutex/Unlock, not biased": {"mutex.unlock.before_wake", func(t *testing.T, a *arena.Arena) lateObject {
+		return lateMutex(t, a, nil, 1)
+	}},
+	"mutex/Unlock, checked": {"mutex.unlock.before_wake", func(t *testing.T, a *arena.Arena) lateObject {
+		return lateMutex(t, a, &prims.MutexOptions{Checked: true}, 0)
+	}},
+	"cohort mutex/Unlock": {"mutex.unlock.before_wake", func(t *testing.T, a *arena.Arena) lateObject {
+		m, err := prims.OpenCohortMutex(a, "x", nil)
+		require.NoError(t, err)
+		m.Lock()
+		return lateObject{m.Object().Body, m.Object().Size, []arena.Offset{64}, m.Unlock, m.Close, nil}
+	}},
+	"synchronized/Store": {"mutex.unlock.before_wake", func(t *testing.T, a *arena.Arena) lateObject {
+		s, err := prims.OpenSynchronized(a, "x", uint64(0), nil)
+		require.NoError(t, err)
+		return lateObject{s.Object().Body, s.Object().Size, []arena.Offset{64}, func() { s.Store(1) }, s.Close, nil}
+	}},
+	"rwmutex/Unlock": {"mutex.unlock.before_wake", lateRWMutex((*prims.RWMutex).Lock, (*prims.RWMutex).Unlock)},
+	"rwmutex/UnlockUpgradable": {"mutex.unlock.before_wake",
+		lateRWMutex((*prims.RWMutex).LockUpgradable, (*prims.RWMutex).UnlockUpgradable)},
+	"rwmutex/RUnlock":    {"rwmutex.runlock.left", lateRWMutex((*prims.RWMutex).RLock, (*prims.RWMutex).RUnlock)},
+	"rwspinlock/Unlock":  {"spinlock.unlock.before_wake", lateRWSpin((*prims.RWSpinLock).Lock, (*prims.RWSpinLock).Unlock)},
+	"rwspinlock/RUnlock": {"rwspinlock.runlock.before_wake", lateRWSpin((*prims.RWSpinLock).RLock, (*prims.RWSpinLock).RUnlock)},
+	"rwspinlock/LockContext": {"spinlock.unlock.before_wake", func(t *testing.T, a *arena.Arena) lateObject {
+		// The call waits for a reader, and gives up. That lets others go on, too.
+		l, err := prims.OpenRWSpinLock(a, "x", nil)
+		require.NoError(t, err)
+		l.RLock()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		lock := func() { require.ErrorIs(t, l.LockContext(ctx), context.Canceled) }
+		return lateObject{l.Object().Body, l.Object().Size, []arena.Offset{64, 68}, lock, l.Close, l.RUnlock}
+	}},
+	"rwspinlock/UnlockUpgradable": {"spinlock.unlock.before_wake",
+		lateRWSpin((*prims.RWSpinLock).LockUpgradable, (*prims.RWSpinLock).UnlockUpgradable)},
+	"spin lock/Unlock": {"spinlock.unlock.before_wake", func(t *testing.T, a *arena.Arena) lateObject {
+		l, err := prims.OpenSpinLock(a, "x", nil)
+		require.NoError(t, err)
+		l.Lock()
+		return lateObject{l.Object().Body, l.Object().Size, []arena.Offset{64}, l.Unlock, l.Close, nil}
+	}},
+	"signal waker/Release": {"signal.release.permitted", func(t *testing.T, a *arena.Arena) lateObject {
+		w, err := prims.OpenSignalWaker(a, "x", &prims.SignalWakerOptions{Signals: 1})
+		require.NoError(t, err)
+		return lateObject{w.Object().Body, w.Object().Size, []arena.Offset{384}, func() { w.Release(3) }, w.Close, nil}
+	}},
+}
+
+// lateMutex makes a Mutex. Before the call that the test examines, it is unlocked as often as the argument warm says
+// while a waiter is announced, because such an Unlock ends the bias.
+func lateMutex(t *testing.T, a *arena.Arena, opts *prims.MutexOptions, warm int) lateObject {
+	m, err := prims.OpenMutex(a, "x", opts)
+	require.NoError(t, err)
+	for range warm {
+		m.Lock()
+		arena.At[atomic.Uint32](a, m.Object().Body+64).Store(1)
+		m.Unlock()
+	}
+	m.Lock()
+	return lateObject{m.Object().Body, m.Object().Size, []arena.Offset{64}, m.Unlock, m.Close, nil}
+}
+
+func lateRWMutex(lock, unlock func(*prims.RWMutex)) func(*testing.T, *arena.Arena) lateObject {
+	return func(t *testing.T, a *arena.Arena) lateObject {
+		m, err := prims.OpenRWMutex(a, "x", nil)
+		require.NoError(t, err)
+		lock(m)
+		return lateObject{m.Object().Body, m.Object().Size, []arena.Offset{64}, func() { unlock(m) }, m.Close, nil}
+	}
+}
+
+func lateRWSpin(lock, unlock func(*prims.RWSpinLock)) func(*testing.T, *arena.Arena) lateObject {
+	return func(t *testing.T, a *arena.Arena) lateObject {
+		l, err := prims.OpenRWSpinLock(a, "x", nil)
+		require.NoError(t, err)
+		lock(l)
+		return lateObject{l.Object().Body, l.Object().Size, []arena.Offset{4, 64, 68}, func() { unlock(l) }, l.Close, nil}
+	}
+}
+
+// TestLateCallChangesNoOtherObject: the last handle of an object is closed, and the object deleted, when a call on it has
+// taken effect but has not returned yet. The rest of the call then does not change the object that gets the memory.
+func TestLateCallChangesNoOtherObject(t *testing.T) {
+	for name, c := range lateCalls {
+		t.Run(name, func(t *testing.T) {
+			a := newArena(t, nil)
+			o := c.open(t, a)
+			for _, wake := range o.wakes {
+				arena.At[atomic.Uint32](a, o.body+wake).Store(1)
+			}
+			var words []*atomic.Uint64
+			crashpoint.ArmFunc(c.point, 1, func() {
+				if o.others != nil {
+					o.others()
+				}
+				require.NoError(t, o.close())
+				require.NoError(t, a.Delete("x"))
+				words = fillNext(t, a, c.open(t, a), o.body)
+			})
+			defer crashpoint.Disarm()
+			o.call()
+			require.NotEmpty(t, words, "the call has not come to the point")
+			for i, w := range words {
+				require.Equal(t, uint64(lateFill), w.Swap(0), "word %d", i)
+			}
+		})
+	}
+}
+
+// lateFill is a word in which each bit is set for which a late call may look.
+const lateFill = 0x0101010101010101
+
+// fillNext fills the body of an object, which is the next one at the place of a deleted object.
+func fillNext(t *testing.T, a *arena.Arena, next lateObject, body arena.Offset) (words []*atomic.Uint64) {
+	t.Helper()
+	require.Equal(t, body, next.body)
+	for at := uint64(0); at+8 <= next.size; at += 8 {
+		w := arena.At[atomic.Uint64](a, body+arena.Offset(at))
+		w.Store(lateFill)
+		words = append(words, w)
+	}
+	return words
+}
+
+// TestCloseWaitsForACallOfSeveralSteps: a handle is closed while a call is between two steps, the first of which lets others
+// go on. Close returns only after the last step.
+func TestCloseWaitsForACallOfSeveralSteps(t *testing.T) {
+	signals := func(prepare, call func(w *prims.SignalWaker)) func(*testing.T, *arena.Arena) (func(), func() error) {
+		return func(t *testing.T, a *arena.Arena) (func(), func() error) {
+			w, err := prims.OpenSignalWaker(a, "x", &prims.SignalWakerOptions{Signals: 1})
+			require.NoError(t, err)
+			prepare(w)
+			return func() { call(w) }, w.Close
+		}
+	}
+	hands := func(warm int) func(*testing.T, *arena.Arena) (func(), func() error) {
+		return func(t *testing.T, a *arena.Arena) (func(), func() error) {
+			o := lateMutex(t, a, nil, warm)
+			arena.At[atomic.Uint32](a, o.body+64).Store(1)
+			arena.At[atomic.Uint32](a, o.body+68).Store(uint32((*arenakernel.Arena)(a).Self())) // this process asks for the lock
+			return o.call, o.close
+		}
+	}
+	var g prims.Gate
+	task := 0
+	for name, c := range map[string]struct {
+		point string
+		open  func(*testing.T, *arena.Arena) (call func(), close func() error)
+	}{
+		"Unlock that hands on":        {"mutex.unlock.reserved", hands(0)},
+		"slow Unlock that hands on":   {"mutex.unlock.reserved", hands(1)},
+		"Schedule":                    {"signal.schedule.gated", signals(func(*prims.SignalWaker) {}, func(w *prims.SignalWaker) { w.Gate(1).Schedule() })},
+		"FinishAndSchedule":           {"signal.finish.released", signals(func(w *prims.SignalWaker) { w.Gate(1).Schedule(); g, _ = w.Next(0) }, func(*prims.SignalWaker) { g.FinishAndSchedule() })},
+		"Finish of a scheduled queue": {"signal.finish.released", signals(func(w *prims.SignalWaker) { w.Gate(1).Schedule(); g, _ = w.Next(0); w.Gate(1).Schedule() }, func(*prims.SignalWaker) { g.Finish() })},
+		"MarkYield":                   {"signal.status.marked", signals(func(*prims.SignalWaker) {}, func(w *prims.SignalWaker) { w.MarkYield() })},
+		"MarkActive":                  {"signal.mark.marked", signals(func(*prims.SignalWaker) {}, func(w *prims.SignalWaker) { w.MarkActive(0) })},
+		"MarkPartitionLeafActive":     {"signal.partition.marked", signals(func(*prims.SignalWaker) {}, func(w *prims.SignalWaker) { w.MarkPartitionLeafActive(0) })},
+		"ReleaseTask":                 {"signal.unreserve.freed", signals(func(w *prims.SignalWaker) { task, _ = w.ReserveTask() }, func(w *prims.SignalWaker) { w.ReleaseTask(task) })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newArena(t, nil)
+			call, closeHandle := c.open(t, a)
+			closed := make(chan error, 1)
+			early, before := armClose(c.point, closeHandle, closed), crashpoint.HitCount(c.point)
+			defer crashpoint.Disarm()
+			call()
+			require.NotEqual(t, before, crashpoint.HitCount(c.point), "the call has not come to the point")
+			require.NoError(t, <-closed)
+			require.False(t, *early, "Close has returned while the call used the words")
+		})
+	}
+}
+
+// lateWakes has the kinds of handles whose calls leave wakes to Close, with a point between the effect of Free and its
+// wake.
+var lateWakes = map[string]string{
+	"mutex": "mutex.unlock.before_wake", "checked mutex": "mutex.unlock.before_wake", "cohort mutex": "mutex.unlock.before_wake",
+	"spin lock": "spinlock.unlock.before_wake", "reader/writer spin lock, written": "spinlock.unlock.before_wake",
+	"reader/writer spin lock, read": "rwspinlock.runlock.before_wake", "rwmutex, read": "rwmutex.runlock.left",
+	"signal waker": "signal.release.permitted",
+}
+
+// TestCloseMakesTheWakesOfLateCalls: a handle is closed while a call on it has taken effect and has not made its wake. A
+// waiter of another process is woken in time.
+func TestCloseMakesTheWakesOfLateCalls(t *testing.T) {
+	for kind, point := range lateWakes {
+		t.Run(kind, func(t *testing.T) {
+			a := newArena(t, nil)
+			mine, err := handleKinds[kind](a)
+			require.NoError(t, err)
+			mine.Block()
+			p := proctest.Start(t, "late/wait", proctest.Params([2]string{nameOf(a), kind}), proctest.Env("SHMSYNC_CHECK_EVERY=1h"),
+				proctest.Dump(func() string { return words(a) }))
+			p.Await(t)
+			waiting(t, a, "x", 1)
+			asleep(t, a, "x")
+			came := false
+			crashpoint.ArmFunc(point, 1, func() {
+				came = true
+				require.NoError(t, mine.Close())
+			})
+			defer crashpoint.Disarm()
+			mine.Free()
+			require.True(t, came)
+			var failure string
+			p.Recv(t, &failure)
+			require.Empty(t, failure)
+			sound(t, a)
+		})
+	}
+}
+
+func init() {
+	proctest.Register("late/wait", func(c *proctest.Child) {
+		var p [2]string // the arena, and the kind of the handle
+		c.Params(&p)
+		a, err := arena.Attach(p[0], nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		o, err := handleKinds[p[1]](a)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		failure := ""
+		if err := o.Wait(context.Background()); err != nil {
+			failure = err.Error()
+		}
+		c.Say(failure)
+	})
+}
