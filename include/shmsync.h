@@ -1023,7 +1023,7 @@ int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_mon
 /* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m);
 /* Locks it for reading, and waits until no writer holds it. The hold of a reader that dies is taken back. Errors
- * are those of lock. */
+ * are those of lock. A process can have up to 8,388,606 read holds at a time; this is not checked. */
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_rdlock, but it does not wait. EBUSY: a writer keeps readers out. */
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *m);
@@ -25412,11 +25412,16 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    int err = shmi_rw_end_upgradable(m, "rwmutex.try_upgrade", SHMI_upUpgrading);
+    /* A close waits for this call: the next handle must find the gate as this call leaves it. */
+    int err = shmi_enter_for(m, m->a, "rwmutex.try_upgrade");
     if (err != 0)
         return SHMI_TELL(err);
-    err = shmi_rw_try_drained(m, "rwmutex.try_upgrade");
-    shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
+    err = shmi_rw_end_upgradable(m, "rwmutex.try_upgrade", SHMI_upUpgrading);
+    if (err == 0) {
+        err = shmi_rw_try_drained(m, "rwmutex.try_upgrade");
+        shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
+    }
+    shmi_exit_for(m, m->a);
     return SHMI_TELL(err);
 }
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m)
@@ -26676,18 +26681,22 @@ SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_parti
 {
     struct shmi_spinlock l;
     uint32_t slot = shmi_id_slot(dead), s;
+    int tries;
     if (!shmi_spin_whole(a, o))
         return;
     shmi_spin_view(&l, a, o);
     if (l.slots != NULL && slot >= 1 && slot <= l.n_slots) {
         uint64_t *count = &l.slots[slot - 1].count, c;
-        for (c = shmi_ld64(count); c != 0 && shmi_reaps(a, dead, shmi_count_name(c)); c = shmi_ld64(count))
+        for (tries = 0, c = shmi_ld64(count); tries < SHMI_REAP_TRIES && c != 0 && shmi_reaps(a, dead, shmi_count_name(c));
+             tries++, c = shmi_ld64(count))
             if (shmi_take_from64(a, shmi_count_name(c), count, c, 0, 0)) {
                 shmi_wake_word_wake_all(a, &l.drained);
                 break;
             }
     }
-    for (s = shmi_spin_state(&l); shmi_spin_held(s) && shmi_reaps(a, dead, shmi_owner_name(s)); s = shmi_spin_state(&l))
+    for (tries = 0, s = shmi_spin_state(&l);
+         tries < SHMI_REAP_TRIES && shmi_spin_held(s) && shmi_reaps(a, dead, shmi_owner_name(s));
+         tries++, s = shmi_spin_state(&l))
         if (!shmi_spin_mark_owner_dead(&l, s))
             break;
 }

@@ -71,6 +71,50 @@ var waitlessKinds = map[string]bool{
 	"queue, empty": true, "queue, full": true, "queue, leased": true,
 }
 
+// TestCloseWhileATryUpgradeFails: a TryUpgrade finds a reader while the handle is being closed. Close waits until
+// the gate is open again, so that the next handle of the process finds the upgradable hold.
+func TestCloseWhileATryUpgradeFails(t *testing.T) {
+	a := newArena(t, nil)
+	open := func() *prims.RWMutex {
+		m, err := prims.OpenRWMutex(a, "x", nil)
+		require.NoError(t, err)
+		return m
+	}
+	m := open()
+	m.LockUpgradable()
+	closed, read := make(chan error, 1), make(chan error, 1)
+	tried, goOn := make(chan bool), make(chan bool)
+	var next *prims.RWMutex
+	crashpoint.ArmFunc("rwmutex.lock.closed", 1, func() {
+		go func() { closed <- m.Close() }()
+		// The other goroutine runs Close as far as it can get. If Close does not wait for the TryUpgrade, it returns.
+		for tries := 0; tries < 10000 && len(closed) == 0; tries++ {
+			runtime.Gosched()
+		}
+		reader := m
+		if len(closed) != 0 {
+			next = open()
+			reader = next
+		}
+		crashpoint.ArmFunc("rwmutex.rlock.tried", 1, func() { close(tried); <-goOn })
+		go func() { read <- reader.RLockContext(t.Context()) }()
+		<-tried // the reader has counted itself
+	})
+	defer crashpoint.Disarm()
+	require.False(t, m.TryUpgrade())
+	require.NoError(t, <-closed)
+	if next == nil {
+		next = open()
+	}
+	close(goOn)
+	if <-read == nil {
+		next.RUnlock()
+	}
+	next.UnlockUpgradable()
+	require.True(t, next.TryLock())
+	next.Unlock()
+}
+
 // TestCloseWaitsForACallThatQueuesItsWait: a handle is closed while a call queues its wait. Close
 // returns only when the call has left, because until then the call needs the words.
 func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {

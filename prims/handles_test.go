@@ -496,6 +496,31 @@ func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
 	})
 }
 
+// TestRLockBesideCloseLeavesNoHold: an RLock counts itself in the reader word, and then finds that its handle has
+// been closed. It takes its count back. A count in the word of a closed handle is not taken from the real word.
+func TestRLockBesideCloseLeavesNoHold(t *testing.T) {
+	a := newArena(t, nil)
+	keep, err := prims.OpenRWMutex(a, "x", nil)
+	require.NoError(t, err)
+	m, err := prims.OpenRWMutex(a, "x", nil)
+	require.NoError(t, err)
+	keep.RLock()
+	m.CloseHalf()
+	require.ErrorIs(t, m.RLockContext(t.Context()), shmsync.ErrClosed)
+	require.Panics(t, m.RLock)
+	require.Equal(t, 1, keep.State().Readers)
+
+	m, err = prims.OpenRWMutex(a, "x", nil)
+	require.NoError(t, err)
+	require.NoError(t, m.Close())
+	require.ErrorIs(t, m.RLockContext(t.Context()), shmsync.ErrClosed)
+	require.Panics(t, m.RLock)
+	require.Equal(t, 1, keep.State().Readers)
+	keep.RUnlock()
+	require.True(t, keep.TryLock())
+	keep.Unlock()
+}
+
 // TestCloseWhileTheFunctionOfAOnceRuns: a handle of a Once is closed while its function runs. The
 // return of the function still counts, and Do returns as always.
 func TestCloseWhileTheFunctionOfAOnceRuns(t *testing.T) {

@@ -274,28 +274,29 @@ func (m *RWMutex) moveIn() {
 }
 
 // RLock locks m for reading, and waits until that is possible. It panics with an *[shmsync.Error] if the lock is
-// owner-dead or not recoverable, or if this process closes the arena while the call waits.
+// owner-dead or not recoverable, or if this process closes the arena while the call waits. A process can have up
+// to 8,388,606 read holds at a time. RLock does not check this, because the check would make each call slower.
 func (m *RWMutex) RLock() {
-	if !rwmutexHooks {
-		atomic.AddUint64(m.own, uint64(readerOne))
-		if atomic.LoadUint32(m.shut) == 0 {
-			return
-		}
+	if rwmutexHooks {
+		m.rlockOrPanic(0)
+		return
 	}
-	m.rlockOrPanic()
+	if w := atomic.AddUint64(m.own, uint64(readerOne)); atomic.LoadUint32(m.shut) != 0 {
+		m.rlockOrPanic(w)
+	}
 }
 
 // RLockContext locks m for reading, and waits until that is possible or ctx ends. An error means that m is not
 // held. The error is ctx.Err(), or it Is ErrCorrupt or ErrClosed. Depending on the policy of m, it may also be one
 // that Is ErrOwnerDead or ErrNotRecoverable. If there is no writer, the call ignores ctx.
 func (m *RWMutex) RLockContext(ctx context.Context) error {
-	if !rwmutexHooks {
-		atomic.AddUint64(m.own, uint64(readerOne))
-		if atomic.LoadUint32(m.shut) == 0 {
-			return nil
-		}
+	if rwmutexHooks {
+		return m.rlockSlow(ctx, 0)
 	}
-	return m.rlockSlow(ctx)
+	if w := atomic.AddUint64(m.own, uint64(readerOne)); atomic.LoadUint32(m.shut) != 0 {
+		return m.rlockSlow(ctx, w)
+	}
+	return nil
 }
 
 // RUnlock releases one read hold. It panics if this process has no read hold.

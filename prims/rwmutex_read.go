@@ -25,16 +25,20 @@ var (
 // inline RLock in its callers.
 //
 //go:noinline
-func (m *RWMutex) rlockOrPanic() {
-	if err := m.rlockSlow(nil); err != nil {
+func (m *RWMutex) rlockOrPanic(tried uint64) {
+	if err := m.rlockSlow(nil, tried); err != nil {
 		panic(waysOut(err))
 	}
 }
 
-// rlockSlow continues an RLock whose first try has failed. The try is still counted as a hold. ctx may be nil.
-func (m *RWMutex) rlockSlow(ctx context.Context) error {
+// rlockSlow continues an RLock whose first try has failed. The try is still counted as a hold. The argument tried is
+// the reader word after the try was counted, or 0 if there was no try. ctx may be nil.
+func (m *RWMutex) rlockSlow(ctx context.Context, tried uint64) error {
 	if err := m.opening.error("rwmutex.rlock"); err != nil {
-		return err // the fast path of a closed handle has counted nothing
+		if readerWord(tried).generation() != 0 { // not closedReader: the fast path began before Close took the word
+			m.takeBackEnded()
+		}
+		return err
 	}
 	if rwmutexHooks {
 		m.mine.Add(uint64(readerOne))
@@ -99,6 +103,19 @@ func (m *RWMutex) tryMeetDead(g gateWord) (changed bool) {
 
 // takeBack subtracts the hold that a failed try has added to the reader word.
 func (m *RWMutex) takeBack() { m.runlockSlow(m.mine.Add(readerBack)) }
+
+// takeBackEnded does what takeBack does, for a try that was counted while the handle was being closed. The object is
+// still there, because Delete refuses while the hold is counted. But this process may have left the arena meanwhile,
+// which has ended its holds. A writer that waits for this hold finds the change at its next periodic check.
+func (m *RWMutex) takeBackEnded() {
+	for {
+		// If the CAS fails, another call has changed the word. So the loop is lock-free.
+		w := readerWord(m.mine.Load())
+		if w.generation() != m.name.Generation() || w.reading() == 0 || m.mine.CompareAndSwap(uint64(w), uint64(w-readerOne)) {
+			return
+		}
+	}
+}
 
 // runlockHooks does what RUnlock does, with the hooks of the race detector and of the crash points.
 func (m *RWMutex) runlockHooks() {

@@ -151,8 +151,14 @@ func (m *RWMutex) upgrade(ctx context.Context) error {
 // TryUpgrade turns the upgradable hold of this process into a write hold if no reader has the lock, and reports
 // whether it did. Otherwise the hold stays upgradable. TryUpgrade panics if this process has no upgradable hold.
 func (m *RWMutex) TryUpgrade() bool {
+	const op = "rwmutex.tryupgrade"
+	m.opening.use()
+	if m.begin(op) != nil { // see upgrade
+		return false
+	}
+	defer m.finish()
 	m.endUpgradable("TryUpgrade", upgradableUpgrading)
-	if m.tryDrained("rwmutex.tryupgrade") {
+	if m.tryDrained(op) {
 		m.registry.upgradable.Store(upgradableNot)
 		return true
 	}

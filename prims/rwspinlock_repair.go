@@ -29,7 +29,7 @@ func repairRWSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel
 		return
 	}
 	count := &slots[dead.Slot()-1].count
-	for {
+	for range reapTries {
 		n := rwSpinCount(count.Load())
 		if n == 0 || !a.Reaps(dead, n.participant()) {
 			break

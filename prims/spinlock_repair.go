@@ -78,7 +78,7 @@ func repairSpinWord(a *arenakernel.Arena, obj arenakernel.Object, dead arenakern
 	if err != nil {
 		return
 	}
-	for {
+	for range reapTries {
 		o := spinWord(w.state.Load())
 		if !a.Reaps(dead, o.participant()) || !o.held() {
 			return

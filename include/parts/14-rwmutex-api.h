@@ -42,7 +42,7 @@ int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_mon
 /* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m);
 /* Locks it for reading, and waits until no writer holds it. The hold of a reader that dies is taken back. Errors
- * are those of lock. */
+ * are those of lock. A process can have up to 8,388,606 read holds at a time; this is not checked. */
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_rdlock, but it does not wait. EBUSY: a writer keeps readers out. */
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *m);

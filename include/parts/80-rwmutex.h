@@ -1451,11 +1451,16 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    int err = shmi_rw_end_upgradable(m, "rwmutex.try_upgrade", SHMI_upUpgrading);
+    /* A close waits for this call: the next handle must find the gate as this call leaves it. */
+    int err = shmi_enter_for(m, m->a, "rwmutex.try_upgrade");
     if (err != 0)
         return SHMI_TELL(err);
-    err = shmi_rw_try_drained(m, "rwmutex.try_upgrade");
-    shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
+    err = shmi_rw_end_upgradable(m, "rwmutex.try_upgrade", SHMI_upUpgrading);
+    if (err == 0) {
+        err = shmi_rw_try_drained(m, "rwmutex.try_upgrade");
+        shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
+    }
+    shmi_exit_for(m, m->a);
     return SHMI_TELL(err);
 }
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m)

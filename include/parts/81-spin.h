@@ -1026,18 +1026,22 @@ SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_parti
 {
     struct shmi_spinlock l;
     uint32_t slot = shmi_id_slot(dead), s;
+    int tries;
     if (!shmi_spin_whole(a, o))
         return;
     shmi_spin_view(&l, a, o);
     if (l.slots != NULL && slot >= 1 && slot <= l.n_slots) {
         uint64_t *count = &l.slots[slot - 1].count, c;
-        for (c = shmi_ld64(count); c != 0 && shmi_reaps(a, dead, shmi_count_name(c)); c = shmi_ld64(count))
+        for (tries = 0, c = shmi_ld64(count); tries < SHMI_REAP_TRIES && c != 0 && shmi_reaps(a, dead, shmi_count_name(c));
+             tries++, c = shmi_ld64(count))
             if (shmi_take_from64(a, shmi_count_name(c), count, c, 0, 0)) {
                 shmi_wake_word_wake_all(a, &l.drained);
                 break;
             }
     }
-    for (s = shmi_spin_state(&l); shmi_spin_held(s) && shmi_reaps(a, dead, shmi_owner_name(s)); s = shmi_spin_state(&l))
+    for (tries = 0, s = shmi_spin_state(&l);
+         tries < SHMI_REAP_TRIES && shmi_spin_held(s) && shmi_reaps(a, dead, shmi_owner_name(s));
+         tries++, s = shmi_spin_state(&l))
         if (!shmi_spin_mark_owner_dead(&l, s))
             break;
 }

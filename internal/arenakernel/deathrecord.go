@@ -108,7 +108,7 @@ func (a *Arena) putDeathRecord(ring deathRecordRing, n ParticipantID, flags, pid
 	number := a.u64(ring.total).Add(1) - 1
 	crashpoint.Hit("arena.record.numbered")
 	o := a.deathRecord(ring, number)
-	a.u64(o + deathRecordSeq).Swap(0) // a swap, because later stores of the label's bytes could overtake a plain store
+	clearBeforeLabel(a.u64(o + deathRecordSeq))
 	a.u32(o + deathRecordID).Store(uint32(n))
 	a.u32(o + deathRecordPID).Store(pid)
 	a.u64(o + deathRecordDied).Store(died)

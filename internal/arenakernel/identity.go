@@ -146,7 +146,7 @@ func (a *Arena) describes(i int, w slotWord) bool {
 // describeNobody begins a change of the words of slot i that describe a participant. Until the
 // change ends, the slot describes no participant.
 func (a *Arena) describeNobody(i int) {
-	a.u32(a.slot(i) + slotDescribed).Swap(0) // a swap: later stores of the label's bytes could overtake a plain store
+	clearBeforeLabel(a.u32(a.slot(i) + slotDescribed))
 }
 
 // describeSelf stores the words that describe this joiner, which has slot i in the given

@@ -365,6 +365,7 @@ func (a *Arena) clearSlot(i int, w slotWord, keep bool) {
 	described := a.u32(s + slotDescribed)
 	if g := described.Load(); g <= w.generation() { // a late reaper must not clear the next description
 		described.CompareAndSwap(g, 0)
+		described.Load() // as in clearBeforeLabel
 	}
 	a.u32(s + slotPID).Store(0)
 	a.putLabel(s+slotLabel, "")
