@@ -46,6 +46,9 @@ type watcher interface {
 // permission for one waiter to go on. IsSet does not report that token. WaitAny takes the token only if it
 // returns the index of the Event. Otherwise the token stays there for other waiters.
 //
+// The elements may belong to several arenas. If an arena or a handle is closed while WaitAny waits, the waits for
+// the elements that it concerns end with ErrClosed.
+//
 // WaitAny returns an index of -1 if the waiting itself fails. The error is then ErrCorrupt or
 // ErrClosed. WaitAny of an empty list returns -1 and nil at once.
 //

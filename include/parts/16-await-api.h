@@ -18,10 +18,12 @@ typedef struct shmsync_awaitable {
  * finds several. The result is 0, or what a wait for that awaitable alone returns: EOWNERDEAD of a future,
  * ECANCELED of a sequencer. The other awaitables are unchanged: a token of an auto-reset event that was handed to
  * this call passes on to another wait. abs_monotonic may be NULL. With ETIMEDOUT and other errors of the call
- * itself, *index is SIZE_MAX. EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
+ * itself, *index is SIZE_MAX. The objects may belong to several arenas. EBADF: this process closes one of these
+ * arenas, or a handle is closed. EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
 int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
 /* Waits, in one sleep, until each of the awaitables has been reached once, at whatever time. The result for an
  * empty list is 0. If waits for some of them end with an error, the result is the error of the first of these in
- * the list; the call waits for the others all the same. After ETIMEDOUT or another error of the call itself, the
- * tokens of auto-reset events that it has taken stay taken. */
+ * the list; the call waits for the others all the same. A close of an arena by this process ends the waits for the
+ * objects in that arena with EBADF. After ETIMEDOUT or another error of the call itself, the tokens of auto-reset
+ * events that it has taken stay taken. */
 int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic);

@@ -93,16 +93,32 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
         shmi_event_give_up(&w->token, 0);
 }
 
+/* The arena of the object that a wait waits for. The waits of one call may be for objects of several arenas. */
+SHMI_FN shmsync_arena *shmi_awaited_in(const shmi_awaited *w)
+{
+    return w->wait.cell != NULL ? w->wait.cell->s->a : w->e != NULL ? w->e->a : w->token.e->a;
+}
+/* Whether this process closes the arena of one of the waits: then the close waits until that wait has ended. */
+SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (__atomic_load_n(&shmi_awaited_in(&at[i])->closing, __ATOMIC_SEQ_CST))
+            return 1;
+    return 0;
+}
+
 /* Sleeps until one of the waits is over, or until the time until, 100 ms at most. The call has lasted since the time
  * since. */
-SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t since, int64_t until)
+SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
     uint32_t *first = NULL;
-    int records[SHMSYNC_AWAIT_MOST]; /* announce records */
+    int records[SHMSYNC_AWAIT_MOST]; /* announce records, each in the slot of its arena */
     size_t i, k;
     for (i = 0; i < n; i++) {
         shmi_awaited *w = &at[i];
+        shmsync_arena *a = shmi_awaited_in(w);
         records[i] = -1;
         if (w->wait.cell != NULL) {
             uint64_t word = shmi_ld64(w->wait.cell->state);
@@ -129,8 +145,8 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
                 until = now + bound;
         }
     }
-    if (i == n && !__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
-        if ((a->caps & SHMI_capWaitV) != 0) {
+    if (i == n && !shmi_await_closing(at, n)) {
+        if ((shmi_awaited_in(&at[0])->caps & SHMI_capWaitV) != 0) {
             shmi_futex_sleepv(v, (unsigned)n, until);
         } else { /* one word at a time: the other words are checked more often */
             int64_t soon = shmi_now() + 2000000;
@@ -138,7 +154,7 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
         }
     }
     for (k = 0; k < n && k <= i; k++)
-        shmi_retract_sleep(a, records[k]);
+        shmi_retract_sleep(shmi_awaited_in(&at[k]), records[k]);
 }
 
 /* A handle through which a call waits, and its arena. */
@@ -161,8 +177,8 @@ SHMI_FN shmi_kept shmi_kept_by(const shmsync_awaitable *x)
     }
     return k;
 }
-/* Checks that the list can be waited for, and sets *a to the arena. */
-SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n, shmsync_arena **a)
+/* Checks that the list can be waited for. */
+SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n)
 {
     size_t i;
     if (n > SHMSYNC_AWAIT_MOST)
@@ -178,8 +194,7 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
             SHMI_OPENED(x->future);
         else
             SHMI_OPENED(x->event);
-        *a = shmi_kept_by(x).a;
-        err = shmi_use(*a, op);
+        err = shmi_use(shmi_kept_by(x).a, op);
         if (err != 0)
             return err;
         if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventBidirectional))
@@ -207,16 +222,16 @@ SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *list, size
     }
     return 0;
 }
-/* Sleeps once, until one of n waits may be over. Returns 0, or the error that ends the waiting. */
-SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, size_t n, int64_t since, int64_t abs)
+/* The result of a wait whose arena this process closes. */
+SHMI_COLD int shmi_await_closed(const char *op) { return shmi_fail(EBADF, op, NULL, "this process closed the arena"); }
+/* Sleeps once, until one of n waits may be over. Returns 0, or ETIMEDOUT. */
+SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t abs)
 {
     int64_t now = shmi_now(), until = now + SHMI_CHECK_EVERY;
     size_t i;
-    if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
-        return shmi_fail(EBADF, op, NULL, "this process closed the arena");
     if (abs != 0 && now >= abs)
         return ETIMEDOUT;
-    shmi_await_sleep(a, at, n, since, abs != 0 && abs < until ? abs : until);
+    shmi_await_sleep(at, n, since, abs != 0 && abs < until ? abs : until);
     for (i = 0; i < n; i++)
         if (at[i].wait.cell != NULL)
             shmi_token_check(at[i].wait.cell);
@@ -234,7 +249,6 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     shmi_kept kept[SHMSYNC_AWAIT_MOST];
-    shmsync_arena *a = NULL;
     size_t i, begun, chosen = SIZE_MAX;
     int64_t abs = 0, since = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result = 0;
@@ -243,7 +257,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
         return SHMI_TELL(err);
     if (n == 0)
         return shmi_fail(EINVAL, "wait_any", NULL, "nothing to wait for");
-    err = shmi_await_check("wait_any", list, n, &a);
+    err = shmi_await_check("wait_any", list, n);
     if (err != 0)
         return SHMI_TELL(err);
     for (i = 0; i < n; i++)
@@ -270,7 +284,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
             result = shmi_await_judge(&list[chosen], &at[chosen]);
             break;
         }
-        err = shmi_await_turn(a, "wait_any", at, n, since, abs);
+        err = shmi_await_closing(at, n) ? shmi_await_closed("wait_any") : shmi_await_turn(at, n, since, abs);
     }
     for (i = 0; i < begun; i++)
         if (i != chosen)
@@ -284,49 +298,62 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
 {
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
-    size_t of[SHMSYNC_AWAIT_MOST]; /* the places in the list of the waits that are not over */
+    size_t of[SHMSYNC_AWAIT_MOST]; /* the places in the list of the waits that are not over; at and kept have the same order */
     int errs[SHMSYNC_AWAIT_MOST];
     shmi_kept kept[SHMSYNC_AWAIT_MOST];
-    shmsync_arena *a = NULL;
+    shmsync_awaitable unreached[SHMSYNC_AWAIT_MOST];
     size_t i, left = 0;
     int64_t abs = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0;
     if (err == 0)
-        err = shmi_await_check("wait_all", list, n, &a);
+        err = shmi_await_check("wait_all", list, n);
     if (err != 0 || n == 0)
         return SHMI_TELL(err);
     for (i = 0; i < n; i++)
         if (!shmi_await_reached(&list[i], &errs[i]))
             of[left++] = i;
     if (left != 0) {
-        size_t begun = 0, todo = left, k;
+        size_t begun, todo = left, k;
         int64_t since = shmi_now();
-        err = shmi_await_enter("wait_all", list, n, kept);
+        for (i = 0; i < todo; i++)
+            unreached[i] = list[of[i]];
+        err = shmi_await_enter("wait_all", unreached, todo, kept);
         if (err != 0)
             return SHMI_TELL(err);
-        for (i = 0; i < todo && err == 0; i++) {
-            err = shmi_await_begin(&list[of[i]], &at[begun], &errs[of[i]]);
-            if (err == 0 && shmi_awaited_begun(&at[begun]))
-                of[begun++] = of[i];
+        for (begun = i = 0; i < todo; i++) {
+            if (err == 0)
+                err = shmi_await_begin(&list[of[i]], &at[begun], &errs[of[i]]);
+            if (err == 0 && shmi_awaited_begun(&at[begun])) {
+                of[begun] = of[i];
+                kept[begun++] = kept[i];
+            } else { /* it is over, so a close of its arena does not concern this call any more */
+                shmi_await_exit(1, &kept[i]);
+            }
         }
         left = begun;
         while (err == 0) {
             for (i = k = 0; i < left; i++) {
                 if (shmi_awaited_over(&at[i])) {
                     errs[of[i]] = shmi_await_judge(&list[of[i]], &at[i]);
+                    shmi_await_exit(1, &kept[i]);
+                } else if (shmi_await_closing(&at[i], 1)) {
+                    errs[of[i]] = shmi_await_closed("wait_all");
+                    shmi_await_leave(&at[i]);
+                    shmi_await_exit(1, &kept[i]);
                 } else {
                     at[k] = at[i];
+                    kept[k] = kept[i];
                     of[k++] = of[i];
                 }
             }
             left = k;
             if (left == 0)
                 break;
-            err = shmi_await_turn(a, "wait_all", at, left, since, abs);
+            err = shmi_await_turn(at, left, since, abs);
         }
         for (i = 0; i < left; i++)
             shmi_await_leave(&at[i]);
-        shmi_await_exit(n, kept);
+        shmi_await_exit(left, kept);
         if (err != 0)
             return SHMI_TELL(err);
     }

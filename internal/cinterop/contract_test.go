@@ -19,6 +19,7 @@ func TestContract(t *testing.T) {
 	for _, verb := range []string{
 		"closed-handles", "closed-arena", "closed-in-use", "close-many", "closed-many", "errors", "helper", "last-thread",
 		"fork-in-repair", "fork-in-on-death", "close-in-call", "locked-memory", "limits", "cancel", "interrupted", "delete-at",
+		"two-arenas",
 	} {
 		t.Run(verb, func(t *testing.T) {
 			name := unusedName(t)

@@ -515,6 +515,87 @@ static int errors(void)
     return shmsync_arena_close(a);
 }
 
+/* ---- Waits for objects of two arenas ---- */
+
+static shmsync_arena *two[2];
+static shmsync_event events[2];
+static void *wait_for_any(void *arg)
+{
+    shmsync_awaitable list[2];
+    size_t index;
+    memset(list, 0, sizeof list);
+    list[0].kind = list[1].kind = SHMSYNC_AWAIT_EVENT;
+    list[0].event = &events[0];
+    list[1].event = &events[1];
+    *(int *)arg = shmsync_wait_any(list, 2, NULL, &index);
+    CHECK(index == SIZE_MAX, *(int *)arg == EBADF);
+    return NULL;
+}
+static void *wait_for_all(void *arg)
+{
+    shmsync_awaitable list[2];
+    memset(list, 0, sizeof list);
+    list[0].kind = list[1].kind = SHMSYNC_AWAIT_EVENT;
+    list[0].event = &events[0];
+    list[1].event = &events[1];
+    *(int *)arg = shmsync_wait_all(list, 2, NULL);
+    return NULL;
+}
+/* Waits until as many threads sleep for an object of the arena. */
+static void await_sleeps(shmsync_arena *a, int n)
+{
+    while (__builtin_popcount(shmi_ld32(&a->announce_map)) != n)
+        sched_yield();
+}
+/* One call waits for an event in each of two arenas. It announces itself in both, and the close of each of them ends
+ * the wait for its event. */
+static int two_arenas(void)
+{
+    char name[2][256];
+    pthread_t t;
+    int k, which, result;
+    alarm(60);
+    for (k = 0; k < 8; k++) { /* which arena is closed, which kind of event, which call */
+        const int closed = k & 1, all = k >> 2;
+        shmsync_event_options o;
+        memset(&o, 0, sizeof o);
+        o.auto_reset = k >> 1 & 1;
+        for (which = 0; which < 2; which++) {
+            snprintf(name[which], sizeof name[which], "%s%s", arena_name, which ? "-2" : "");
+            CHECK(shmsync_arena_open(name[which], NULL, &two[which]), 0);
+            CHECK(shmsync_event_open(two[which], o.auto_reset ? "auto" : "manual", &o, &events[which]), 0);
+        }
+        CHECK(pthread_create(&t, NULL, all ? wait_for_all : wait_for_any, &result), 0);
+        await_sleeps(two[0], 1);
+        await_sleeps(two[1], 1);
+        CHECK(shmsync_arena_close(two[closed]), 0); /* it waits until the wait for its event has ended */
+        if (all) { /* the call goes on to wait for the other event, as it does after any result */
+            await_sleeps(two[!closed], 1);
+            CHECK(shmsync_event_set(&events[!closed]), 0);
+        }
+        CHECK(pthread_join(t, NULL), 0);
+        CHECK(result, EBADF);
+        if (all && !o.auto_reset)
+            CHECK(shmsync_event_reset(&events[!closed]), 0);
+        CHECK(shmsync_arena_close(two[!closed]), 0);
+    }
+    /* What came before the close counts. The rest of the wait does not delay a close. */
+    for (k = 0; k < 2; k++) {
+        CHECK(shmsync_arena_open(name[k], NULL, &two[k]), 0);
+        CHECK(shmsync_event_open(two[k], "manual", NULL, &events[k]), 0);
+    }
+    CHECK(pthread_create(&t, NULL, wait_for_all, &result), 0);
+    await_sleeps(two[0], 1);
+    CHECK(shmsync_event_set(&events[0]), 0);
+    await_sleeps(two[0], 0);
+    CHECK(shmsync_arena_close(two[0]), 0);
+    CHECK(shmsync_event_set(&events[1]), 0);
+    CHECK(pthread_join(t, NULL), 0);
+    CHECK(result, 0);
+    CHECK(shmsync_arena_close(two[1]), 0);
+    return shmsync_arena_remove(name[1]);
+}
+
 /* The thread of the library has a name of its own. It has neither the CPU affinity nor the policy of the thread that
  * opened the arena. */
 static int helper(void)
@@ -844,6 +925,7 @@ int main(int argc, char **argv)
         {"limits", limits},
         {"cancel", cancel},
         {"interrupted", interrupted},
+        {"two-arenas", two_arenas},
     };
     const struct rlimit no_core = {0, 0};
     size_t i;
