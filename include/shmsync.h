@@ -43,9 +43,10 @@
  *
  * shmsync_error describes the last failure of the calling thread in words.
  *
- * FORK. A child of fork is no participant: every call on what its parent opened
- * returns ENOTCONN and changes nothing. It opens the arena itself, and its objects
- * again. A program that calls exec need not do anything.
+ * FORK. A child of fork is no participant: a call on what its parent opened changes
+ * nothing in the arena, and returns ENOTCONN, or 0 if what it waits for has come
+ * already. The child opens the arena itself, and its objects again. A program that
+ * calls exec need not do anything.
  *
  * SIGNALS. A handler may release a semaphore, set an event, increment a sequencer, post
  * to a futex and schedule a gate. docs/c-api.md has the list. A handler must not make
@@ -176,7 +177,7 @@ typedef struct shmsync_arena_options {
     /* Called in the participant that begins an epoch, before its open returns. No other process is in, and none
      * gets in meanwhile, so the function may delete and repair anything. If it returns an errno, the open fails
      * with it, and the next participant to join is the first instead. The function uses the arena that it is given:
-     * an open of the same arena by its name returns EDEADLK, a close of it ENOTCONN. */
+     * an open of the same arena by its name, and a close of it, return EDEADLK. */
     int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
@@ -208,7 +209,7 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
 /* Closes one open of the arena. The close that matches the last open leaves the arena: the holds of this process are
  * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
  * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a function that another call on the
- * arena runs. */
+ * arena, or the helper thread, runs. */
 int shmsync_arena_close(shmsync_arena *a);
 /* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT:
  * there is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks. */
@@ -220,7 +221,8 @@ uint64_t shmsync_arena_size(const shmsync_arena *a);
 void *shmsync_arena_base(const shmsync_arena *a);
 /* Calls f, on the helper thread, for each participant that dies from now on. f must return quickly, and must call
  * nothing that waits. An arena has one such function. The arena keeps the last 192 deaths; if this process is
- * stopped for longer, the next call says in missed how many were lost. */
+ * stopped for longer, the next call says in missed how many were lost. EDEADLK: the caller is a function that the
+ * helper thread runs. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* Sets *out to this process as a participant. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
@@ -268,8 +270,8 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 const char *shmsync_error(void);
 /* What an errno of this header means; never NULL. */
 const char *shmsync_strerror(int err);
-/* Describes the participant whose death caused the calling thread's last EOWNERDEAD or ENOTRECOVERABLE. ENOENT: the
- * participant is not known. */
+/* Describes the participant whose death caused the last failure of the calling thread. ENOENT: no death caused it, or
+ * the participant is not known. */
 int shmsync_who_died(shmsync_participant *out);
 
 /* ---- Mutex ---- */
@@ -605,7 +607,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
  * number, which is 0 only if the call returns an error. */
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
 /* Takes the first item as shmsync_queue_get does, but the queue keeps the item until it is acknowledged. If this
- * process dies, or calls nack, the item goes back to the front. */
+ * process dies, or calls nack, the item goes back to the front. An error means: no lease, and *out is one of zeros. */
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out);
 /* As shmsync_queue_lease, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out);
@@ -790,7 +792,7 @@ int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct t
 /* Arrives once, and waits until the phase is over. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 /* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed; the arrival stays made. */
+ * passed; the arrival stays made, unless the completion of the phase before was still running then. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
 /* Arrives once, and lowers the number of parties of all later phases by one. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
@@ -968,10 +970,11 @@ int shmsync_semaphore_close(shmsync_semaphore *s);
 /* Acquires n permits, in the order of arrival. EINVAL: n is more than the semaphore has in all. ENOSPC: no room for
  * a wait. */
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n);
-/* As shmsync_semaphore_acquire, but it does not wait. EBUSY: there are not so many, or others wait. */
+/* As shmsync_semaphore_acquire, but it does not wait. EBUSY: there are not so many, even if the semaphore never has
+ * so many, or others wait. */
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n);
 /* As shmsync_semaphore_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed. Permits that are available at once are taken whatever the time. */
+ * passed, even if the semaphore never has so many. Permits that are available at once are taken whatever the time. */
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic);
 /* Gives n permits back. EPERM, with nothing released: this process has fewer than n permits; or a transferable
  * semaphore would have more permits than its size. */
@@ -1398,11 +1401,12 @@ int shmsync_signalwaker_register_worker(shmsync_signalwaker *w);
 /* Counts one worker less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 
-/* The signal of that number. EINVAL: there is no such signal. */
+/* The signal of that number. EINVAL: there is no such signal, and calls with *out return EBADF. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
-/* Sets a bit, 0 to 63. *was_empty and *was_set say whether no bit, and whether this bit, was set before; both
- * pointers may be NULL. A caller that gets *was_empty must mark the signal. EINVAL: there is no such bit. */
-int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set);
+/* Sets a bit, 0 to 63. *was_empty says whether no bit was set before, and *set_now whether this call has set the bit,
+ * which is 0 if the bit was set before. Both pointers may be NULL. A caller that gets *was_empty must mark the signal.
+ * EINVAL: there is no such bit. */
+int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *set_now);
 /* Sets the bits of mask. *set gets those that were not set before; it and was_empty may be NULL. */
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
 /* Clears a bit, for one of several callers; *before gets the bits as they were. EBUSY: the bit was not set. */
@@ -3227,6 +3231,17 @@ SHMI_FN void shmi_no_failure(void)
     shmi_last.err = shmi_last.brief = shmi_last.who_known = 0;
 }
 
+/* Ends a call that may have met failures and has gone on. If the call succeeds, the note of the last failed call, which
+ * before has, becomes valid again. */
+SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
+{
+    if (err == 0) {
+        shmi_last = *before;
+        shmi_last.err = 0;
+    }
+    return err;
+}
+
 /* Notes the failure of a public function, unless a call inside it has noted the same error. */
 SHMI_COLD int shmi_note_result(int err, const char *function)
 {
@@ -3687,19 +3702,29 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
  * locks that a living process holds, and no process takes those back. Outside of a pair of shmi_hold_cancel and
  * shmi_let_cancel, the code calls no cancellation point. ---- */
 
-static SHMI_THREAD unsigned shmi_cancel_held; /* pairs of hold and let that the thread is in */
-static SHMI_THREAD int shmi_cancel_before;    /* the state before the outermost pair */
+static SHMI_THREAD volatile unsigned shmi_cancel_held; /* pairs of hold and let that the thread is in */
+static SHMI_THREAD volatile int shmi_cancel_before;    /* the state before the outermost pair */
 
+/* A handler may run between any two instructions of these functions, and calls both. If it finds a count of 0, it
+ * overwrites shmi_cancel_before. So the interrupted function keeps the state in a variable of its own until the count
+ * is not 0, and after the count is 0 again. */
 SHMI_FN void shmi_hold_cancel(void)
 {
-    if (shmi_cancel_held++ == 0)
-        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &shmi_cancel_before);
+    unsigned held = shmi_cancel_held;
+    int before;
+    if (held == 0)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    shmi_cancel_held = held + 1;
+    if (held == 0)
+        shmi_cancel_before = before;
 }
 SHMI_FN void shmi_let_cancel(void)
 {
-    int ours;
-    if (--shmi_cancel_held == 0)
-        pthread_setcancelstate(shmi_cancel_before, &ours);
+    unsigned held = shmi_cancel_held - 1;
+    int before = shmi_cancel_before, ours;
+    shmi_cancel_held = held;
+    if (held == 0)
+        pthread_setcancelstate(before, &ours);
 }
 
 /* ---- Functions of the user that a call runs. The caller has begun an operation that ends only when the function
@@ -3741,8 +3766,10 @@ typedef struct shmi_inside {
     const shmsync_arena *a;
     unsigned n;
 } shmi_inside;
-static SHMI_THREAD shmi_inside shmi_calls_in[SHMI_INSIDE];
+static SHMI_THREAD volatile shmi_inside shmi_calls_in[SHMI_INSIDE];
 
+/* A handler that runs within this function leaves each count as it was. If it finds an entry free, it may leave its own
+ * arena there. So an entry gets its count first, which keeps handlers away from it, and its arena after that. */
 SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
 {
     int i, at = -1;
@@ -3754,8 +3781,9 @@ SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
             at = i;
     if (at < 0)
         return;
-    shmi_calls_in[at].a = a;
-    shmi_calls_in[at].n += (unsigned)more;
+    shmi_calls_in[at].n = shmi_calls_in[at].n + (unsigned)more;
+    if (more > 0)
+        shmi_calls_in[at].a = a;
 }
 SHMI_FN int shmi_is_inside(const shmsync_arena *a)
 {
@@ -3906,20 +3934,20 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n);
 typedef struct shmi_act {
     uint32_t *word; /* NULL: none */
     uint32_t bit;   /* of shmsync_arena.acting */
-    sigset_t before;
+    uint64_t before; /* signal mask */
 } shmi_act;
 
-/* Publishes n. Signals are blocked until shmi_end_act: otherwise a handler that acts might find no free act word. */
+/* Publishes n. Signals are blocked until shmi_end_act, except those of faults (SHMI_SIGNALS): otherwise a handler that
+ * acts might find no free act word. */
 SHMI_FN void shmi_begin_act(shmsync_arena *a, shmi_act *act, shmi_participant_id n)
 {
-    sigset_t all;
+    uint64_t all = SHMI_SIGNALS;
     uint32_t k;
     act->word = NULL;
     if (n == 0 || n == a->self || a->my_slot == 0)
         return; /* it leaves, or it has no slot yet */
     SHMSYNC_CRASHPOINT("arena.act.begun");
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &act->before);
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &act->before, sizeof all);
     for (;; sched_yield())
         for (k = 0; k < SHMI_actWords; k++) {
             act->bit = UINT32_C(1) << k;
@@ -3937,7 +3965,7 @@ SHMI_FN void shmi_end_act(shmsync_arena *a, shmi_act *act)
         return;
     shmi_st32(act->word, 0);
     shmi_and32(&a->acting, ~act->bit);
-    pthread_sigmask(SIG_SETMASK, &act->before, NULL);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &act->before, NULL, sizeof act->before);
 }
 /* Clears the act words that the dead participant of this joiner's slot has left. */
 SHMI_FN void shmi_forget_acts(shmsync_arena *a)
@@ -5857,6 +5885,21 @@ SHMI_COLD int shmi_closed(const char *function)
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
             return shmi_closed(function);                        \
     } while (0)
+/* The same for a function that sets what further calls use, such as a hold. clear sets it to zeros, with which these
+ * calls fail, rather than to leave there whatever the memory had. */
+#define SHMI_OPENED_ELSE(handle, clear)                          \
+    do {                                                         \
+        SHMI_BEGIN();                                            \
+        if (!shmi_is_open((handle)->impl, (handle)->serial)) {   \
+            clear;                                               \
+            return shmi_closed(__func__);                        \
+        }                                                        \
+    } while (0)
+SHMI_FN void shmi_set_flag(int *flag, int value)
+{
+    if (flag != NULL)
+        *flag = value;
+}
 #define SHMI_OPENED_OR(handle, value)                            \
     do {                                                         \
         if (!shmi_is_open((handle)->impl, (handle)->serial)) {   \
@@ -5865,10 +5908,12 @@ SHMI_COLD int shmi_closed(const char *function)
         }                                                        \
     } while (0)
 
+/* Why shmi_share has returned NULL. A signal handler that has called the library since then may have cleared the note. */
+SHMI_FN int shmi_no_handle(void) { return shmi_last.err != 0 ? shmi_last.err : ENOMEM; }
 /* Makes handle a handle on thing, which shmi_share has returned. Returns 0, or, if thing is NULL, the error that
  * shmi_share has noted. */
 #define SHMI_HAND_OUT(handle, type, thing) \
-    ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_last.err != 0 ? shmi_last.err : ENOMEM)
+    ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_no_handle())
 
 /* ---- Objects and the directory of their names ---- */
 
@@ -6514,12 +6559,19 @@ SHMI_FN int shmi_grow_refs(shmsync_arena *a) /* guarded by: handles */
     return 1;
 }
 
-/* Notes that this process has h open. */
-SHMI_FN int shmi_remember(shmsync_arena *a, const shmi_header *h, int kept)
+/* Makes room to note one more open object. NULL: there is no memory. It comes before the step that opens or publishes the
+ * object: after that step only the close of a reference clears the open bit. */
+SHMI_FN shmi_ref *shmi_new_ref(shmsync_arena *a, const shmi_header *h) /* guarded by: handles */
 {
-    shmi_ref *r = shmi_grow_refs(a) ? (shmi_ref *)calloc(1, sizeof *r) : NULL, **p;
+    shmi_ref *r = shmi_grow_refs(a) ? (shmi_ref *)calloc(1, sizeof *r) : NULL;
     if (r == NULL)
-        return shmi_fail(ENOMEM, "arena.open_object", shmi_called(&h->o), "%s", "");
+        shmi_fail(ENOMEM, "arena.open_object", shmi_called(&h->o), "%s", "");
+    return r;
+}
+/* Notes in r that this process has h open. */
+SHMI_FN void shmi_remember(shmsync_arena *a, shmi_ref *r, const shmi_header *h, int kept) /* guarded by: handles */
+{
+    shmi_ref **p;
     r->h = *h;
     r->count = 1;
     r->kept = kept;
@@ -6527,7 +6579,6 @@ SHMI_FN int shmi_remember(shmsync_arena *a, const shmi_header *h, int kept)
     r->next = *p;
     *p = r;
     a->n_refs++;
-    return 0;
 }
 
 SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead);
@@ -6553,7 +6604,7 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
  * more. */
 SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
 {
-    shmi_ref *ref = shmi_ref_of(a, h->o.off);
+    shmi_ref *ref = shmi_ref_of(a, h->o.off), *made;
     uint32_t mask, *word;
     int tries, kept;
     *there = 0;
@@ -6562,6 +6613,9 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
         *there = 1;
         return 0;
     }
+    made = shmi_new_ref(a, h);
+    if (made == NULL)
+        return ENOMEM;
     shmi_touch(a, h->block.chunk);
     word = shmi_open_bit(a, h, a->my_slot, &mask);
     kept = (shmi_or32(word, mask) & mask) != 0;
@@ -6584,15 +6638,13 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
                 shmi_block_swap(&h->block, w, shmi_make_block(SHMI_blockObject, 0));
             *there = 1;
         } else {
+            free(made);
             return 0; /* the bit goes with the object */
         }
-        if (shmi_remember(a, h, kept) != 0) {
-            *there = 0;
-            shmi_and32(word, ~mask);
-            return ENOMEM;
-        }
+        shmi_remember(a, made, h, kept);
         return 0;
     }
+    free(made);
     shmi_and32(word, ~mask);
     return shmi_corrupt_object(a, h->o.off, "phase");
 }
@@ -6856,6 +6908,7 @@ SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t le
 {
     uint32_t pending = shmi_make_object(SHMI_objectPending, a->self);
     shmi_header mine, *m = &mine;
+    shmi_ref *ref;
     int err = shmi_build(a, spec, len, hash, pending, m);
     *found = 0;
     if (err != 0)
@@ -6869,17 +6922,20 @@ SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t le
     } else {
         SHMSYNC_CRASHPOINT("arena.object.placed");
         err = shmi_seek(a, spec->name, len, hash, m->o.off, h, found);
-        if (*found || err != 0) {
+        ref = *found || err != 0 ? NULL : shmi_new_ref(a, m);
+        if (ref == NULL) {
             shmi_withdraw(a, m);
+            err = *found || err != 0 ? err : ENOMEM;
         } else {
             SHMSYNC_CRASHPOINT("arena.object.before_commit");
             if (!shmi_cas32(m->state, pending, shmi_make_object(SHMI_objectCommitted, 0))) {
+                free(ref);
                 shmi_withdraw(a, m);
                 err = EAGAIN;
             } else {
-                err = shmi_remember(a, m, 0);
+                shmi_remember(a, ref, m, 0);
                 SHMSYNC_CRASHPOINT("arena.object.committed");
-                if (shmi_publish(a, m->o.off, SHMI_blockObject) != 0 && shmi_block_kind(shmi_ld32(m->block.word)) != SHMI_blockObject && err == 0)
+                if (shmi_publish(a, m->o.off, SHMI_blockObject) != 0 && shmi_block_kind(shmi_ld32(m->block.word)) != SHMI_blockObject)
                     err = EPROTO;
                 *h = *m;
             }
@@ -7020,6 +7076,7 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
     size_t len = spec->name != NULL ? strlen(spec->name) : 0;
     uint64_t hash = shmi_fnv(spec->name, len);
     shmi_header h;
+    shmi_ref *ref;
     int tries, err, found;
     *created = 0;
     if (len > SHMI_maxObjectName || !shmi_utf8(spec->name, len))
@@ -7033,10 +7090,18 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
         if (err != 0)
             return err;
         pthread_mutex_lock(&a->handles);
-        SHMSYNC_CRASHPOINT("arena.object.before_publish");
-        err = shmi_publish(a, h.o.off, SHMI_blockObject);
-        if (err == 0)
-            err = shmi_remember(a, &h, 0);
+        ref = shmi_new_ref(a, &h);
+        if (ref == NULL) {
+            err = ENOMEM;
+            shmi_unclaim(a, h.o.off);
+        } else {
+            SHMSYNC_CRASHPOINT("arena.object.before_publish");
+            err = shmi_publish(a, h.o.off, SHMI_blockObject);
+            if (err == 0)
+                shmi_remember(a, ref, &h, 0);
+            else
+                free(ref);
+        }
         pthread_mutex_unlock(&a->handles);
         *o = h.o;
         *created = err == 0;
@@ -8609,6 +8674,11 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
     int err = shmi_enter(a, "arena.on_death"); /* it writes into the slot, which may be another process's after the close */
     if (err != 0)
         return SHMI_TELL(err);
+    if (pthread_equal(a->watcher, pthread_self())) { /* the function of on_death, in which the watcher has the lock */
+        err = shmi_fail(EDEADLK, "arena.on_death", a->label, "a function that the helper thread calls cannot replace the function of on_death");
+        shmi_exit(a);
+        return SHMI_TELL(err);
+    }
     pthread_mutex_lock(&a->death_lock);
     if (a->told == NULL)
         a->told = (shmi_participant_id *)calloc(SHMI_deathRecordDeaths, sizeof *a->told);
@@ -8632,7 +8702,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
 /* The CPUs that the process might use when it began. */
 static uint64_t shmi_first_cpus[128];
 static long shmi_first_cpus_size; /* in bytes; 0 or less: not known */
-static uint32_t shmi_own_threads;         /* threads of the library that run: each counts itself. Atomic. */
+static uint32_t shmi_own_threads;         /* threads of this copy of the library that run: each counts itself. Atomic. */
 static uint32_t shmi_own_changes;         /* how often that count has changed. Atomic. */
 static int shmi_opener_ended;              /* a thread that announced its end has ended: none may be left. Atomic. */
 static int shmi_process_ends;             /* a thread ends the process. Atomic. */
@@ -10289,7 +10359,9 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
     uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
-    int64_t pause = SHMI_GATE_PAUSE, removal = shmi_now() + SHMI_GATE_TIMEOUT, abs = o != NULL && o->gate_timeout_ns > 0 ? shmi_now() + o->gate_timeout_ns : 0;
+    int64_t pause = SHMI_GATE_PAUSE, now = shmi_now(), removal = now + SHMI_GATE_TIMEOUT, abs = 0;
+    if (o != NULL && o->gate_timeout_ns > 0)
+        abs = o->gate_timeout_ns < INT64_MAX - now ? now + o->gate_timeout_ns : INT64_MAX;
     if (a->lock_fd < 0 && o != NULL && (o->on_first != NULL || o->recreate != 0 || o->lifetime != SHMSYNC_LIFETIME_DURABLE))
         return shmi_fail(ENOTSUP, "arena.open", a->label, "on_first, recreate and lifetime need byte locks (F_OFD_SETLK), which do not work here");
     for (;;) {
@@ -12134,6 +12206,7 @@ int shmsync_arena_remove(const char *name)
 {
     SHMI_BEGIN();
     char path[PATH_MAX];
+    shmi_failure before = shmi_last;
     int err = shmi_path(name, path, sizeof path);
     if (err != 0)
         return SHMI_TELL(err);
@@ -12142,7 +12215,7 @@ int shmsync_arena_remove(const char *name)
     shmi_hold_cancel();
     err = shmi_remove_unused(path, -1);
     shmi_let_cancel();
-    return SHMI_TELL(err);
+    return SHMI_TELL(shmi_restore_note(err, &before));
 }
 
 #define SHMI_MAX_MOVES 1000
@@ -12194,12 +12267,13 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
     SHMI_BEGIN();
+    shmi_failure before = shmi_last;
     int err;
     *out = NULL;
     shmi_hold_cancel();
     err = shmi_open_named(name, opts, out, abi);
     shmi_let_cancel();
-    return SHMI_TELL(err);
+    return SHMI_TELL(shmi_restore_note(err, &before));
 }
 
 SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
@@ -12235,12 +12309,13 @@ SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_aren
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
     SHMI_BEGIN();
+    shmi_failure before = shmi_last;
     int err;
     *out = NULL;
     shmi_hold_cancel();
     err = shmi_open_fd(fd, opts, out, abi);
     shmi_let_cancel();
-    return SHMI_TELL(err);
+    return SHMI_TELL(shmi_restore_note(err, &before));
 }
 
 /* For bindings; a program in C has macros of these names. */
@@ -12335,10 +12410,18 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
     return found;
 }
 
+/* Whether a close by this thread would wait for the thread itself: it is the watcher, or runs on_first. The caller holds
+ * shmi_attached_lock, and a is on the list. */
+SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
+{
+    return a->stage == SHMI_opening ? a->in_hook && pthread_equal(a->hook_thread, pthread_self()) : pthread_equal(a->watcher, pthread_self());
+}
+
 int shmsync_arena_close(shmsync_arena *a)
 {
     SHMI_BEGIN();
     shmsync_arena *open_;
+    shmi_failure before = shmi_last;
     int last;
     if (a == NULL)
         return SHMI_TELL(EINVAL);
@@ -12346,8 +12429,15 @@ int shmsync_arena_close(shmsync_arena *a)
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
-    for (open_ = shmi_attached; open_ != NULL && (open_ != a || a->stage != SHMI_attached); open_ = open_->next) {
+    for (open_ = shmi_attached; open_ != NULL && open_ != a; open_ = open_->next) {
     }
+    if (open_ != NULL && shmi_close_waits_for_itself(a)) {
+        pthread_mutex_unlock(&shmi_attached_lock);
+        shmi_let_cancel();
+        return shmi_fail(EDEADLK, "arena.close", a->label, "on_first, on_death and on_detached cannot close the arena for which they run");
+    }
+    if (open_ != NULL && a->stage != SHMI_attached)
+        open_ = NULL;
     last = open_ != NULL && --a->opens == 0;
     if (last)
         a->stage = SHMI_closing;
@@ -12367,10 +12457,10 @@ int shmsync_arena_close(shmsync_arena *a)
     shmi_let_cancel();
     /* The arena was inherited over a fork, or was closed already. A close can be recognised only if it is recent:
      * after that the address means nothing. */
-    return SHMI_TELL(open_ != NULL ? 0 : shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
+    return open_ != NULL ? shmi_restore_note(0, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
-uint64_t shmsync_arena_size(const shmsync_arena *a) { return a->geo.size; }
+uint64_t shmsync_arena_size(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size; }
 void *shmsync_arena_base(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? NULL : a->base; }
 
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
@@ -12451,7 +12541,9 @@ void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
     return shmi_try_at(a, off, size, 1);
 }
 
-SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, const char *type, void **out, uint64_t *has)
+/* Opens a block or a Value. With any_size, an existing one may have any size, and size is ignored. *has, which may be
+ * NULL, is its size. */
+SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, const char *type, void **out, int any_size, uint64_t *has)
 {
     shmi_spec spec;
     shmi_object o;
@@ -12462,7 +12554,7 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, con
     spec.name = name;
     spec.size = size;
     spec.flags = flags;
-    spec.any_size = has != NULL;
+    spec.any_size = any_size;
     *out = NULL;
     err = shmi_spec_type(&spec, "arena.value", layout, type);
     if (err == 0)
@@ -12478,44 +12570,44 @@ int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void *
     SHMI_BEGIN();
     if (size == 0)
         return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte; shmsync_block_attach opens one that exists");
-    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, NULL, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, NULL, out, 0, NULL));
 }
 int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void **out)
 {
     SHMI_BEGIN();
     if (size == 0)
         return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte");
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, NULL, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, NULL, out, 0, NULL));
 }
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, NULL, out, size));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, NULL, out, 1, size));
 }
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, 0, NULL));
 }
 int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, 0, NULL));
 }
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, 0, NULL));
 }
 int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, 0, NULL));
 }
 int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, 0, NULL));
 }
 
 /* ---- Opening an object of a kind, and the handle of this process on it ---- */
@@ -12541,7 +12633,7 @@ SHMI_FN int shmi_open_handle(shmsync_arena *a, const shmi_spec *spec, void *(*bu
     err = shmi_open_object(a, spec, &o, created);
     if (err == 0) {
         *impl = shmi_share(a, &o, build, arg);
-        err = shmi_handed_out(a, &o, *created, *impl != NULL ? 0 : shmi_last.err);
+        err = shmi_handed_out(a, &o, *created, *impl != NULL ? 0 : shmi_no_handle());
     }
     shmi_exit(a);
     return err;
@@ -12555,7 +12647,7 @@ SHMI_FN int shmi_open_handle_at(shmsync_arena *a, shmi_off off, const char *op, 
     if (err != 0)
         return err;
     *impl = shmi_share(a, &o, build, arg);
-    return shmi_exit_with(a, *impl != NULL ? 0 : shmi_last.err);
+    return shmi_exit_with(a, *impl != NULL ? 0 : shmi_no_handle());
 }
 /* ---- Crowds: docs/design/0051-crowds-in-c.md ----
  *
@@ -14555,6 +14647,9 @@ int shmsync_mutex_state(shmsync_mutex *m)
 {
     SHMI_OPENED(m);
     uint32_t o = shmi_ld32(m->impl->own);
+    int err = shmi_use(m->impl->a, "mutex.state");
+    if (err != 0)
+        return SHMI_TELL(err);
     if (!shmi_owner_valid(o))
         return shmi_mutex_report(m->impl, EPROTO, o);
     if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
@@ -14987,19 +15082,19 @@ SHMI_FN int shmi_mutex_begin(shmi_mutex *m, const char *op, int64_t deadline, sh
 }
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.begin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_mutex_begin(m->impl, "mutex.begin", 0, tx));
 }
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.trybegin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx));
 }
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
     int64_t deadline;
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.timedbegin", m->impl->called, tx);
     if (err != 0)
@@ -16941,7 +17036,7 @@ int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value)
 
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
 {
-    SHMI_OPENED(s);
+    SHMI_OPENED_ELSE(s, shmi_set_flag(advanced, 0));
     int err = shmi_use(s->impl->a, "sequencer.advance");
     uint64_t now;
     if (advanced != NULL)
@@ -18644,6 +18739,14 @@ SHMI_FN int shmi_queue_get(shmsync_queue *q, void *item, shmsync_lease *lease, i
     return shmi_queue_do(&c, abs, try_);
 }
 
+SHMI_FN int shmi_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out, int64_t abs, int try_)
+{
+    int err = shmi_queue_get(q, item, out, abs, try_);
+    if (err != 0)
+        memset(out, 0, sizeof *out);
+    return err;
+}
+
 /* Ends a lease. If several calls want to end it, the one that sets the bit does so. */
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
 {
@@ -18883,7 +18986,7 @@ SHMI_FN int shmi_queue_until(const struct timespec *abs_monotonic, int64_t *abs)
 }
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
-    SHMI_OPENED(q);
+    SHMI_OPENED_ELSE(q, *done = 0);
     struct shmi_queue *x = q->impl;
     struct shmi_queue_call c;
     int64_t abs;
@@ -18920,7 +19023,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
 }
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
-    SHMI_OPENED(q);
+    SHMI_OPENED_ELSE(q, *done = 0);
     struct shmi_queue *x = q->impl;
     shmsync_arena *a = x->a;
     struct shmi_queue_call c;
@@ -18959,20 +19062,22 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
 }
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
-    SHMI_OPENED(q);
-    return SHMI_TELL(shmi_queue_get(q, item, out, 0, 0));
+    SHMI_OPENED_ELSE(q, memset(out, 0, sizeof *out));
+    return SHMI_TELL(shmi_queue_lease(q, item, out, 0, 0));
 }
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
-    SHMI_OPENED(q);
-    return SHMI_TELL(shmi_queue_get(q, item, out, 0, 1));
+    SHMI_OPENED_ELSE(q, memset(out, 0, sizeof *out));
+    return SHMI_TELL(shmi_queue_lease(q, item, out, 0, 1));
 }
 int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED(q);
+    SHMI_OPENED_ELSE(q, memset(out, 0, sizeof *out));
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, out, ns, 0));
+    if (err != 0)
+        memset(out, 0, sizeof *out);
+    return SHMI_TELL(err != 0 ? err : shmi_queue_lease(q, item, out, ns, 0));
 }
 int shmsync_lease_ack(shmsync_lease *l)
 {
@@ -20047,7 +20152,10 @@ int shmsync_latch_count_down(shmsync_latch *l, int64_t n)
 int shmsync_latch_trywait(shmsync_latch *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_counter_is_zero(shmi_counter_load(l->impl)) ? 0 : EBUSY);
+    if (shmi_counter_is_zero(shmi_counter_load(l->impl)))
+        return 0;
+    int err = shmi_use(l->impl->a, "latch.trywait");
+    return SHMI_TELL(err != 0 ? err : EBUSY);
 }
 int shmsync_latch_wait(shmsync_latch *l)
 {
@@ -21431,7 +21539,7 @@ SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *do
 }
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
 {
-    SHMI_OPENED(b);
+    SHMI_OPENED_ELSE(b, shmi_set_flag(did, 0));
     struct shmi_barrier *x = b->impl;
     shmsync_arena *a = x->e.a;
     int err, done = 0;
@@ -22123,7 +22231,8 @@ SHMI_FN int shmi_fair_state(struct shmi_fairmutex *f)
 int shmsync_fairmutex_state(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_fair_state(f->impl));
+    int err = shmi_use(f->impl->q.a, "fairmutex.state");
+    return SHMI_TELL(err != 0 ? err : shmi_fair_state(f->impl));
 }
 
 SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o)
@@ -23101,7 +23210,9 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
 }
 SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
 {
-    int err;
+    int err = shmi_use(k->q.a, "cond.wait");
+    if (err != 0)
+        return err;
     if (abs != 0 && shmi_now() >= abs)
         return ETIMEDOUT;
     err = shmi_enter_for(k, k->q.a, "cond.wait");
@@ -25462,7 +25573,8 @@ int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg
 int shmsync_rwmutex_state(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return SHMI_TELL(shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)));
+    int err = shmi_use(m->impl->a, "rwmutex.state");
+    return SHMI_TELL(err != 0 ? err : shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)));
 }
 
 /* ---- Transactions of a writer ---- */
@@ -25515,19 +25627,19 @@ SHMI_FN int shmi_rw_begin(struct shmi_rwmutex *m, const char *op, int64_t abs, s
 }
 int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.begin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.begin", 0, tx));
 }
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.trybegin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.trybegin", shmsync_rwmutex_trylock(m), tx));
 }
 int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
     int64_t abs = 0;
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.timedbegin", m->impl->called, tx);
     if (err == 0)
@@ -26481,7 +26593,8 @@ int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *a
 int shmsync_spinlock_state(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)));
+    int err = shmi_use(l->impl->a, "spinlock.state");
+    return SHMI_TELL(err != 0 ? err : shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)));
 }
 
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l)
@@ -26671,7 +26784,8 @@ int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), voi
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)));
+    int err = shmi_use(l->impl->a, "rwspinlock.state");
+    return SHMI_TELL(err != 0 ? err : shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)));
 }
 
 /* The functions of a reaper. */
@@ -28065,12 +28179,12 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
 }
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, memset(out, 0, sizeof *out));
     return SHMI_TELL(shmi_key_lock(m->impl, key, 0, out));
 }
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, memset(out, 0, sizeof *out));
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     memset(out, 0, sizeof *out);
@@ -28078,7 +28192,7 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
 }
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, memset(out, 0, sizeof *out));
     struct shmi_multilock *x = m->impl;
     struct shmi_key_bucket *k = NULL;
     int err;
@@ -28185,6 +28299,12 @@ SHMI_FN int shmi_by_key(const void *x, const void *y)
     uint64_t p = ((const shmsync_hold *)x)->key, q = ((const shmsync_hold *)y)->key;
     return p < q ? -1 : p > q;
 }
+/* The result of a call that has locked none of n keys. */
+SHMI_FN void shmi_no_holds(shmsync_hold *out, size_t n, size_t *held)
+{
+    memset(out, 0, n * sizeof *out);
+    *held = 0;
+}
 SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, int64_t abs)
 {
     size_t i, distinct = 0;
@@ -28224,24 +28344,24 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
 }
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, shmi_no_holds(out, n, held));
     return SHMI_TELL(shmi_key_lockall(m->impl, keys, n, out, held, 0));
 }
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, shmi_no_holds(out, n, held));
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    *held = 0;
+    shmi_no_holds(out, n, held);
     return SHMI_TELL(err != 0 ? err : shmi_key_lockall(m->impl, keys, n, out, held, ns));
 }
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 {
     SHMI_BEGIN();
     int first = 0, err;
-    while (n > 0) {
+    while (n > 0) { /* from the last key to the first, so the last error that is noted is that of the first hold */
         err = shmsync_multilock_unlock(&h[--n]);
-        if (first == 0)
+        if (err != 0)
             first = err;
     }
     return SHMI_TELL(first);
@@ -29131,7 +29251,7 @@ SHMI_FN int shmi_signal_use(const struct shmi_signalwaker *w, const char *op, co
 
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out)
 {
-    SHMI_OPENED(w);
+    SHMI_OPENED_ELSE(w, memset(out, 0, sizeof *out));
     int err = shmi_signal_use(w->impl, "signalwaker.gate", "queue", queue, w->impl->n_gates);
     memset(out, 0, sizeof *out);
     if (err != 0)
@@ -29145,7 +29265,7 @@ int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_ga
 
 int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
 {
-    SHMI_OPENED(g);
+    SHMI_OPENED_ELSE(g, shmi_set_flag(scheduled, 0));
     struct shmi_signalwaker *w = g->impl;
     uint64_t *word = &w->gates[g->queue].word;
     int err = shmi_use(w->a, "gate.schedule");
@@ -29253,7 +29373,7 @@ SHMI_FN int shmi_gate_finish(shmsync_gate *g, const char *op, int again, int *sc
 }
 int shmsync_gate_finish(shmsync_gate *g, int *again)
 {
-    SHMI_OPENED(g);
+    SHMI_OPENED_ELSE(g, shmi_set_flag(again, 0));
     int scheduled, err = shmi_gate_finish(g, "gate.finish", 0, &scheduled);
     if (again != NULL)
         *again = scheduled;
@@ -29267,7 +29387,7 @@ int shmsync_gate_finish_and_schedule(shmsync_gate *g)
 }
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
 {
-    SHMI_OPENED(g);
+    SHMI_OPENED_ELSE(g, memset(out, 0, sizeof *out));
     uint64_t s;
     int err = shmi_use(g->impl->a, "gate.state");
     memset(out, 0, sizeof *out);
@@ -29496,8 +29616,9 @@ int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w)
 
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out)
 {
-    SHMI_OPENED(w);
+    SHMI_OPENED_ELSE(w, memset(out, 0, sizeof *out));
     int err = shmi_signal_use(w->impl, "signalwaker.signal", "signal", i, w->impl->n_lines);
+    memset(out, 0, sizeof *out);
     if (err != 0)
         return SHMI_TELL(err);
     out->impl = w->impl;
@@ -29520,15 +29641,15 @@ int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_emp
         *set = mask & ~old;
     return 0;
 }
-int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set)
+int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *set_now)
 {
     SHMI_OPENED(s);
     uint64_t set = 0;
     int err = shmi_signal_use(s->impl, "signal.set", "bit", bit, SHMI_SIGNAL_BITS);
     if (err == 0)
         err = shmsync_signal_set_mask(s, UINT64_C(1) << bit, was_empty, &set);
-    if (err == 0 && was_set != NULL)
-        *was_set = set != 0;
+    if (err == 0 && set_now != NULL)
+        *set_now = set != 0;
     return SHMI_TELL(err);
 }
 int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
@@ -29559,7 +29680,7 @@ uint64_t shmsync_signal_load(const shmsync_signal *s)
 
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked)
 {
-    SHMI_OPENED(w);
+    SHMI_OPENED_ELSE(w, shmi_set_flag(marked, 0));
     int err = shmi_signal_use(w->impl, "signalwaker.mark", "signal", i, w->impl->n_lines);
     int did = err == 0 && shmi_signal_mark(w->impl, (uint32_t)i);
     if (marked != NULL)
@@ -29626,12 +29747,12 @@ SHMI_FN int shmi_signal_unmark_tasks(struct shmi_signalwaker *w)
 }
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked)
 {
-    SHMI_OPENED(w);
+    SHMI_OPENED_ELSE(w, shmi_set_flag(marked, 0));
     return SHMI_TELL(shmi_signal_status(w->impl, "signalwaker.mark_yield", SHMI_SIGNAL_STATUS_YIELD_MASK, marked));
 }
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked)
 {
-    SHMI_OPENED(w);
+    SHMI_OPENED_ELSE(w, shmi_set_flag(marked, 0));
     return SHMI_TELL(shmi_signal_status(w->impl, "signalwaker.mark_tasks", SHMI_SIGNAL_STATUS_TASKS_MASK, marked));
 }
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w)
@@ -30074,12 +30195,12 @@ SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, in
 }
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy)
 {
-    SHMI_OPENED(s);
+    SHMI_OPENED_ELSE(s, *copy = NULL);
     return SHMI_TELL(shmi_synchronized_begin(s->impl, copy, 0));
 }
 int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED(s);
+    SHMI_OPENED_ELSE(s, *copy = NULL);
     int64_t deadline;
     *copy = NULL;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)

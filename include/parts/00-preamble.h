@@ -42,9 +42,10 @@
  *
  * shmsync_error describes the last failure of the calling thread in words.
  *
- * FORK. A child of fork is no participant: every call on what its parent opened
- * returns ENOTCONN and changes nothing. It opens the arena itself, and its objects
- * again. A program that calls exec need not do anything.
+ * FORK. A child of fork is no participant: a call on what its parent opened changes
+ * nothing in the arena, and returns ENOTCONN, or 0 if what it waits for has come
+ * already. The child opens the arena itself, and its objects again. A program that
+ * calls exec need not do anything.
  *
  * SIGNALS. A handler may release a semaphore, set an event, increment a sequencer, post
  * to a futex and schedule a gate. docs/c-api.md has the list. A handler must not make

@@ -74,7 +74,7 @@ typedef struct shmsync_arena_options {
     /* Called in the participant that begins an epoch, before its open returns. No other process is in, and none
      * gets in meanwhile, so the function may delete and repair anything. If it returns an errno, the open fails
      * with it, and the next participant to join is the first instead. The function uses the arena that it is given:
-     * an open of the same arena by its name returns EDEADLK, a close of it ENOTCONN. */
+     * an open of the same arena by its name, and a close of it, return EDEADLK. */
     int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
@@ -106,7 +106,7 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
 /* Closes one open of the arena. The close that matches the last open leaves the arena: the holds of this process are
  * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
  * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a function that another call on the
- * arena runs. */
+ * arena, or the helper thread, runs. */
 int shmsync_arena_close(shmsync_arena *a);
 /* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT:
  * there is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks. */
@@ -118,7 +118,8 @@ uint64_t shmsync_arena_size(const shmsync_arena *a);
 void *shmsync_arena_base(const shmsync_arena *a);
 /* Calls f, on the helper thread, for each participant that dies from now on. f must return quickly, and must call
  * nothing that waits. An arena has one such function. The arena keeps the last 192 deaths; if this process is
- * stopped for longer, the next call says in missed how many were lost. */
+ * stopped for longer, the next call says in missed how many were lost. EDEADLK: the caller is a function that the
+ * helper thread runs. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* Sets *out to this process as a participant. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
@@ -166,7 +167,7 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 const char *shmsync_error(void);
 /* What an errno of this header means; never NULL. */
 const char *shmsync_strerror(int err);
-/* Describes the participant whose death caused the calling thread's last EOWNERDEAD or ENOTRECOVERABLE. ENOENT: the
- * participant is not known. */
+/* Describes the participant whose death caused the last failure of the calling thread. ENOENT: no death caused it, or
+ * the participant is not known. */
 int shmsync_who_died(shmsync_participant *out);
 

@@ -68,7 +68,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
  * number, which is 0 only if the call returns an error. */
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
 /* Takes the first item as shmsync_queue_get does, but the queue keeps the item until it is acknowledged. If this
- * process dies, or calls nack, the item goes back to the front. */
+ * process dies, or calls nack, the item goes back to the front. An error means: no lease, and *out is one of zeros. */
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out);
 /* As shmsync_queue_lease, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out);

@@ -76,7 +76,7 @@ int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct t
 /* Arrives once, and waits until the phase is over. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 /* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed; the arrival stays made. */
+ * passed; the arrival stays made, unless the completion of the phase before was still running then. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
 /* Arrives once, and lowers the number of parties of all later phases by one. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);

@@ -32,10 +32,11 @@ int shmsync_semaphore_close(shmsync_semaphore *s);
 /* Acquires n permits, in the order of arrival. EINVAL: n is more than the semaphore has in all. ENOSPC: no room for
  * a wait. */
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n);
-/* As shmsync_semaphore_acquire, but it does not wait. EBUSY: there are not so many, or others wait. */
+/* As shmsync_semaphore_acquire, but it does not wait. EBUSY: there are not so many, even if the semaphore never has
+ * so many, or others wait. */
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n);
 /* As shmsync_semaphore_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed. Permits that are available at once are taken whatever the time. */
+ * passed, even if the semaphore never has so many. Permits that are available at once are taken whatever the time. */
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic);
 /* Gives n permits back. EPERM, with nothing released: this process has fewer than n permits; or a transferable
  * semaphore would have more permits than its size. */

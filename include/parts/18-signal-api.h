@@ -120,11 +120,12 @@ int shmsync_signalwaker_register_worker(shmsync_signalwaker *w);
 /* Counts one worker less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 
-/* The signal of that number. EINVAL: there is no such signal. */
+/* The signal of that number. EINVAL: there is no such signal, and calls with *out return EBADF. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
-/* Sets a bit, 0 to 63. *was_empty and *was_set say whether no bit, and whether this bit, was set before; both
- * pointers may be NULL. A caller that gets *was_empty must mark the signal. EINVAL: there is no such bit. */
-int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set);
+/* Sets a bit, 0 to 63. *was_empty says whether no bit was set before, and *set_now whether this call has set the bit,
+ * which is 0 if the bit was set before. Both pointers may be NULL. A caller that gets *was_empty must mark the signal.
+ * EINVAL: there is no such bit. */
+int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *set_now);
 /* Sets the bits of mask. *set gets those that were not set before; it and was_empty may be NULL. */
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
 /* Clears a bit, for one of several callers; *before gets the bits as they were. EBUSY: the bit was not set. */

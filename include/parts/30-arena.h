@@ -62,6 +62,17 @@ SHMI_FN void shmi_no_failure(void)
     shmi_last.err = shmi_last.brief = shmi_last.who_known = 0;
 }
 
+/* Ends a call that may have met failures and has gone on. If the call succeeds, the note of the last failed call, which
+ * before has, becomes valid again. */
+SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
+{
+    if (err == 0) {
+        shmi_last = *before;
+        shmi_last.err = 0;
+    }
+    return err;
+}
+
 /* Notes the failure of a public function, unless a call inside it has noted the same error. */
 SHMI_COLD int shmi_note_result(int err, const char *function)
 {
@@ -522,19 +533,29 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
  * locks that a living process holds, and no process takes those back. Outside of a pair of shmi_hold_cancel and
  * shmi_let_cancel, the code calls no cancellation point. ---- */
 
-static SHMI_THREAD unsigned shmi_cancel_held; /* pairs of hold and let that the thread is in */
-static SHMI_THREAD int shmi_cancel_before;    /* the state before the outermost pair */
+static SHMI_THREAD volatile unsigned shmi_cancel_held; /* pairs of hold and let that the thread is in */
+static SHMI_THREAD volatile int shmi_cancel_before;    /* the state before the outermost pair */
 
+/* A handler may run between any two instructions of these functions, and calls both. If it finds a count of 0, it
+ * overwrites shmi_cancel_before. So the interrupted function keeps the state in a variable of its own until the count
+ * is not 0, and after the count is 0 again. */
 SHMI_FN void shmi_hold_cancel(void)
 {
-    if (shmi_cancel_held++ == 0)
-        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &shmi_cancel_before);
+    unsigned held = shmi_cancel_held;
+    int before;
+    if (held == 0)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    shmi_cancel_held = held + 1;
+    if (held == 0)
+        shmi_cancel_before = before;
 }
 SHMI_FN void shmi_let_cancel(void)
 {
-    int ours;
-    if (--shmi_cancel_held == 0)
-        pthread_setcancelstate(shmi_cancel_before, &ours);
+    unsigned held = shmi_cancel_held - 1;
+    int before = shmi_cancel_before, ours;
+    shmi_cancel_held = held;
+    if (held == 0)
+        pthread_setcancelstate(before, &ours);
 }
 
 /* ---- Functions of the user that a call runs. The caller has begun an operation that ends only when the function
@@ -576,8 +597,10 @@ typedef struct shmi_inside {
     const shmsync_arena *a;
     unsigned n;
 } shmi_inside;
-static SHMI_THREAD shmi_inside shmi_calls_in[SHMI_INSIDE];
+static SHMI_THREAD volatile shmi_inside shmi_calls_in[SHMI_INSIDE];
 
+/* A handler that runs within this function leaves each count as it was. If it finds an entry free, it may leave its own
+ * arena there. So an entry gets its count first, which keeps handlers away from it, and its arena after that. */
 SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
 {
     int i, at = -1;
@@ -589,8 +612,9 @@ SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
             at = i;
     if (at < 0)
         return;
-    shmi_calls_in[at].a = a;
-    shmi_calls_in[at].n += (unsigned)more;
+    shmi_calls_in[at].n = shmi_calls_in[at].n + (unsigned)more;
+    if (more > 0)
+        shmi_calls_in[at].a = a;
 }
 SHMI_FN int shmi_is_inside(const shmsync_arena *a)
 {

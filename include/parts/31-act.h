@@ -12,20 +12,20 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n);
 typedef struct shmi_act {
     uint32_t *word; /* NULL: none */
     uint32_t bit;   /* of shmsync_arena.acting */
-    sigset_t before;
+    uint64_t before; /* signal mask */
 } shmi_act;
 
-/* Publishes n. Signals are blocked until shmi_end_act: otherwise a handler that acts might find no free act word. */
+/* Publishes n. Signals are blocked until shmi_end_act, except those of faults (SHMI_SIGNALS): otherwise a handler that
+ * acts might find no free act word. */
 SHMI_FN void shmi_begin_act(shmsync_arena *a, shmi_act *act, shmi_participant_id n)
 {
-    sigset_t all;
+    uint64_t all = SHMI_SIGNALS;
     uint32_t k;
     act->word = NULL;
     if (n == 0 || n == a->self || a->my_slot == 0)
         return; /* it leaves, or it has no slot yet */
     SHMSYNC_CRASHPOINT("arena.act.begun");
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &act->before);
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &act->before, sizeof all);
     for (;; sched_yield())
         for (k = 0; k < SHMI_actWords; k++) {
             act->bit = UINT32_C(1) << k;
@@ -43,7 +43,7 @@ SHMI_FN void shmi_end_act(shmsync_arena *a, shmi_act *act)
         return;
     shmi_st32(act->word, 0);
     shmi_and32(&a->acting, ~act->bit);
-    pthread_sigmask(SIG_SETMASK, &act->before, NULL);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &act->before, NULL, sizeof act->before);
 }
 /* Clears the act words that the dead participant of this joiner's slot has left. */
 SHMI_FN void shmi_forget_acts(shmsync_arena *a)

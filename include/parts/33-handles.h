@@ -143,6 +143,21 @@ SHMI_COLD int shmi_closed(const char *function)
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
             return shmi_closed(function);                        \
     } while (0)
+/* The same for a function that sets what further calls use, such as a hold. clear sets it to zeros, with which these
+ * calls fail, rather than to leave there whatever the memory had. */
+#define SHMI_OPENED_ELSE(handle, clear)                          \
+    do {                                                         \
+        SHMI_BEGIN();                                            \
+        if (!shmi_is_open((handle)->impl, (handle)->serial)) {   \
+            clear;                                               \
+            return shmi_closed(__func__);                        \
+        }                                                        \
+    } while (0)
+SHMI_FN void shmi_set_flag(int *flag, int value)
+{
+    if (flag != NULL)
+        *flag = value;
+}
 #define SHMI_OPENED_OR(handle, value)                            \
     do {                                                         \
         if (!shmi_is_open((handle)->impl, (handle)->serial)) {   \
@@ -151,8 +166,10 @@ SHMI_COLD int shmi_closed(const char *function)
         }                                                        \
     } while (0)
 
+/* Why shmi_share has returned NULL. A signal handler that has called the library since then may have cleared the note. */
+SHMI_FN int shmi_no_handle(void) { return shmi_last.err != 0 ? shmi_last.err : ENOMEM; }
 /* Makes handle a handle on thing, which shmi_share has returned. Returns 0, or, if thing is NULL, the error that
  * shmi_share has noted. */
 #define SHMI_HAND_OUT(handle, type, thing) \
-    ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_last.err != 0 ? shmi_last.err : ENOMEM)
+    ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_no_handle())
 

@@ -642,12 +642,19 @@ SHMI_FN int shmi_grow_refs(shmsync_arena *a) /* guarded by: handles */
     return 1;
 }
 
-/* Notes that this process has h open. */
-SHMI_FN int shmi_remember(shmsync_arena *a, const shmi_header *h, int kept)
+/* Makes room to note one more open object. NULL: there is no memory. It comes before the step that opens or publishes the
+ * object: after that step only the close of a reference clears the open bit. */
+SHMI_FN shmi_ref *shmi_new_ref(shmsync_arena *a, const shmi_header *h) /* guarded by: handles */
 {
-    shmi_ref *r = shmi_grow_refs(a) ? (shmi_ref *)calloc(1, sizeof *r) : NULL, **p;
+    shmi_ref *r = shmi_grow_refs(a) ? (shmi_ref *)calloc(1, sizeof *r) : NULL;
     if (r == NULL)
-        return shmi_fail(ENOMEM, "arena.open_object", shmi_called(&h->o), "%s", "");
+        shmi_fail(ENOMEM, "arena.open_object", shmi_called(&h->o), "%s", "");
+    return r;
+}
+/* Notes in r that this process has h open. */
+SHMI_FN void shmi_remember(shmsync_arena *a, shmi_ref *r, const shmi_header *h, int kept) /* guarded by: handles */
+{
+    shmi_ref **p;
     r->h = *h;
     r->count = 1;
     r->kept = kept;
@@ -655,7 +662,6 @@ SHMI_FN int shmi_remember(shmsync_arena *a, const shmi_header *h, int kept)
     r->next = *p;
     *p = r;
     a->n_refs++;
-    return 0;
 }
 
 SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead);
@@ -681,7 +687,7 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
  * more. */
 SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
 {
-    shmi_ref *ref = shmi_ref_of(a, h->o.off);
+    shmi_ref *ref = shmi_ref_of(a, h->o.off), *made;
     uint32_t mask, *word;
     int tries, kept;
     *there = 0;
@@ -690,6 +696,9 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
         *there = 1;
         return 0;
     }
+    made = shmi_new_ref(a, h);
+    if (made == NULL)
+        return ENOMEM;
     shmi_touch(a, h->block.chunk);
     word = shmi_open_bit(a, h, a->my_slot, &mask);
     kept = (shmi_or32(word, mask) & mask) != 0;
@@ -712,15 +721,13 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
                 shmi_block_swap(&h->block, w, shmi_make_block(SHMI_blockObject, 0));
             *there = 1;
         } else {
+            free(made);
             return 0; /* the bit goes with the object */
         }
-        if (shmi_remember(a, h, kept) != 0) {
-            *there = 0;
-            shmi_and32(word, ~mask);
-            return ENOMEM;
-        }
+        shmi_remember(a, made, h, kept);
         return 0;
     }
+    free(made);
     shmi_and32(word, ~mask);
     return shmi_corrupt_object(a, h->o.off, "phase");
 }
@@ -984,6 +991,7 @@ SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t le
 {
     uint32_t pending = shmi_make_object(SHMI_objectPending, a->self);
     shmi_header mine, *m = &mine;
+    shmi_ref *ref;
     int err = shmi_build(a, spec, len, hash, pending, m);
     *found = 0;
     if (err != 0)
@@ -997,17 +1005,20 @@ SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t le
     } else {
         SHMSYNC_CRASHPOINT("arena.object.placed");
         err = shmi_seek(a, spec->name, len, hash, m->o.off, h, found);
-        if (*found || err != 0) {
+        ref = *found || err != 0 ? NULL : shmi_new_ref(a, m);
+        if (ref == NULL) {
             shmi_withdraw(a, m);
+            err = *found || err != 0 ? err : ENOMEM;
         } else {
             SHMSYNC_CRASHPOINT("arena.object.before_commit");
             if (!shmi_cas32(m->state, pending, shmi_make_object(SHMI_objectCommitted, 0))) {
+                free(ref);
                 shmi_withdraw(a, m);
                 err = EAGAIN;
             } else {
-                err = shmi_remember(a, m, 0);
+                shmi_remember(a, ref, m, 0);
                 SHMSYNC_CRASHPOINT("arena.object.committed");
-                if (shmi_publish(a, m->o.off, SHMI_blockObject) != 0 && shmi_block_kind(shmi_ld32(m->block.word)) != SHMI_blockObject && err == 0)
+                if (shmi_publish(a, m->o.off, SHMI_blockObject) != 0 && shmi_block_kind(shmi_ld32(m->block.word)) != SHMI_blockObject)
                     err = EPROTO;
                 *h = *m;
             }
@@ -1148,6 +1159,7 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
     size_t len = spec->name != NULL ? strlen(spec->name) : 0;
     uint64_t hash = shmi_fnv(spec->name, len);
     shmi_header h;
+    shmi_ref *ref;
     int tries, err, found;
     *created = 0;
     if (len > SHMI_maxObjectName || !shmi_utf8(spec->name, len))
@@ -1161,10 +1173,18 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
         if (err != 0)
             return err;
         pthread_mutex_lock(&a->handles);
-        SHMSYNC_CRASHPOINT("arena.object.before_publish");
-        err = shmi_publish(a, h.o.off, SHMI_blockObject);
-        if (err == 0)
-            err = shmi_remember(a, &h, 0);
+        ref = shmi_new_ref(a, &h);
+        if (ref == NULL) {
+            err = ENOMEM;
+            shmi_unclaim(a, h.o.off);
+        } else {
+            SHMSYNC_CRASHPOINT("arena.object.before_publish");
+            err = shmi_publish(a, h.o.off, SHMI_blockObject);
+            if (err == 0)
+                shmi_remember(a, ref, &h, 0);
+            else
+                free(ref);
+        }
         pthread_mutex_unlock(&a->handles);
         *o = h.o;
         *created = err == 0;

@@ -717,6 +717,11 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
     int err = shmi_enter(a, "arena.on_death"); /* it writes into the slot, which may be another process's after the close */
     if (err != 0)
         return SHMI_TELL(err);
+    if (pthread_equal(a->watcher, pthread_self())) { /* the function of on_death, in which the watcher has the lock */
+        err = shmi_fail(EDEADLK, "arena.on_death", a->label, "a function that the helper thread calls cannot replace the function of on_death");
+        shmi_exit(a);
+        return SHMI_TELL(err);
+    }
     pthread_mutex_lock(&a->death_lock);
     if (a->told == NULL)
         a->told = (shmi_participant_id *)calloc(SHMI_deathRecordDeaths, sizeof *a->told);

@@ -4,7 +4,7 @@
 /* The CPUs that the process might use when it began. */
 static uint64_t shmi_first_cpus[128];
 static long shmi_first_cpus_size; /* in bytes; 0 or less: not known */
-static uint32_t shmi_own_threads;         /* threads of the library that run: each counts itself. Atomic. */
+static uint32_t shmi_own_threads;         /* threads of this copy of the library that run: each counts itself. Atomic. */
 static uint32_t shmi_own_changes;         /* how often that count has changed. Atomic. */
 static int shmi_opener_ended;              /* a thread that announced its end has ended: none may be left. Atomic. */
 static int shmi_process_ends;             /* a thread ends the process. Atomic. */

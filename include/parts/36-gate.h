@@ -703,7 +703,9 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
     uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
-    int64_t pause = SHMI_GATE_PAUSE, removal = shmi_now() + SHMI_GATE_TIMEOUT, abs = o != NULL && o->gate_timeout_ns > 0 ? shmi_now() + o->gate_timeout_ns : 0;
+    int64_t pause = SHMI_GATE_PAUSE, now = shmi_now(), removal = now + SHMI_GATE_TIMEOUT, abs = 0;
+    if (o != NULL && o->gate_timeout_ns > 0)
+        abs = o->gate_timeout_ns < INT64_MAX - now ? now + o->gate_timeout_ns : INT64_MAX;
     if (a->lock_fd < 0 && o != NULL && (o->on_first != NULL || o->recreate != 0 || o->lifetime != SHMSYNC_LIFETIME_DURABLE))
         return shmi_fail(ENOTSUP, "arena.open", a->label, "on_first, recreate and lifetime need byte locks (F_OFD_SETLK), which do not work here");
     for (;;) {

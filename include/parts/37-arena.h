@@ -1319,6 +1319,7 @@ int shmsync_arena_remove(const char *name)
 {
     SHMI_BEGIN();
     char path[PATH_MAX];
+    shmi_failure before = shmi_last;
     int err = shmi_path(name, path, sizeof path);
     if (err != 0)
         return SHMI_TELL(err);
@@ -1327,7 +1328,7 @@ int shmsync_arena_remove(const char *name)
     shmi_hold_cancel();
     err = shmi_remove_unused(path, -1);
     shmi_let_cancel();
-    return SHMI_TELL(err);
+    return SHMI_TELL(shmi_restore_note(err, &before));
 }
 
 #define SHMI_MAX_MOVES 1000
@@ -1379,12 +1380,13 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
     SHMI_BEGIN();
+    shmi_failure before = shmi_last;
     int err;
     *out = NULL;
     shmi_hold_cancel();
     err = shmi_open_named(name, opts, out, abi);
     shmi_let_cancel();
-    return SHMI_TELL(err);
+    return SHMI_TELL(shmi_restore_note(err, &before));
 }
 
 SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
@@ -1420,12 +1422,13 @@ SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_aren
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
     SHMI_BEGIN();
+    shmi_failure before = shmi_last;
     int err;
     *out = NULL;
     shmi_hold_cancel();
     err = shmi_open_fd(fd, opts, out, abi);
     shmi_let_cancel();
-    return SHMI_TELL(err);
+    return SHMI_TELL(shmi_restore_note(err, &before));
 }
 
 /* For bindings; a program in C has macros of these names. */
@@ -1520,10 +1523,18 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
     return found;
 }
 
+/* Whether a close by this thread would wait for the thread itself: it is the watcher, or runs on_first. The caller holds
+ * shmi_attached_lock, and a is on the list. */
+SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
+{
+    return a->stage == SHMI_opening ? a->in_hook && pthread_equal(a->hook_thread, pthread_self()) : pthread_equal(a->watcher, pthread_self());
+}
+
 int shmsync_arena_close(shmsync_arena *a)
 {
     SHMI_BEGIN();
     shmsync_arena *open_;
+    shmi_failure before = shmi_last;
     int last;
     if (a == NULL)
         return SHMI_TELL(EINVAL);
@@ -1531,8 +1542,15 @@ int shmsync_arena_close(shmsync_arena *a)
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
-    for (open_ = shmi_attached; open_ != NULL && (open_ != a || a->stage != SHMI_attached); open_ = open_->next) {
+    for (open_ = shmi_attached; open_ != NULL && open_ != a; open_ = open_->next) {
     }
+    if (open_ != NULL && shmi_close_waits_for_itself(a)) {
+        pthread_mutex_unlock(&shmi_attached_lock);
+        shmi_let_cancel();
+        return shmi_fail(EDEADLK, "arena.close", a->label, "on_first, on_death and on_detached cannot close the arena for which they run");
+    }
+    if (open_ != NULL && a->stage != SHMI_attached)
+        open_ = NULL;
     last = open_ != NULL && --a->opens == 0;
     if (last)
         a->stage = SHMI_closing;
@@ -1552,10 +1570,10 @@ int shmsync_arena_close(shmsync_arena *a)
     shmi_let_cancel();
     /* The arena was inherited over a fork, or was closed already. A close can be recognised only if it is recent:
      * after that the address means nothing. */
-    return SHMI_TELL(open_ != NULL ? 0 : shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
+    return open_ != NULL ? shmi_restore_note(0, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
-uint64_t shmsync_arena_size(const shmsync_arena *a) { return a->geo.size; }
+uint64_t shmsync_arena_size(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size; }
 void *shmsync_arena_base(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? NULL : a->base; }
 
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
@@ -1636,7 +1654,9 @@ void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
     return shmi_try_at(a, off, size, 1);
 }
 
-SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, const char *type, void **out, uint64_t *has)
+/* Opens a block or a Value. With any_size, an existing one may have any size, and size is ignored. *has, which may be
+ * NULL, is its size. */
+SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, const char *type, void **out, int any_size, uint64_t *has)
 {
     shmi_spec spec;
     shmi_object o;
@@ -1647,7 +1667,7 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, con
     spec.name = name;
     spec.size = size;
     spec.flags = flags;
-    spec.any_size = has != NULL;
+    spec.any_size = any_size;
     *out = NULL;
     err = shmi_spec_type(&spec, "arena.value", layout, type);
     if (err == 0)
@@ -1663,43 +1683,43 @@ int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void *
     SHMI_BEGIN();
     if (size == 0)
         return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte; shmsync_block_attach opens one that exists");
-    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, NULL, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, NULL, out, 0, NULL));
 }
 int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void **out)
 {
     SHMI_BEGIN();
     if (size == 0)
         return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte");
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, NULL, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, NULL, out, 0, NULL));
 }
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, NULL, out, size));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, NULL, out, 1, size));
 }
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, 0, NULL));
 }
 int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, 0, NULL));
 }
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, 0, NULL));
 }
 int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, 0, NULL));
 }
 int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, 0, NULL));
 }
 

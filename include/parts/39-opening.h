@@ -21,7 +21,7 @@ SHMI_FN int shmi_open_handle(shmsync_arena *a, const shmi_spec *spec, void *(*bu
     err = shmi_open_object(a, spec, &o, created);
     if (err == 0) {
         *impl = shmi_share(a, &o, build, arg);
-        err = shmi_handed_out(a, &o, *created, *impl != NULL ? 0 : shmi_last.err);
+        err = shmi_handed_out(a, &o, *created, *impl != NULL ? 0 : shmi_no_handle());
     }
     shmi_exit(a);
     return err;
@@ -35,5 +35,5 @@ SHMI_FN int shmi_open_handle_at(shmsync_arena *a, shmi_off off, const char *op, 
     if (err != 0)
         return err;
     *impl = shmi_share(a, &o, build, arg);
-    return shmi_exit_with(a, *impl != NULL ? 0 : shmi_last.err);
+    return shmi_exit_with(a, *impl != NULL ? 0 : shmi_no_handle());
 }

@@ -852,6 +852,9 @@ int shmsync_mutex_state(shmsync_mutex *m)
 {
     SHMI_OPENED(m);
     uint32_t o = shmi_ld32(m->impl->own);
+    int err = shmi_use(m->impl->a, "mutex.state");
+    if (err != 0)
+        return SHMI_TELL(err);
     if (!shmi_owner_valid(o))
         return shmi_mutex_report(m->impl, EPROTO, o);
     if (shmi_owner_kind(o) == SHMI_kindOwnerDead)

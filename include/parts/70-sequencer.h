@@ -361,7 +361,7 @@ int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value)
 
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
 {
-    SHMI_OPENED(s);
+    SHMI_OPENED_ELSE(s, shmi_set_flag(advanced, 0));
     int err = shmi_use(s->impl->a, "sequencer.advance");
     uint64_t now;
     if (advanced != NULL)

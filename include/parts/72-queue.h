@@ -905,6 +905,14 @@ SHMI_FN int shmi_queue_get(shmsync_queue *q, void *item, shmsync_lease *lease, i
     return shmi_queue_do(&c, abs, try_);
 }
 
+SHMI_FN int shmi_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out, int64_t abs, int try_)
+{
+    int err = shmi_queue_get(q, item, out, abs, try_);
+    if (err != 0)
+        memset(out, 0, sizeof *out);
+    return err;
+}
+
 /* Ends a lease. If several calls want to end it, the one that sets the bit does so. */
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
 {
@@ -1144,7 +1152,7 @@ SHMI_FN int shmi_queue_until(const struct timespec *abs_monotonic, int64_t *abs)
 }
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
-    SHMI_OPENED(q);
+    SHMI_OPENED_ELSE(q, *done = 0);
     struct shmi_queue *x = q->impl;
     struct shmi_queue_call c;
     int64_t abs;
@@ -1181,7 +1189,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
 }
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
-    SHMI_OPENED(q);
+    SHMI_OPENED_ELSE(q, *done = 0);
     struct shmi_queue *x = q->impl;
     shmsync_arena *a = x->a;
     struct shmi_queue_call c;
@@ -1220,20 +1228,22 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
 }
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
-    SHMI_OPENED(q);
-    return SHMI_TELL(shmi_queue_get(q, item, out, 0, 0));
+    SHMI_OPENED_ELSE(q, memset(out, 0, sizeof *out));
+    return SHMI_TELL(shmi_queue_lease(q, item, out, 0, 0));
 }
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
-    SHMI_OPENED(q);
-    return SHMI_TELL(shmi_queue_get(q, item, out, 0, 1));
+    SHMI_OPENED_ELSE(q, memset(out, 0, sizeof *out));
+    return SHMI_TELL(shmi_queue_lease(q, item, out, 0, 1));
 }
 int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED(q);
+    SHMI_OPENED_ELSE(q, memset(out, 0, sizeof *out));
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, out, ns, 0));
+    if (err != 0)
+        memset(out, 0, sizeof *out);
+    return SHMI_TELL(err != 0 ? err : shmi_queue_lease(q, item, out, ns, 0));
 }
 int shmsync_lease_ack(shmsync_lease *l)
 {

@@ -1003,7 +1003,10 @@ int shmsync_latch_count_down(shmsync_latch *l, int64_t n)
 int shmsync_latch_trywait(shmsync_latch *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_counter_is_zero(shmi_counter_load(l->impl)) ? 0 : EBUSY);
+    if (shmi_counter_is_zero(shmi_counter_load(l->impl)))
+        return 0;
+    int err = shmi_use(l->impl->a, "latch.trywait");
+    return SHMI_TELL(err != 0 ? err : EBUSY);
 }
 int shmsync_latch_wait(shmsync_latch *l)
 {

@@ -815,7 +815,7 @@ SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *do
 }
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
 {
-    SHMI_OPENED(b);
+    SHMI_OPENED_ELSE(b, shmi_set_flag(did, 0));
     struct shmi_barrier *x = b->impl;
     shmsync_arena *a = x->e.a;
     int err, done = 0;

@@ -620,7 +620,8 @@ SHMI_FN int shmi_fair_state(struct shmi_fairmutex *f)
 int shmsync_fairmutex_state(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_fair_state(f->impl));
+    int err = shmi_use(f->impl->q.a, "fairmutex.state");
+    return SHMI_TELL(err != 0 ? err : shmi_fair_state(f->impl));
 }
 
 SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o)

@@ -590,7 +590,9 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
 }
 SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
 {
-    int err;
+    int err = shmi_use(k->q.a, "cond.wait");
+    if (err != 0)
+        return err;
     if (abs != 0 && shmi_now() >= abs)
         return ETIMEDOUT;
     err = shmi_enter_for(k, k->q.a, "cond.wait");

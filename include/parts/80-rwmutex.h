@@ -1499,7 +1499,8 @@ int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg
 int shmsync_rwmutex_state(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return SHMI_TELL(shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)));
+    int err = shmi_use(m->impl->a, "rwmutex.state");
+    return SHMI_TELL(err != 0 ? err : shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)));
 }
 
 /* ---- Transactions of a writer ---- */
@@ -1552,19 +1553,19 @@ SHMI_FN int shmi_rw_begin(struct shmi_rwmutex *m, const char *op, int64_t abs, s
 }
 int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.begin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.begin", 0, tx));
 }
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.trybegin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.trybegin", shmsync_rwmutex_trylock(m), tx));
 }
 int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
     int64_t abs = 0;
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.timedbegin", m->impl->called, tx);
     if (err == 0)

@@ -824,7 +824,8 @@ int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *a
 int shmsync_spinlock_state(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)));
+    int err = shmi_use(l->impl->a, "spinlock.state");
+    return SHMI_TELL(err != 0 ? err : shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)));
 }
 
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l)
@@ -1014,7 +1015,8 @@ int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), voi
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)));
+    int err = shmi_use(l->impl->a, "rwspinlock.state");
+    return SHMI_TELL(err != 0 ? err : shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)));
 }
 
 /* The functions of a reaper. */

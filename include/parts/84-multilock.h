@@ -980,12 +980,12 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
 }
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, memset(out, 0, sizeof *out));
     return SHMI_TELL(shmi_key_lock(m->impl, key, 0, out));
 }
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, memset(out, 0, sizeof *out));
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     memset(out, 0, sizeof *out);
@@ -993,7 +993,7 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
 }
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, memset(out, 0, sizeof *out));
     struct shmi_multilock *x = m->impl;
     struct shmi_key_bucket *k = NULL;
     int err;
@@ -1100,6 +1100,12 @@ SHMI_FN int shmi_by_key(const void *x, const void *y)
     uint64_t p = ((const shmsync_hold *)x)->key, q = ((const shmsync_hold *)y)->key;
     return p < q ? -1 : p > q;
 }
+/* The result of a call that has locked none of n keys. */
+SHMI_FN void shmi_no_holds(shmsync_hold *out, size_t n, size_t *held)
+{
+    memset(out, 0, n * sizeof *out);
+    *held = 0;
+}
 SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, int64_t abs)
 {
     size_t i, distinct = 0;
@@ -1139,24 +1145,24 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
 }
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, shmi_no_holds(out, n, held));
     return SHMI_TELL(shmi_key_lockall(m->impl, keys, n, out, held, 0));
 }
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED(m);
+    SHMI_OPENED_ELSE(m, shmi_no_holds(out, n, held));
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    *held = 0;
+    shmi_no_holds(out, n, held);
     return SHMI_TELL(err != 0 ? err : shmi_key_lockall(m->impl, keys, n, out, held, ns));
 }
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 {
     SHMI_BEGIN();
     int first = 0, err;
-    while (n > 0) {
+    while (n > 0) { /* from the last key to the first, so the last error that is noted is that of the first hold */
         err = shmsync_multilock_unlock(&h[--n]);
-        if (first == 0)
+        if (err != 0)
             first = err;
     }
     return SHMI_TELL(first);

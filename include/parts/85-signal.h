@@ -513,7 +513,7 @@ SHMI_FN int shmi_signal_use(const struct shmi_signalwaker *w, const char *op, co
 
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out)
 {
-    SHMI_OPENED(w);
+    SHMI_OPENED_ELSE(w, memset(out, 0, sizeof *out));
     int err = shmi_signal_use(w->impl, "signalwaker.gate", "queue", queue, w->impl->n_gates);
     memset(out, 0, sizeof *out);
     if (err != 0)
@@ -527,7 +527,7 @@ int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_ga
 
 int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
 {
-    SHMI_OPENED(g);
+    SHMI_OPENED_ELSE(g, shmi_set_flag(scheduled, 0));
     struct shmi_signalwaker *w = g->impl;
     uint64_t *word = &w->gates[g->queue].word;
     int err = shmi_use(w->a, "gate.schedule");
@@ -635,7 +635,7 @@ SHMI_FN int shmi_gate_finish(shmsync_gate *g, const char *op, int again, int *sc
 }
 int shmsync_gate_finish(shmsync_gate *g, int *again)
 {
-    SHMI_OPENED(g);
+    SHMI_OPENED_ELSE(g, shmi_set_flag(again, 0));
     int scheduled, err = shmi_gate_finish(g, "gate.finish", 0, &scheduled);
     if (again != NULL)
         *again = scheduled;
@@ -649,7 +649,7 @@ int shmsync_gate_finish_and_schedule(shmsync_gate *g)
 }
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
 {
-    SHMI_OPENED(g);
+    SHMI_OPENED_ELSE(g, memset(out, 0, sizeof *out));
     uint64_t s;
     int err = shmi_use(g->impl->a, "gate.state");
     memset(out, 0, sizeof *out);

@@ -6,8 +6,9 @@
 
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out)
 {
-    SHMI_OPENED(w);
+    SHMI_OPENED_ELSE(w, memset(out, 0, sizeof *out));
     int err = shmi_signal_use(w->impl, "signalwaker.signal", "signal", i, w->impl->n_lines);
+    memset(out, 0, sizeof *out);
     if (err != 0)
         return SHMI_TELL(err);
     out->impl = w->impl;
@@ -30,15 +31,15 @@ int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_emp
         *set = mask & ~old;
     return 0;
 }
-int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set)
+int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *set_now)
 {
     SHMI_OPENED(s);
     uint64_t set = 0;
     int err = shmi_signal_use(s->impl, "signal.set", "bit", bit, SHMI_SIGNAL_BITS);
     if (err == 0)
         err = shmsync_signal_set_mask(s, UINT64_C(1) << bit, was_empty, &set);
-    if (err == 0 && was_set != NULL)
-        *was_set = set != 0;
+    if (err == 0 && set_now != NULL)
+        *set_now = set != 0;
     return SHMI_TELL(err);
 }
 int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
@@ -69,7 +70,7 @@ uint64_t shmsync_signal_load(const shmsync_signal *s)
 
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked)
 {
-    SHMI_OPENED(w);
+    SHMI_OPENED_ELSE(w, shmi_set_flag(marked, 0));
     int err = shmi_signal_use(w->impl, "signalwaker.mark", "signal", i, w->impl->n_lines);
     int did = err == 0 && shmi_signal_mark(w->impl, (uint32_t)i);
     if (marked != NULL)
@@ -136,12 +137,12 @@ SHMI_FN int shmi_signal_unmark_tasks(struct shmi_signalwaker *w)
 }
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked)
 {
-    SHMI_OPENED(w);
+    SHMI_OPENED_ELSE(w, shmi_set_flag(marked, 0));
     return SHMI_TELL(shmi_signal_status(w->impl, "signalwaker.mark_yield", SHMI_SIGNAL_STATUS_YIELD_MASK, marked));
 }
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked)
 {
-    SHMI_OPENED(w);
+    SHMI_OPENED_ELSE(w, shmi_set_flag(marked, 0));
     return SHMI_TELL(shmi_signal_status(w->impl, "signalwaker.mark_tasks", SHMI_SIGNAL_STATUS_TASKS_MASK, marked));
 }
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w)

@@ -206,12 +206,12 @@ SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, in
 }
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy)
 {
-    SHMI_OPENED(s);
+    SHMI_OPENED_ELSE(s, *copy = NULL);
     return SHMI_TELL(shmi_synchronized_begin(s->impl, copy, 0));
 }
 int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED(s);
+    SHMI_OPENED_ELSE(s, *copy = NULL);
     int64_t deadline;
     *copy = NULL;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)

@@ -36,6 +36,9 @@ func TestErrorOfOnFirstInC(t *testing.T) { runGate(t, "first", unusedName(t)) }
 // An on_first that opens or closes its own arena gets an error, and does not wait for itself.
 func TestOnFirstInCDoesNotWaitForItself(t *testing.T) { runGate(t, "itself", unusedName(t)) }
 
+// An open whose limit for on_first of another process is the largest number waits for that on_first.
+func TestLongestGateTimeoutInC(t *testing.T) { runGate(t, "no end", unusedName(t)) }
+
 // A child that is forked while another thread removes an arena does not keep the arena gate locked.
 func TestForkWhileRemovingInC(t *testing.T) { runGate(t, "fork", unusedName(t)) }
 

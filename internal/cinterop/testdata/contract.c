@@ -1,6 +1,13 @@
 /* Tests the promises of docs/c-contract.md: contract VERB NAME uses the arena NAME. Exit status 0: they hold. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
+#include <stdlib.h>
+static void *calloc_or_fail(size_t n, size_t size);
+#define calloc calloc_or_fail
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
+#undef calloc
 
 #include <semaphore.h>
 #include <setjmp.h>
@@ -27,6 +34,10 @@
             _exit(1);                                                                                                \
         }                                                                                                            \
     } while (0)
+
+/* Which of the next calls of calloc in the library fails, counted from 1; 0: none. */
+static int calloc_to_fail;
+static void *calloc_or_fail(size_t n, size_t size) { return calloc_to_fail != 0 && --calloc_to_fail == 0 ? NULL : calloc(n, size); }
 
 static const char *arena_name;
 static const struct timespec soon = {1, 0}; /* a time that has passed */
@@ -142,6 +153,60 @@ static int repair_lost(shmsync_arena *a, const shmsync_lost *l, void *arg)
     return 0;
 }
 
+/* What a call with a closed handle gives cannot be used: it is nothing, whatever the variable had before. */
+static void outs_of_closed(struct handles *h)
+{
+    uint64_t key = 1, item = 1;
+    shmsync_hold hold[2];
+    shmsync_tx tx;
+    shmsync_gate gate;
+    shmsync_signal signal;
+    shmsync_lease lease;
+    shmsync_gate_info info;
+    size_t n;
+    int flag;
+    void *p;
+#define CLEARS(out, is_clear, call)                                                      \
+    do {                                                                                 \
+        memset(&(out), 7, sizeof(out));                                                  \
+        CHECK(call, EBADF);                                                              \
+        CHECK(is_clear, 1);                                                              \
+    } while (0)
+    CLEARS(tx, tx.mutex == NULL, shmsync_mutex_begin(&h->mutex, &tx));
+    CLEARS(tx, tx.mutex == NULL, shmsync_mutex_trybegin(&h->mutex, &tx));
+    CLEARS(tx, tx.mutex == NULL, shmsync_mutex_timedbegin(&h->mutex, &tx, &soon));
+    CLEARS(tx, tx.mutex == NULL, shmsync_rwmutex_begin(&h->rwmutex, &tx));
+    CLEARS(tx, tx.mutex == NULL, shmsync_rwmutex_trybegin(&h->rwmutex, &tx));
+    CLEARS(tx, tx.mutex == NULL, shmsync_rwmutex_timedbegin(&h->rwmutex, &tx, &soon));
+    CHECK(shmsync_tx_abort(&tx), EPERM);
+    CLEARS(p, p == NULL, shmsync_synchronized_begin(&h->synchronized, &p));
+    CLEARS(p, p == NULL, shmsync_synchronized_timedbegin(&h->synchronized, &p, &soon));
+    CLEARS(n, n == 0, shmsync_queue_put_batch(&h->queue, &item, 1, NULL, &n));
+    CLEARS(n, n == 0, shmsync_queue_get_batch(&h->queue, &item, 1, NULL, &n));
+    CLEARS(lease, lease.impl == NULL, shmsync_queue_lease(&h->queue, &item, &lease));
+    CLEARS(lease, lease.impl == NULL, shmsync_queue_trylease(&h->queue, &item, &lease));
+    CLEARS(lease, lease.impl == NULL, shmsync_queue_timedlease(&h->queue, &item, &lease, &soon));
+    CLEARS(hold[0], hold[0].in == NULL, shmsync_multilock_lock(&h->multilock, 1, &hold[0]));
+    CLEARS(hold[0], hold[0].in == NULL, shmsync_multilock_trylock(&h->multilock, 1, &hold[0]));
+    CLEARS(hold[0], hold[0].in == NULL, shmsync_multilock_timedlock(&h->multilock, 1, &hold[0], &soon));
+    CLEARS(hold, hold[0].in == NULL, shmsync_multilock_lockall(&h->multilock, &key, 1, hold, &n));
+    CLEARS(n, n == 0, shmsync_multilock_lockall(&h->multilock, &key, 1, hold, &n));
+    CLEARS(hold, hold[0].in == NULL, shmsync_multilock_timedlockall(&h->multilock, &key, 1, hold, &n, &soon));
+    CLEARS(n, n == 0, shmsync_multilock_timedlockall(&h->multilock, &key, 1, hold, &n, &soon));
+    CLEARS(gate, gate.impl == NULL, shmsync_signalwaker_gate(&h->signalwaker, 1, &gate));
+    CHECK(shmsync_gate_begin(&gate), EBADF);
+    CLEARS(signal, signal.impl == NULL, shmsync_signalwaker_signal(&h->signalwaker, 1, &signal));
+    CHECK(shmsync_signal_load(&signal), 0);
+    CLEARS(info, info.scheduled == 0 && info.known == 0, shmsync_gate_state(&h->gate, &info));
+    CLEARS(flag, flag == 0, shmsync_gate_schedule(&h->gate, &flag));
+    CLEARS(flag, flag == 0, shmsync_gate_finish(&h->gate, &flag));
+    CLEARS(flag, flag == 0, shmsync_barrier_reset(&h->barrier, 1, &flag));
+    CLEARS(flag, flag == 0, shmsync_sequencer_advance(&h->sequencer, 1, &flag));
+    CLEARS(flag, flag == 0, shmsync_signalwaker_mark(&h->signalwaker, 1, &flag));
+    CLEARS(flag, flag == 0, shmsync_signalwaker_mark_yield(&h->signalwaker, &flag));
+    CLEARS(flag, flag == 0, shmsync_signalwaker_mark_tasks(&h->signalwaker, &flag));
+}
+
 /* Makes every call with handles that are closed: each call fails with EBADF, and notes its failure. */
 static void call_all(struct handles *h)
 {
@@ -193,6 +258,7 @@ static int closed_handles(void)
     copy = h;
     close_all(&h, 0);
     call_all(&copy);
+    outs_of_closed(&copy);
     close_all(&copy, EBADF);
     h.lease = copy.lease; /* a hold or a lease of zeroes does not exist, rather than being closed */
     h.hold = copy.hold;
@@ -228,6 +294,7 @@ static int closed_arena(void)
     CHECK(shmsync_arena_on_death(a, told, NULL), EBADF);
     CHECK(shmsync_arena_participants(a, visit, NULL), EBADF);
     CHECK(shmsync_arena_base(a) == NULL, 1);
+    CHECK(shmsync_arena_size(a), 0);
     CHECK(shmsync_free(a, off), EBADF);
     CHECK(shmsync_alloc(a, 64, &off), EBADF);
     CHECK(shmsync_at(a, off, 64) == NULL, 1);
@@ -515,6 +582,188 @@ static int errors(void)
     return shmsync_arena_close(a);
 }
 
+/* A call that succeeds leaves the text of the last failure, even if it has met failures of its own. */
+static void failed(shmsync_mutex *free_mutex) { CHECK(shmsync_mutex_unlock(free_mutex), EPERM); }
+static void still(const char *call)
+{
+    if (strstr(shmsync_error(), shmsync_strerror(EPERM)) == NULL) {
+        fprintf(stderr, "after %s, shmsync_error() is \"%s\"\n", call, shmsync_error());
+        _exit(1);
+    }
+}
+static int kept_error(void)
+{
+    char other[256];
+    shmsync_arena_options ephemeral;
+    shmsync_arena *a = open_arena(), *b;
+    shmsync_mutex m, n;
+    memset(&ephemeral, 0, sizeof ephemeral);
+    ephemeral.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    snprintf(other, sizeof other, "%s-2", arena_name);
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    failed(&m);
+    CHECK(shmsync_mutex_open(a, "n", NULL, &n), 0);
+    still("open of a mutex");
+    CHECK(shmsync_mutex_close(&n), 0);
+    CHECK(shmsync_delete(a, "n"), 0);
+    still("delete");
+    failed(&m);
+    CHECK(shmsync_arena_open(other, NULL, &b), 0);
+    still("open");
+    CHECK(shmsync_arena_close(b), 0);
+    still("close");
+    CHECK(shmsync_arena_remove(other), 0);
+    still("remove");
+    CHECK(shmsync_arena_open(other, &ephemeral, &b), 0);
+    still("open of an ephemeral arena");
+    CHECK(shmsync_arena_close(b), 0);
+    still("close of an ephemeral arena");
+    CHECK(shmsync_arena_from_fd(a->fd, NULL, &b), 0);
+    CHECK(b == a, 1);
+    still("open of a descriptor");
+    CHECK(shmsync_arena_close(b), 0);
+    return shmsync_arena_close(a);
+}
+
+/* Results whose sentences in the header were once wrong. */
+static void block_and_return(void *arg)
+{
+    CHECK(sem_post((sem_t *)arg), 0);
+    while (sem_wait((sem_t *)arg + 1) != 0) {
+    }
+}
+static shmsync_barrier completed;
+static void *arrive(void *arg)
+{
+    (void)arg;
+    CHECK(shmsync_barrier_arrive_and_wait(&completed), 0);
+    return NULL;
+}
+static int results(void)
+{
+    shmsync_arena *a = open_arena();
+    shmsync_multilock other;
+    shmsync_barrier_options o;
+    struct handles h;
+    shmsync_hold hold[2];
+    static sem_t completion[2];
+    uint64_t size = 0, phase;
+    pthread_t t;
+    int empty, set;
+    void *p, *q;
+    open_all(a, &h);
+
+    CHECK(shmsync_signal_set(&h.signal, 5, &empty, &set), 0);
+    CHECK(empty == 1 && set == 1, 1);
+    CHECK(shmsync_signal_set(&h.signal, 5, &empty, &set), 0);
+    CHECK(empty == 0 && set == 0, 1);
+
+    CHECK(shmsync_block_open(a, "block", 100, &p), 0);
+    CHECK(shmsync_block_attach(a, "block", &q, NULL), 0);
+    CHECK(p == q, 1);
+    CHECK(shmsync_block_attach(a, "block", &q, &size), 0);
+    CHECK(size, 100);
+
+    CHECK(shmsync_multilock_open(a, "other", NULL, &other), 0);
+    CHECK(shmsync_multilock_lock(&other, 1, &hold[1]), 0);
+    CHECK(shmsync_multilock_close(&other), 0);
+    memset(&hold[0], 0, sizeof hold[0]);
+    CHECK(shmsync_multilock_unlock(&hold[0]), EPERM);
+    CHECK(shmsync_multilock_unlock(&hold[1]), EBADF);
+    CHECK(shmsync_multilock_unlockall(hold, 2), EPERM); /* that of the first */
+
+    CHECK(shmsync_semaphore_acquire(&h.semaphore, 5), EINVAL);
+    CHECK(shmsync_semaphore_tryacquire(&h.semaphore, 5), EBUSY);
+    CHECK(shmsync_semaphore_timedacquire(&h.semaphore, 5, &soon), ETIMEDOUT);
+
+    memset(&o, 0, sizeof o);
+    o.completion = block_and_return;
+    o.completion_arg = completion;
+    CHECK(sem_init(&completion[0], 0, 0), 0);
+    CHECK(sem_init(&completion[1], 0, 0), 0);
+    CHECK(shmsync_barrier_open(a, "completed", 1, &o, &completed), 0);
+    CHECK(pthread_create(&t, NULL, arrive, NULL), 0);
+    while (sem_wait(&completion[0]) != 0) {
+    }
+    CHECK(shmsync_barrier_timedarrive_and_wait(&completed, &soon), ETIMEDOUT);
+    CHECK(sem_post(&completion[1]), 0);
+    CHECK(sem_post(&completion[1]), 0);
+    CHECK(pthread_join(t, NULL), 0);
+    CHECK(shmsync_barrier_timedwait(&completed, 1, &soon), ETIMEDOUT); /* the arrival was not made */
+    CHECK(shmsync_barrier_arrive(&completed, 1, &phase), 0);
+    CHECK(phase, 1);
+    return shmsync_arena_close(a);
+}
+
+/* The result of a delete in another process, which returns EBUSY as long as this one has the object open. */
+static int delete_elsewhere(const char *name, const char *object)
+{
+    int status;
+    pid_t p = fork();
+    if (p == 0) {
+        shmsync_arena *a;
+        CHECK(shmsync_arena_open(name, NULL, &a), 0);
+        status = shmsync_delete(a, object);
+        CHECK(shmsync_arena_close(a), 0);
+        _exit(status);
+    }
+    CHECK(waitpid(p, &status, 0), p);
+    CHECK(WIFEXITED(status), 1);
+    return WEXITSTATUS(status);
+}
+/* An open that finds no memory leaves nothing open, and no memory of the arena in use. */
+static int no_memory(void)
+{
+    enum { ROUNDS = 8000 }; /* more than have room */
+    char small[256];
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    shmsync_mutex m;
+    int nth, i, err, named;
+    memset(&o, 0, sizeof o);
+    o.size = 1 << 20;
+    o.max_participants = 4;
+    snprintf(small, sizeof small, "%s-2", arena_name);
+    CHECK(shmsync_arena_open(small, &o, &a), 0);
+    for (named = 0; named < 2; named++)
+        for (nth = 1;; nth++) { /* until no call of calloc is the nth any more */
+            for (i = 0; i < (named ? 1 : ROUNDS); i++) {
+                calloc_to_fail = nth;
+                err = shmsync_mutex_open(a, named ? "m" : NULL, NULL, &m);
+                if (calloc_to_fail != 0)
+                    break;
+                CHECK(err, ENOMEM);
+            }
+            if (calloc_to_fail != 0)
+                break;
+            if (named) { /* the object may exist, but nobody has it open */
+                err = delete_elsewhere(small, "m");
+                CHECK(err == 0 || err == ENOENT, 1);
+            }
+        }
+    CHECK(nth > 1, 1);
+    calloc_to_fail = 0;
+    CHECK(err, 0);
+    CHECK(shmsync_mutex_close(&m), 0);
+    for (nth = 1;; nth++) { /* an object that exists */
+        calloc_to_fail = nth;
+        err = shmsync_mutex_attach(a, "m", NULL, &m);
+        if (calloc_to_fail != 0)
+            break;
+        CHECK(err, ENOMEM);
+        CHECK(delete_elsewhere(small, "m"), 0);
+        CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+        CHECK(shmsync_mutex_close(&m), 0);
+    }
+    CHECK(nth > 1, 1);
+    calloc_to_fail = 0;
+    CHECK(err, 0);
+    CHECK(shmsync_mutex_close(&m), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(shmsync_arena_remove(small), 0);
+    return 0;
+}
+
 /* ---- Waits for objects of two arenas ---- */
 
 static shmsync_arena *two[2];
@@ -771,6 +1020,126 @@ static int close_in_call(void)
     return 0;
 }
 
+/* The function of on_death can neither close the arena nor replace itself: both would wait for its own thread. */
+static sem_t told_all;
+static void close_in_watcher(const shmsync_participant *p, void *arg)
+{
+    visit(p, arg);
+    CHECK(shmsync_arena_on_death(inside, NULL, NULL), EDEADLK);
+    CHECK(shmsync_arena_close(inside), EDEADLK);
+    sem_post(&told_all);
+}
+static int close_in_on_death(void)
+{
+    int go[2], status;
+    char c = 0;
+    pid_t pid;
+    alarm(60);
+    CHECK(pipe(go), 0);
+    pid = fork();
+    if (pid == 0) {
+        CHECK(read(go[0], &c, 1), 1);
+        open_arena();
+        _exit(0);
+    }
+    sem_init(&told_all, 0, 0);
+    inside = open_arena();
+    CHECK(shmsync_arena_on_death(inside, close_in_watcher, NULL), 0);
+    CHECK(write(go[1], &c, 1), 1);
+    CHECK(waitpid(pid, &status, 0), pid);
+    CHECK(status, 0);
+    while (sem_wait(&told_all) != 0) {
+    }
+    CHECK(shmsync_arena_on_death(inside, told, NULL), 0);
+    CHECK(shmsync_arena_close(inside), 0);
+    CHECK(shmsync_arena_close(inside), EBADF);
+    return 0;
+}
+
+/* A child of fork makes every call on what its parent opened. The objects are in states in which a call of the parent
+ * would succeed at once. */
+static int forked_calls(void)
+{
+    shmsync_arena *a = open_arena();
+    shmsync_awaitable wait;
+    struct handles all, *h = &all;
+    shmsync_participant who;
+    shmsync_offset off;
+    size_t index;
+    uint64_t v, before;
+    void *block;
+    int status;
+    pid_t pid;
+    open_all(a, h);
+    CHECK(shmsync_alloc(a, 64, &off), 0);
+    CHECK(shmsync_block_open(a, "block", 64, &block), 0);
+    CHECK(shmsync_once_do(&h->once, nothing, NULL), 0);
+    CHECK(shmsync_latch_count_down(&h->latch, 1), 0);
+    CHECK(shmsync_sequencer_increment(&h->sequencer, &v), 0);
+    CHECK(shmsync_futex_post(&h->futex), 0);
+    CHECK(shmsync_event_set(&h->event), 0);
+    CHECK(shmsync_future_set(&h->future, 0), 0);
+    CHECK(shmsync_barrier_arrive(&h->barrier, 2, NULL), 0);
+    before = shmi_fnv(shmi_bytes(a, a->geo.heap_off, 1 << 20), 1 << 20);
+    pid = fork();
+    if (pid == 0) {
+        union {
+            uint64_t bytes[64], u, stats[SHMSYNC_STATS];
+            int i;
+            size_t size;
+            void *p;
+            shmsync_tx tx;
+            shmsync_lease lease;
+            shmsync_hold hold;
+            shmsync_gate gate;
+            shmsync_gate_info gate_info;
+            shmsync_signal signal;
+            shmsync_signal_health signal_health;
+        } out;
+        static const char *const no_wait[] = {"sequencer_wait", "sequencer_timedwait", "waitgroup_wait", "waitgroup_timedwait",
+                                              "latch_wait", "latch_timedwait", "latch_trywait", "once_do", "once_timeddo"};
+        memset(&out, 0, sizeof out);
+#undef CALL
+#undef VALUE
+#define CALL(name, call)                                                                            \
+    {                                                                                               \
+        size_t k_;                                                                                  \
+        int got = (call), want = ENOTCONN;                                                          \
+        for (k_ = 0; k_ < sizeof no_wait / sizeof *no_wait; k_++)                                   \
+            if (strcmp(no_wait[k_], name) == 0)                                                     \
+                want = 0; /* what it waits for has come */                                          \
+        if (got != want) {                                                                          \
+            fprintf(stderr, "in a child of fork, %s: %d, %s\n", name, got, shmsync_error());        \
+            _exit(1);                                                                               \
+        }                                                                                           \
+    }
+#define VALUE(name, call) (void)(call);
+#include "contract_calls.h"
+        memset(&wait, 0, sizeof wait);
+        wait.sequencer = &h->sequencer;
+        wait.event = &h->event;
+        wait.future = &h->future;
+        for (wait.kind = SHMSYNC_AWAIT_SEQUENCER; wait.kind <= SHMSYNC_AWAIT_EVENT_RESET; wait.kind++) {
+            CALL("wait_any", shmsync_wait_any(&wait, 1, &soon, &index))
+            CALL("wait_all", shmsync_wait_all(&wait, 1, &soon))
+        }
+        CALL("self", shmsync_arena_self(a, &who))
+        CALL("participants", shmsync_arena_participants(a, visit, NULL))
+        CALL("on_death", shmsync_arena_on_death(a, told, NULL))
+        CALL("delete", shmsync_delete(a, "block"))
+        CALL("delete_at", shmsync_delete_at(a, off))
+        CALL("free", shmsync_free(a, off))
+        CALL("block_attach", shmsync_block_attach(a, "block", &block, NULL))
+        CALL("recover_all", shmsync_recover_all(a, repair_lost, NULL, NULL))
+        CALL("arena_close", shmsync_arena_close(a))
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0), pid);
+    CHECK(status, 0);
+    CHECK(shmi_fnv(shmi_bytes(a, a->geo.heap_off, 1 << 20), 1 << 20) == before, 1);
+    return shmsync_arena_close(a);
+}
+
 static uint64_t resident_pages(void)
 {
     char b[256];
@@ -787,8 +1156,10 @@ static int locked_memory(void)
     struct stat st;
     uint64_t before;
     setrlimit(RLIMIT_MEMLOCK, &most);
-    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
+        fprintf(stderr, "needs permission to lock memory: root, or an unlimited RLIMIT_MEMLOCK");
         return 77;
+    }
     memset(&o, 0, sizeof o);
     o.size = size;
     before = resident_pages();
@@ -903,6 +1274,80 @@ static int interrupted(void)
     return shmsync_arena_close(a);
 }
 
+/* ---- A signal handler at every instruction of a call ---- */
+
+#if defined(__x86_64__) && !SANITIZED
+static shmsync_semaphore in_handler;
+static unsigned long steps;
+/* SIGTRAP comes after each instruction. The handler makes a call on an object of another arena. */
+static void handle_step(int sig)
+{
+    int e = errno;
+    (void)sig;
+    steps++;
+    CHECK(shmsync_semaphore_tryacquire(&in_handler, 100), EBUSY);
+    errno = e;
+}
+static void step_flag(int on)
+{
+    uint64_t flags;
+    __asm__ volatile("pushfq; popq %0" : "=r"(flags)::"memory");
+    flags = on ? flags | 0x100 : flags & ~UINT64_C(0x100);
+    __asm__ volatile("pushq %0; popfq" ::"r"(flags) : "memory", "cc");
+}
+static int handler_state(void)
+{
+    char other[256];
+    struct sigaction sa;
+    shmsync_arena *a = open_arena(), *b;
+    int state;
+    snprintf(other, sizeof other, "%s-2", arena_name);
+    CHECK(shmsync_arena_open(other, NULL, &b), 0);
+    CHECK(shmsync_semaphore_open(b, "s", 5, NULL, &in_handler), 0);
+    CHECK(shmsync_arena_on_death(a, told, NULL), 0);
+    memset(&sa, 0, sizeof sa);
+    sa.sa_handler = handle_step;
+    CHECK(sigaction(SIGTRAP, &sa, NULL), 0);
+    step_flag(1);
+    shmsync_arena_on_death(a, told, NULL); /* a short call that counts itself */
+    step_flag(0);
+    CHECK(steps > 50, 1);
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state), 0);
+    CHECK(state, PTHREAD_CANCEL_ENABLE);
+    CHECK(shmsync_arena_close(b), 0); /* EDEADLK: the thread counts as being in a call of b */
+    CHECK(shmsync_arena_remove(other), 0);
+    return shmsync_arena_close(a);
+}
+#else
+static int handler_state(void)
+{
+    fprintf(stderr, "needs single steps of an x86 CPU, without a sanitizer");
+    return 77;
+}
+#endif
+
+/* While a thread takes a word from a dead participant, it blocks no signal that a fault raises. */
+static int signals_of_faults(void)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    shmsync_arena *a = open_arena();
+    shmi_act act;
+    sigset_t set, before;
+    size_t k;
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &before), 0);
+    shmi_begin_act(a, &act, shmi_make_participant_id(a->my_slot, shmi_id_gen(a->self) + 1));
+    CHECK(act.word != NULL, 1);
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &set), 0);
+    CHECK(sigismember(&set, SIGUSR1), 1);
+    for (k = 0; k < sizeof faults / sizeof *faults; k++)
+        CHECK(sigismember(&set, faults[k]), 0);
+    shmi_end_act(a, &act);
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &set), 0);
+    for (k = 1; k < 32; k++)
+        CHECK(sigismember(&set, (int)k), sigismember(&before, (int)k));
+    return shmsync_arena_close(a);
+}
+
 int main(int argc, char **argv)
 {
     const struct {
@@ -925,7 +1370,14 @@ int main(int argc, char **argv)
         {"limits", limits},
         {"cancel", cancel},
         {"interrupted", interrupted},
+        {"kept-error", kept_error},
+        {"results", results},
+        {"no-memory", no_memory},
         {"two-arenas", two_arenas},
+        {"close-in-on-death", close_in_on_death},
+        {"forked-calls", forked_calls},
+        {"handler-state", handler_state},
+        {"signals-of-faults", signals_of_faults},
     };
     const struct rlimit no_core = {0, 0};
     size_t i;

@@ -270,6 +270,7 @@ static void detached(shmsync_arena *a, void *arg)
 {
     CHECK(arg == told, 1);
     CHECK(shmsync_arena_size(a), 2 << 20);
+    CHECK(shmsync_arena_close(a), EDEADLK);
     CHECK(write(told[1], "x", 1), 1);
 }
 static void tells_removal(const char *name)

@@ -1,5 +1,12 @@
 /* Tests the gate of an arena: gate VERB NAME. Exit status 0 if all results were right; SIGALRM ends a test that
  * hangs. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
+#include <sys/syscall.h>
+static long nanosleep_number(void);
+#undef SYS_nanosleep
+#define SYS_nanosleep nanosleep_number()
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
@@ -76,7 +83,7 @@ static int opens_itself(shmsync_arena *a, const shmsync_epoch *e, void *name)
     calls++;
     CHECK(shmsync_arena_open((const char *)name, NULL, &b), EDEADLK);
     CHECK(strstr(shmsync_error(), "its on_first opens it") != NULL, 1);
-    CHECK(shmsync_arena_close(a), ENOTCONN);
+    CHECK(shmsync_arena_close(a), EDEADLK);
     return 0;
 }
 
@@ -92,6 +99,55 @@ static void first_opens(const char *name)
     CHECK(shmsync_arena_open(name, NULL, &b), 0);
     CHECK(shmsync_arena_close(b), 0);
     CHECK(shmsync_arena_close(a), 0);
+}
+
+/* A limit that is so long that the time of its end has no number is as good as no limit. */
+static int hook_runs[2], hook_may_end[2], waits_at_gate;
+
+static long nanosleep_number(void)
+{
+    if (waits_at_gate) {
+        waits_at_gate = 0;
+        CHECK(write(hook_may_end[1], "x", 1), 1);
+    }
+    return __NR_nanosleep;
+}
+static void waits_now(void) { waits_at_gate = 1; }
+static int waits_in_hook(shmsync_arena *a, const shmsync_epoch *e, void *arg)
+{
+    char b;
+    (void)a;
+    (void)e;
+    (void)arg;
+    CHECK(write(hook_runs[1], "x", 1), 1);
+    CHECK(read(hook_may_end[0], &b, 1), 1);
+    return 0;
+}
+static void no_end(const char *name)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    int status;
+    char b;
+    pid_t p;
+    memset(&o, 0, sizeof o);
+    CHECK(pipe(hook_runs), 0);
+    CHECK(pipe(hook_may_end), 0);
+    p = fork();
+    if (p == 0) {
+        o.on_first = waits_in_hook;
+        CHECK(shmsync_arena_open(name, &o, &a), 0);
+        CHECK(shmsync_arena_close(a), 0);
+        _exit(0);
+    }
+    CHECK(read(hook_runs[0], &b, 1), 1);
+    point = "arena.enter.live";
+    act = waits_now;
+    o.gate_timeout_ns = INT64_MAX;
+    CHECK(shmsync_arena_open(name, &o, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(waitpid(p, &status, 0), p);
+    CHECK(status, 0);
 }
 
 /* A fork while another thread removes an arena: the child does not keep the gate. */
@@ -188,6 +244,8 @@ int main(int argc, char **argv)
         fork_in_removal(argv[2]);
     else if (strcmp(argv[1], "itself") == 0)
         first_opens(argv[2]);
+    else if (strcmp(argv[1], "no end") == 0)
+        no_end(argv[2]);
     else if (strcmp(argv[1], "boot") == 0)
         unknown_boot(argv[2]);
     else
