@@ -200,7 +200,7 @@ func (m *barModel) step(s *barState, i int, emit func(model.Step[barState])) {
 		if err := f(&to, &to.thread[i]); err != nil {
 			to.bad = err.Error()
 		}
-		emit(model.Step[barState]{To: to, Label: what, By: fmt.Sprint("process ", i)})
+		emit(model.Step[barState]{To: to, Label: what, By: processNames[i]})
 	}
 	t := &s.thread[i]
 	switch t.pc {

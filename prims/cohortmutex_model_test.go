@@ -172,11 +172,11 @@ func (m *cohortModel) next(s *cohortState, emit func(model.Step[cohortState])) {
 		}
 	}
 	if s.wild < m.wild {
-		for _, t := range []cohortTurn{0, cohortContended, makeCohortTurn(0, 0, 0), makeCohortTurn(1, 1, cohortPasses), makeCohortTurn(7, 3, 9)} {
+		for _, t := range [...]cohortTurn{0, cohortContended, makeCohortTurn(0, 0, 0), makeCohortTurn(1, 1, cohortPasses), makeCohortTurn(7, 3, 9)} {
 			to := *s
 			to.wild++
 			to.turn = t
-			emit(model.Step[cohortState]{To: to, By: "a peer", Label: fmt.Sprintf("writes turn: %v", t), Optional: true})
+			emit(model.Step[cohortState]{To: to, By: "a peer", Label: "writes a turn", Optional: true})
 		}
 	}
 }
@@ -373,7 +373,16 @@ func (m *cohortModel) done(s *cohortState) bool {
 	return true
 }
 
-func (m *cohortModel) name(i int) string { return fmt.Sprintf("%c of node %d", 'P'+i, m.nodes[i]) }
+func (m *cohortModel) name(i int) string { return cohortNames[i][m.nodes[i]] }
+
+var cohortNames = func() (names [cohortThreads][2]string) {
+	for i := range names {
+		for node := range names[i] {
+			names[i][node] = fmt.Sprintf("%c of node %d", 'P'+i, node)
+		}
+	}
+	return names
+}()
 
 func (m *cohortModel) show(s *cohortState) string {
 	return fmt.Sprintf("global %d, local locks %v, %v, threads %v, run %d", s.global, s.localLock, s.turn, s.thread[:len(m.nodes)], s.run)

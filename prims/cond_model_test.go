@@ -243,7 +243,7 @@ func (m *condModel) next(s *cnState, to func(model.Step[cnState])) {
 		}
 		to := *s
 		if label := m.step(&to, i); label != "" {
-			emit(model.Step[cnState]{To: to, By: fmt.Sprint("T", i), Label: label})
+			emit(model.Step[cnState]{To: to, By: namesT[i], Label: label})
 		}
 		t := &s.thread[i]
 		if t.pc != cnSleep {
@@ -252,12 +252,12 @@ func (m *condModel) next(s *cnState, to func(model.Step[cnState])) {
 		if m.op(s, i) == 'C' {
 			to := *s
 			to.thread[i].pc, to.thread[i].mode = cnLock, cnWithdraws
-			emit(model.Step[cnState]{To: to, By: fmt.Sprint("T", i), Label: "its context ends", Optional: true})
+			emit(model.Step[cnState]{To: to, By: namesT[i], Label: "its context ends", Optional: true})
 		}
 		if troubled && s.resolved&(1<<t.node) == 0 {
 			to := *s
 			to.thread[i].pc, to.thread[i].mode = cnLock, cnChecks
-			emit(model.Step[cnState]{To: to, By: fmt.Sprint("T", i), Label: "a periodic check"})
+			emit(model.Step[cnState]{To: to, By: namesT[i], Label: "a periodic check"})
 		}
 	}
 	for p := range uint8(cnProcs) {
@@ -269,12 +269,12 @@ func (m *condModel) next(s *cnState, to func(model.Step[cnState])) {
 			to.kills++
 			to.dead |= 1 << p
 			m.dies(&to, p)
-			emit(model.Step[cnState]{To: to, By: fmt.Sprint("process ", p), Label: "dies", Optional: true})
+			emit(model.Step[cnState]{To: to, By: processNames[p], Label: "dies", Optional: true})
 		}
 		if m.stops && s.stopped == 0 {
 			to := *s
 			to.stopped = p + 1
-			emit(model.Step[cnState]{To: to, By: fmt.Sprint("process ", p), Label: "stops for ever", Optional: true})
+			emit(model.Step[cnState]{To: to, By: processNames[p], Label: "stops for ever", Optional: true})
 		}
 	}
 }

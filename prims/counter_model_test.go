@@ -192,6 +192,13 @@ func (m *ctrModel) next(s *ctrState, emit func(model.Step[ctrState])) {
 	}
 }
 
+var ctrNames = func() (names [ctrThreads]string) {
+	for i := range names {
+		names[i] = fmt.Sprintf("%d of process %d", i/ctrProcs, i%ctrProcs)
+	}
+	return names
+}()
+
 func (m *ctrModel) step(s *ctrState, i int, emit func(model.Step[ctrState])) {
 	p := i % ctrProcs
 	do := func(what string, f func(to *ctrState, t *ctrThread)) {
@@ -203,7 +210,7 @@ func (m *ctrModel) step(s *ctrState, i int, emit func(model.Step[ctrState])) {
 				to.lock[p] = 0
 			}
 		}
-		emit(model.Step[ctrState]{To: to, Label: what, By: fmt.Sprintf("%d of process %d", i/ctrProcs, p), Optional: s.thread[i].pc == ctrIdle})
+		emit(model.Step[ctrState]{To: to, Label: what, By: ctrNames[i], Optional: s.thread[i].pc == ctrIdle})
 	}
 	t := &s.thread[i]
 	switch t.pc {

@@ -136,7 +136,7 @@ func (m *cwModel) step(s *cwState, i int, emit func(model.Step[cwState])) {
 	do := func(what string, f func(to *cwState, t *cwThread)) {
 		to := *s
 		f(&to, &to.thread[i])
-		emit(model.Step[cwState]{To: to, Label: what, By: fmt.Sprint("thread ", i), Optional: s.thread[i].pc == cwIdle && i != m.checker()})
+		emit(model.Step[cwState]{To: to, Label: what, By: threadNames[i], Optional: s.thread[i].pc == cwIdle && i != m.checker()})
 	}
 	t := &s.thread[i]
 	switch t.pc {

@@ -368,7 +368,7 @@ type aeSend func(to aeState, by, what string, optional bool)
 // nextOfSlot emits the steps of a process without its goroutines, and what can happen to the
 // process.
 func (m *autoEventModel) nextOfSlot(s *aeState, p int, send aeSend) {
-	q, by := &s.slot[p], fmt.Sprint("process ", p)
+	q, by := &s.slot[p], processNames[p]
 	one := func(what string, optional bool, f func(to *aeState, q *aeSlot)) {
 		to := *s
 		f(&to, &to.slot[p])
@@ -449,7 +449,7 @@ func (m *autoEventModel) nextOfSlot(s *aeState, p int, send aeSend) {
 		for i := range m.threads {
 			if m.slotOf(i) == p && m.parked(i) && s.thread[i].pc == aeAsleep {
 				missed = false
-				one(fmt.Sprint("delivers to T", i), false, func(to *aeState, q *aeSlot) {
+				one("delivers to "+namesT[i], false, func(to *aeState, q *aeSlot) {
 					q.ready = false
 					m.woken(to, i)
 				})
@@ -547,13 +547,13 @@ func (m *autoEventModel) wakeOne(s *aeState, own int, emit func(to aeState, what
 			nobody = false
 			to := *s
 			m.woken(&to, i)
-			emit(to, fmt.Sprint("wakes T", i))
+			emit(to, "wakes "+namesT[i])
 		}
 		if m.parked(i) && (pc == aeAsleep || pc == aeCorpse || pc == aeSleep) && !s.slot[p].ready {
 			nobody = false
 			to := *s
 			to.slot[p].ready = true
-			emit(to, fmt.Sprint("makes the node of process ", p, " ready"))
+			emit(to, "makes the node of "+processNames[p]+" ready")
 		}
 	}
 	if nobody {
@@ -575,7 +575,7 @@ func (m *autoEventModel) wakeAll(s *aeState) {
 
 // nextOfThread emits the steps of a goroutine.
 func (m *autoEventModel) nextOfThread(s *aeState, i int, send aeSend) {
-	t, by, p := &s.thread[i], fmt.Sprint("T", i), m.slotOf(i)
+	t, by, p := &s.thread[i], namesT[i], m.slotOf(i)
 	if t.pc <= aeEnded || m.halted(s, p) {
 		return
 	}

@@ -142,7 +142,7 @@ func (m *meModel) next(s *meState, emit func(model.Step[meState])) {
 		do := func(what string, f func(to *meState, t *meThread)) {
 			to := *s
 			f(&to, &to.thread[i])
-			emit(model.Step[meState]{To: to, Label: what, By: fmt.Sprint("thread ", i)})
+			emit(model.Step[meState]{To: to, Label: what, By: threadNames[i]})
 		}
 		if t.pc != meAsleep {
 			do("does", func(to *meState, t *meThread) {

@@ -275,7 +275,7 @@ func (m *fairMutexModel) next(s *fmState, to func(model.Step[fmState])) {
 		}
 		to := *s
 		if label := m.step(&to, i); label != "" {
-			emit(model.Step[fmState]{To: to, By: fmt.Sprint("T", i), Label: label})
+			emit(model.Step[fmState]{To: to, By: namesT[i], Label: label})
 		}
 		if s.thread[i].pc != fmSleep {
 			continue
@@ -283,12 +283,12 @@ func (m *fairMutexModel) next(s *fmState, to func(model.Step[fmState])) {
 		if m.op(s, i) == 'C' {
 			to := *s
 			to.thread[i].pc, to.thread[i].mode = fmLock, fmWithdraws
-			emit(model.Step[fmState]{To: to, By: fmt.Sprint("T", i), Label: "its context ends", Optional: true})
+			emit(model.Step[fmState]{To: to, By: namesT[i], Label: "its context ends", Optional: true})
 		}
 		if s.kills > 0 || s.stopped != 0 {
 			to := *s
 			to.thread[i].pc, to.thread[i].mode = fmLock, fmChecks
-			emit(model.Step[fmState]{To: to, By: fmt.Sprint("T", i), Label: "a periodic check"})
+			emit(model.Step[fmState]{To: to, By: namesT[i], Label: "a periodic check"})
 		}
 	}
 	for p := range fmProcs {
@@ -305,12 +305,12 @@ func (m *fairMutexModel) next(s *fmState, to func(model.Step[fmState])) {
 					to.inside &^= 1 << i
 				}
 			}
-			emit(model.Step[fmState]{To: to, By: fmt.Sprint("process ", p), Label: "dies", Optional: true})
+			emit(model.Step[fmState]{To: to, By: processNames[p], Label: "dies", Optional: true})
 		}
 		if m.stops && s.stopped == 0 {
 			to := *s
 			to.stopped = uint8(p + 1)
-			emit(model.Step[fmState]{To: to, By: fmt.Sprint("process ", p), Label: "stops for ever", Optional: true})
+			emit(model.Step[fmState]{To: to, By: processNames[p], Label: "stops for ever", Optional: true})
 		}
 	}
 }

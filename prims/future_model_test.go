@@ -216,7 +216,7 @@ func (m *fuModel) next(s *fuState, emit func(model.Step[fuState])) {
 		do := func(what string, f func(to *fuState, t *fuThread)) {
 			to := *s
 			f(&to, &to.thread[i])
-			emit(model.Step[fuState]{To: to, Label: what, By: fmt.Sprint("thread ", i)})
+			emit(model.Step[fuState]{To: to, Label: what, By: threadNames[i]})
 		}
 		switch pc := s.thread[i].pc; {
 		case i == fuCheck:

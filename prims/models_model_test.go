@@ -3,6 +3,7 @@
 package prims
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,6 +30,22 @@ type exploration struct {
 	size    size
 	explore func(bug) model.Result
 	bugs    []bug
+}
+
+// The names of threads and processes for traces. Each step of a model has such a name, so they are not made for each
+// step: that would take a sixth of the time.
+var (
+	namesT       = numbered("T%d")
+	namesG       = numbered("g%d")
+	threadNames  = numbered("thread %d")
+	processNames = numbered("process %d")
+)
+
+func numbered(format string) (names [16]string) {
+	for i := range names {
+		names[i] = fmt.Sprintf(format, i)
+	}
+	return names
 }
 
 // requireModels requires that each exploration finds no fault in the protocol, and a fault in the

@@ -316,7 +316,7 @@ func (m *multiLockModel) next(s *mlState, to func(model.Step[mlState])) {
 		for pick := range m.choices(s, i) {
 			to := *s
 			if label := m.step(&to, i, pick); label != "" {
-				emit(model.Step[mlState]{To: to, By: fmt.Sprint("T", i), Label: label})
+				emit(model.Step[mlState]{To: to, By: namesT[i], Label: label})
 			}
 		}
 		if t.pc != mlSleep {
@@ -325,12 +325,12 @@ func (m *multiLockModel) next(s *mlState, to func(model.Step[mlState])) {
 		if verb, _ := m.op(s, i); verb == 'C' {
 			to := *s
 			to.thread[i].pc, to.thread[i].mode = mlLock, mlWithdraws
-			emit(model.Step[mlState]{To: to, By: fmt.Sprint("T", i), Label: "its context ends", Optional: true})
+			emit(model.Step[mlState]{To: to, By: namesT[i], Label: "its context ends", Optional: true})
 		}
 		if (s.kills > 0 || s.stopped != 0) && m.bug != mlNoChecks {
 			to := *s
 			to.thread[i].pc, to.thread[i].mode = mlLock, mlChecks
-			emit(model.Step[mlState]{To: to, By: fmt.Sprint("T", i), Label: "a periodic check"})
+			emit(model.Step[mlState]{To: to, By: namesT[i], Label: "a periodic check"})
 		}
 	}
 	for p := range uint8(mlProcs) {
@@ -342,12 +342,12 @@ func (m *multiLockModel) next(s *mlState, to func(model.Step[mlState])) {
 			to.kills++
 			to.dead |= 1 << p
 			m.dies(&to, p)
-			emit(model.Step[mlState]{To: to, By: fmt.Sprint("process ", p), Label: "dies", Optional: true})
+			emit(model.Step[mlState]{To: to, By: processNames[p], Label: "dies", Optional: true})
 		}
 		if m.stops && s.stopped == 0 {
 			to := *s
 			to.stopped = p + 1
-			emit(model.Step[mlState]{To: to, By: fmt.Sprint("process ", p), Label: "stops for ever", Optional: true})
+			emit(model.Step[mlState]{To: to, By: processNames[p], Label: "stops for ever", Optional: true})
 		}
 	}
 }

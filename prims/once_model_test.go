@@ -212,7 +212,7 @@ func (m *onModel) step(s *onState, i int, emit func(model.Step[onState])) {
 	do := func(what string, f func(to *onState, t *onThread)) {
 		to := *s
 		f(&to, &to.thread[i])
-		emit(model.Step[onState]{To: to, Label: what, By: fmt.Sprint("thread ", i)})
+		emit(model.Step[onState]{To: to, Label: what, By: threadNames[i]})
 	}
 	t := &s.thread[i]
 	switch {
@@ -224,7 +224,7 @@ func (m *onModel) step(s *onState, i int, emit func(model.Step[onState])) {
 		if m.cancel {
 			to := *s
 			to.thread[i] = onThread{pc: onLoad} // the thread makes its next call
-			emit(model.Step[onState]{To: to, Label: "its context ends", By: fmt.Sprint("thread ", i), Optional: true})
+			emit(model.Step[onState]{To: to, Label: "its context ends", By: threadNames[i], Optional: true})
 		}
 	case t.pc != onEnded:
 		do("does", func(to *onState, t *onThread) { m.call(to, i, t) })

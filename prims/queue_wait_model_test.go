@@ -131,7 +131,7 @@ func (m *lineModel) next(s *lineState, emit func(model.Step[lineState])) {
 	env := func(i int, what string, f func(to *lineState)) {
 		to := *s
 		f(&to)
-		emit(model.Step[lineState]{To: to, Label: what, By: fmt.Sprint("thread ", i), Optional: true})
+		emit(model.Step[lineState]{To: to, Label: what, By: threadNames[i], Optional: true})
 	}
 	for i := range s.thread {
 		t := &s.thread[i]
@@ -162,7 +162,7 @@ func (m *lineModel) next(s *lineState, emit func(model.Step[lineState])) {
 			to := *s
 			x := lineExec{lineModel: m, s: &to, t: &to.thread[i], me: i}
 			x.step()
-			emit(model.Step[lineState]{To: to, Label: x.said, By: fmt.Sprint("thread ", i)})
+			emit(model.Step[lineState]{To: to, Label: x.said, By: threadNames[i]})
 		}
 	}
 	if s.owed {

@@ -245,19 +245,19 @@ func (m *recordQueueModel) next(s *rqState, to func(model.Step[rqState])) {
 		}
 		to := *s
 		if label := m.step(&to, i); label != "" {
-			emit(model.Step[rqState]{To: to, By: fmt.Sprint("T", i), Label: label})
+			emit(model.Step[rqState]{To: to, By: namesT[i], Label: label})
 		}
 		if verb, _ := m.op(&s.thread[i], i); s.thread[i].pc == rqSleeping && verb == 'C' {
 			to := *s
 			t := &to.thread[i]
 			t.pc, t.mode = rqLock, rqWithdraws
-			emit(model.Step[rqState]{To: to, By: fmt.Sprint("T", i), Label: "its context ends", Optional: true})
+			emit(model.Step[rqState]{To: to, By: namesT[i], Label: "its context ends", Optional: true})
 		}
 		if s.thread[i].pc == rqSleeping && (s.kills > 0 || s.stopped != 0) && m.bug != rqNoChecks {
 			to := *s
 			t := &to.thread[i]
 			t.pc, t.mode = rqLock, rqChecks
-			emit(model.Step[rqState]{To: to, By: fmt.Sprint("T", i), Label: "a periodic check"})
+			emit(model.Step[rqState]{To: to, By: namesT[i], Label: "a periodic check"})
 		}
 	}
 	for p := range rqProcs {
@@ -268,12 +268,12 @@ func (m *recordQueueModel) next(s *rqState, to func(model.Step[rqState])) {
 			to := *s
 			to.kills++
 			to.dead |= 1 << p
-			emit(model.Step[rqState]{To: to, By: fmt.Sprint("process ", p), Label: "dies", Optional: true})
+			emit(model.Step[rqState]{To: to, By: processNames[p], Label: "dies", Optional: true})
 		}
 		if m.stops && s.stopped == 0 {
 			to := *s
 			to.stopped = uint8(p + 1)
-			emit(model.Step[rqState]{To: to, By: fmt.Sprint("process ", p), Label: "stops for ever", Optional: true})
+			emit(model.Step[rqState]{To: to, By: processNames[p], Label: "stops for ever", Optional: true})
 		}
 	}
 }

@@ -253,7 +253,7 @@ func (m *turnsModel) nextOf(s *turnsState, i uint8, emit func(model.Step[turnsSt
 	begin := func() { to = *s }
 	step := func(label string, at uint8) {
 		t.at = at
-		emit(model.Step[turnsState]{To: to, Label: label, By: fmt.Sprintf("g%d", i)})
+		emit(model.Step[turnsState]{To: to, Label: label, By: namesG[i]})
 	}
 	p := m.process[i]
 	// giveUp models the end of the context, at any step of the wait.
@@ -261,7 +261,7 @@ func (m *turnsModel) nextOf(s *turnsState, i uint8, emit func(model.Step[turnsSt
 		if n := s.thread[i].node; m.cancels && (n == tnQueued || n == tnAsleep) {
 			begin()
 			t.node, t.at = tnLeft, tpGivenUp
-			emit(model.Step[turnsState]{To: to, Label: "give up", By: fmt.Sprintf("g%d", i), Optional: true})
+			emit(model.Step[turnsState]{To: to, Label: "give up", By: namesG[i], Optional: true})
 		}
 	}
 	switch now := s.thread[i]; now.at {

@@ -291,7 +291,7 @@ func (m *waitableModel) next(s *wtState, to func(model.Step[wtState])) {
 	again := func(i int, mode uint8, label string, optional bool) {
 		to := *s
 		to.thread[i].pc, to.thread[i].mode = wtLock, mode
-		emit(model.Step[wtState]{To: to, By: fmt.Sprint("T", i), Label: label, Optional: optional})
+		emit(model.Step[wtState]{To: to, By: namesT[i], Label: label, Optional: optional})
 	}
 	for i := range m.threads {
 		if m.halted(s, m.proc(i)) {
@@ -299,7 +299,7 @@ func (m *waitableModel) next(s *wtState, to func(model.Step[wtState])) {
 		}
 		to := *s
 		if label := m.step(&to, i); label != "" {
-			emit(model.Step[wtState]{To: to, By: fmt.Sprint("T", i), Label: label})
+			emit(model.Step[wtState]{To: to, By: namesT[i], Label: label})
 		}
 		if s.thread[i].pc != wtSleep {
 			continue
@@ -316,7 +316,7 @@ func (m *waitableModel) next(s *wtState, to func(model.Step[wtState])) {
 		if m.isDead(s, p) && s.gone&(1<<p) == 0 {
 			to := *s
 			to.gone |= 1 << p
-			emit(model.Step[wtState]{To: to, By: fmt.Sprint("process ", p), Label: "has ended"})
+			emit(model.Step[wtState]{To: to, By: processNames[p], Label: "has ended"})
 		}
 		if m.halted(s, p) || m.inherits && p == 2 {
 			continue
@@ -327,12 +327,12 @@ func (m *waitableModel) next(s *wtState, to func(model.Step[wtState])) {
 			if to.dead |= 1 << p; !m.lingers {
 				to.gone = to.dead
 			}
-			emit(model.Step[wtState]{To: to, By: fmt.Sprint("process ", p), Label: "dies", Optional: true})
+			emit(model.Step[wtState]{To: to, By: processNames[p], Label: "dies", Optional: true})
 		}
 		if m.stops && s.stopped == 0 {
 			to := *s
 			to.stopped = p + 1
-			emit(model.Step[wtState]{To: to, By: fmt.Sprint("process ", p), Label: "stops for ever", Optional: true})
+			emit(model.Step[wtState]{To: to, By: processNames[p], Label: "stops for ever", Optional: true})
 		}
 	}
 }
