@@ -47,7 +47,14 @@ func program(t testing.TB, source string, flags ...string) string {
 		return path
 	}
 	name := fmt.Sprintf("%s-%d", strings.TrimSuffix(source, ".c"), len(programs.paths))
-	require.NoError(t, compile(quickCompiler(compiler(t)), source, name, append([]string{optimize()}, flags...)...))
+	cc := quickCompiler(compiler(t))
+	all := append([]string{optimize()}, flags...)
+	// A plugin exports functions, several files share them, and with -O2 a test measures what users compile.
+	usual := slices.ContainsFunc(flags, func(f string) bool { return f == "-shared" || strings.HasSuffix(f, ".c") || f == "-O2" })
+	if proctest.Long() && !usual {
+		all = append(all, wholeProgram(cc)...)
+	}
+	require.NoError(t, compile(cc, source, name, all...))
 	if programs.paths == nil {
 		programs.paths = map[string]string{}
 	}

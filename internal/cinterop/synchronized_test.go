@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/internal/race"
 )
 
@@ -103,17 +104,11 @@ func killedUpdaters(t *testing.T, kind, victimLang, survivorLang string, kills i
 }
 
 // synchronizedKills returns how many updaters a test kills for each pair of languages.
-func synchronizedKills(t *testing.T) int {
+func synchronizedKills() int {
 	if n, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_SYNCHRONIZED_KILLS")); err == nil {
 		return n
 	}
-	switch {
-	case testing.Short():
-		return 10
-	case os.Getenv("SHMSYNC_TEST_LONG") != "":
-		return 500
-	}
-	return 40
+	return proctest.Rounds(10, 150)
 }
 
 func TestSynchronizedKilledUpdaters(t *testing.T) {
@@ -121,7 +116,7 @@ func TestSynchronizedKilledUpdaters(t *testing.T) {
 	file := bigFile(t, 8192*8)
 	for _, langs := range [][2]string{{"go", "go"}, {"go", "c"}, {"c", "go"}, {"c", "c"}} {
 		t.Run(strings.Join(langs[:], "-"), func(t *testing.T) {
-			kills := synchronizedKills(t)
+			kills := synchronizedKills()
 			killedUpdaters(t, "sync", langs[0], langs[1], kills-kills/4, file)
 			killedUpdaters(t, "wide", langs[0], langs[1], kills/4, file)
 		})
