@@ -133,7 +133,7 @@ func shortly() func() bool {
 // TestSignalRandomKills: processes are killed at random moments while they work. The others go on.
 func TestSignalRandomKills(t *testing.T) {
 	s, procs := signalParty(t, 2, 16)
-	rounds := proctest.Rounds(5, 25)
+	rounds := proctest.Rounds(5, 12)
 	for range rounds {
 		v := proctest.Start(t, "signal/mayfly", proctest.Params(crashParams{Arena: nameOf(s.a)}))
 		v.Await(t)

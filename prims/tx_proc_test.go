@@ -357,7 +357,7 @@ func TestUpdateSurvivesKills(t *testing.T) { txSurvives(t, txParams{}) }
 func TestRWMutexUpdateSurvivesKills(t *testing.T) { txSurvives(t, txParams{RW: true}) }
 
 func txSurvives(t *testing.T, p txParams) {
-	kills := proctest.Rounds(60, 500)
+	kills := proctest.Rounds(20, 200)
 	begun := time.Now()
 	for undone := uint64(0); undone == 0; {
 		undone, _ = txKills(t, kills, p)
@@ -369,8 +369,8 @@ func txSurvives(t *testing.T, p txParams) {
 // TestDataWithoutSaveIsTorn is the control experiment: if Save is not called, the same deaths leave torn data.
 func TestDataWithoutSaveIsTorn(t *testing.T) {
 	torn := 0
-	for range 20 {
-		if _, torn = txKills(t, 60, txParams{Blind: true}); torn > 0 {
+	for range 80 {
+		if _, torn = txKills(t, 15, txParams{Blind: true}); torn > 0 {
 			return
 		}
 	}

@@ -336,7 +336,7 @@ func eachWorkload(t *testing.T, f func(t *testing.T, w workload)) {
 func TestWorkerGroupSurvives(t *testing.T) {
 	kills := proctest.Rounds(4, 6)
 	if proctest.Quick() {
-		kills = 2
+		kills = 1
 	}
 	eachWorkload(t, func(t *testing.T, w workload) {
 		x := newWorkerGroup(t, w)
@@ -357,7 +357,7 @@ func TestWorkerGroupSurvives(t *testing.T) {
 func TestWorkerGroupSurvivesStop(t *testing.T) {
 	stops := 5
 	if proctest.Quick() {
-		stops = 2
+		stops = 1
 	}
 	eachWorkload(t, func(t *testing.T, w workload) {
 		x := newWorkerGroup(t, w)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -44,6 +45,34 @@ func TestTargetsTypeCheck(t *testing.T) {
 			require.NoError(t, checkTarget(read, listed, target.GOARCH))
 		})
 	}
+}
+
+// TestModuleTypeChecksForBigEndianWordsOf32Bits type-checks all packages of the module with their tests for
+// linux/mips. The vet of linux/386 has the same files, as the test shows, so a vet of linux/mips would find no more.
+// It would compile the standard library, which takes a minute of CPU time.
+func TestModuleTypeChecksForBigEndianWordsOf32Bits(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("needs the go command, which knows the targets and the files of each")
+	}
+	if testing.Short() {
+		t.Skip("reads the module and its imports: needs a run without -short")
+	}
+	listed, err := listTarget("linux", "mips", "-test", "./...")
+	require.NoError(t, err)
+	likeOn386, err := listTarget("linux", "386", "-test", "./...")
+	require.NoError(t, err)
+	own := func(listed []listedPackage) (files []string) {
+		for _, p := range listed {
+			if p.own() {
+				files = append(files, fmt.Sprint(p.ImportPath, p.GoFiles, p.SFiles))
+			}
+		}
+		slices.Sort(files)
+		return files
+	}
+	require.Greater(t, len(own(listed)), 100)
+	require.Equal(t, own(likeOn386), own(listed))
+	require.NoError(t, checkTarget(&sourceReader{fset: token.NewFileSet()}, listed, "mips"))
 }
 
 // The type check finds a planted mistake.
@@ -81,6 +110,11 @@ type listedPackage struct {
 	GoFiles, SFiles []string
 	ImportMap       map[string]string
 	Standard        bool
+}
+
+// own reports whether this module has the package.
+func (p listedPackage) own() bool {
+	return !p.Standard && (p.ImportPath == module || strings.HasPrefix(p.ImportPath, module+"/"))
 }
 
 // listTarget returns the packages that match the patterns, and all that they import. Each package comes after its
@@ -148,7 +182,10 @@ func checkTarget(read *sourceReader, listed []listedPackage, goarch string) erro
 		if p.ImportPath == "unsafe" {
 			continue
 		}
-		own := !p.Standard && (p.ImportPath == module || strings.HasPrefix(p.ImportPath, module+"/") || p.ImportPath == "a")
+		if strings.HasSuffix(p.ImportPath, ".test") {
+			continue // the main package that the go command makes for the tests of a package
+		}
+		own := p.own() || p.ImportPath == "a"
 		var files []*ast.File
 		var found []error
 		for _, name := range p.GoFiles {
