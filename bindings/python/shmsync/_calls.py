@@ -1,10 +1,21 @@
-"""The fast paths of Mutex and Semaphore: in C if the C module was built, otherwise in Python."""
+"""The calls that take or release something: in C if the C module was built, otherwise in Python.
+
+Python runs signal handlers between two instructions of Python, and a handler may raise. So a method in Python that takes
+a lock may be ended when it has the lock and its caller does not know that yet. A function in C is one instruction of
+Python. The C module has all calls that take or release something as such functions.
+
+Without the module, the methods in Python do what Python can: see take in _wait.py, and use in this file.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
-from typing import TYPE_CHECKING, Any, Callable, List
+import queue
+import threading
+import types
+from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Optional, Tuple
 
 from . import _library
 
@@ -14,7 +25,7 @@ if TYPE_CHECKING or os.environ.get("SHMSYNC_PURE"):
     built = False
 else:
     try:
-        from ._fast import Calls
+        from . import _fast
 
         built = True
     except ImportError:
@@ -22,33 +33,73 @@ else:
 
 if TYPE_CHECKING or not built:
 
-    class Calls:
-        """The base class of Mutex and Semaphore."""
+    class Object:
+        """The base class of all objects."""
 
+    class Calls(Object):
+        """The base class of all objects whose calls the C module has."""
 
-_REPLACED = ("acquire", "release", "__enter__", "__exit__")
+    Mutex = Semaphore = RWMutex = Event = Cond = Items = Lease = Synchronized = Calls
+else:
+    from ._fast import Cond, Event, Items, Lease, Mutex, Object, RWMutex, Semaphore, Synchronized
+
+    _fast.setup(_library.failure_of, queue.Empty, ctypes.addressof)
+    _fast.set_main_thread(threading.main_thread().ident)
+    # In a child of fork, the thread that called fork is the main thread.
+    os.register_at_fork(after_in_child=lambda: _fast.set_main_thread(threading.get_ident()))
+
+# The names of four functions of the library: one that never waits, one that waits, one that waits until a time, and one
+# that gives back what the others took.
+Operation = Tuple[Optional[str], Optional[str], Optional[str], Optional[str]]
+
+# The first and the last of the four functions never wait, so their calls keep the global interpreter lock.
+KEEP_TRY, KEEP_UNDO = 1 << 0, 1 << 3
 
 
 def use(kind: Any) -> None:
-    """Replace the methods of a class by those of the C module, if it was built."""
-    kind._acquire_given = kind.acquire
-    kind._release_given = kind.release
+    """Replace the methods of a class by those of the C module, if it was built.
+
+    Otherwise, if the class has an attribute _leave, make that its __exit__. It is a partial of a function of leaving, and
+    so a function in C: no signal handler runs before it has released what the with statement took.
+    """
     if built:
-        for name in _REPLACED:
-            setattr(kind, name, Calls.__dict__[name])
+        for base in (c for c in kind.__mro__ if c.__module__ == _fast.__name__):
+            for name, method in vars(base).items():
+                if isinstance(method, types.MethodDescriptorType) and name in vars(kind):
+                    setattr(kind, name, method)
+    elif hasattr(kind, "_leave"):
+        # A with statement gets the method before it calls __enter__. The method keeps the object open.
+        kind.__exit__ = property(lambda o: types.MethodType(o._leave, o))
 
 
-def begin(o: Any, acquire: str, release: str, takes_number: bool) -> None:
+def begin(o: Any, operations: Iterable[Operation], keeps_gil: int = 0) -> None:
     """Tell the methods in C, if they are used, which functions of the library they call for an object."""
     if built:
-        o._address = ctypes.addressof(o._handle)
-        o._acquire_at = _address_of(acquire)
-        o._release_at = _address_of(release)
-        o._takes_number = takes_number
+        addresses = tuple(tuple(0 if name is None else address_of(name) for name in o) for o in operations)
+        o._set(ctypes.addressof(o._handle), keeps_gil, addresses)
 
 
-def _address_of(name: str) -> int:
+@functools.lru_cache(maxsize=None)
+def address_of(name: str) -> int:
+    """Return the address of a function of the library."""
     f: Callable[..., Any] = _library.kept["shmsync_" + name]
     address = ctypes.cast(f, ctypes.c_void_p).value  # type: ignore[arg-type]
     assert address is not None
     return address
+
+
+def leaving(name: str, failed: Callable[[int, Any], None], numbers: int = 0, keep_gil: bool = False) -> Callable[..., Any]:
+    """Return the library's function of that name for __exit__.
+
+    Its arguments are a handle, as many numbers, an object that the call keeps, and the three arguments of __exit__. If the
+    result is not 0, it calls failed with the result and the exception of the with statement.
+    """
+
+    def result(code: int, _: object, args: Tuple[Any, ...]) -> None:
+        if code != 0:
+            failed(code, args[-2])
+
+    arguments = (_library.P, *[ctypes.c_int64] * numbers, *[ctypes.py_object] * 4)
+    f = _library.function(name, *arguments, keep_gil=keep_gil)
+    f.errcheck = result  # type: ignore[attr-defined]
+    return f

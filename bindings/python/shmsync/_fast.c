@@ -1,153 +1,1257 @@
-/* The fast paths of Mutex and Semaphore as C functions of Python: a call costs a third of a call by ctypes. The
- * package works without this module. The module has no locks of its own: it calls the functions of libshmsync whose
- * addresses the package gives it, and leaves everything but an uncontended call to the methods in Python. */
+/* The calls that take something, as C functions of Python: Python runs no signal handler inside of them.
+ *
+ * A signal handler in Python, such as that of Ctrl-C, runs between two instructions of Python, and may raise there. A
+ * method in Python that takes a lock consists of many instructions, so an exception can come when the lock is taken and
+ * nobody knows it yet. A function in C is one instruction. The functions below run the handlers themselves, and only
+ * where the call has taken nothing or can give it back. threading.Lock does the same.
+ *
+ * The package works without this module, with the gaps that the README states. The module has no locks of its own: it
+ * calls the functions of libshmsync whose addresses the package gives it. */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x03090000
 #include <Python.h>
 #include <structmember.h>
+#include <errno.h>
 #include <stdint.h>
+#include <string.h>
+#include <time.h>
 
-typedef int (*of_handle)(void *);
-typedef int (*of_number)(void *, int64_t);
+/* The main thread runs the handlers at least this often. */
+#define SLICE_NS 100000000
+#define NO_END (-1)
+#define RAISED (-1)
 
-/* An instance is the part of a Mutex or of a Semaphore that these functions use. */
+/* Such a function stays out of the fast paths that call it. */
+#define SLOW __attribute__((noinline, cold))
+
+enum { MOST_OPERATIONS = 4 };
+enum { TRY, PLAIN, TIMED, UNDO, FUNCTIONS };
+
+/* The addresses of the functions of one operation, or 0. The function TRY never waits; TIMED takes a time as its last
+ * argument; UNDO gives back what one of the three has taken. */
+typedef struct {
+    uintptr_t at[FUNCTIONS];
+} operation;
+
+/* What the functions take between the handle and the time. */
+enum { NOTHING, NUMBER, POINTER, ITEM };
+
+/* An instance of this begins each object of the package with functions in C. */
 typedef struct {
     PyObject_HEAD
-    unsigned long long handle;  /* the address of its handle, or 0 before it is open */
-    unsigned long long acquire; /* the address of the function that never waits */
-    unsigned long long release;
-    unsigned char number;       /* not 0: the functions take a number of permits, too */
+    uintptr_t handle; /* the address of its handle, or 0 before it is open */
+    operation operations[MOST_OPERATIONS];
+    long long limit; /* of a Semaphore: its permits, or 0 if they are not known */
+    int keeps_gil;   /* bits 1 << TRY and 1 << UNDO: these functions never wait, so the call keeps the interpreter lock */
+    char opened;
+    unsigned long long closer; /* the address of the function that closes the handle */
 } calls;
 
-/* The functions whose address is in acquire never wait, and neither does the unlock of a Mutex. So these calls keep
- * the global interpreter lock. */
-static int try_acquire(const calls *self)
+/* One call. */
+typedef struct {
+    const operation *o;
+    void *handle;
+    int takes;
+    int keeps_gil;
+    int64_t number;
+    void *pointer, *lease;
+} request;
+
+static PyObject *failure_of, *empty_queue, *address_of;
+static unsigned long main_thread;
+
+/* ---- Calls of the library ---- */
+
+static int invoke(const request *r, int which, const struct timespec *until)
 {
-    void *handle = (void *)(uintptr_t)self->handle;
-    if (self->number)
-        return ((of_number)(uintptr_t)self->acquire)(handle, 1);
-    return ((of_handle)(uintptr_t)self->acquire)(handle);
+    uintptr_t f = r->o->at[which];
+    switch (r->takes) {
+    case NUMBER:
+        return until != NULL ? ((int (*)(void *, int64_t, const struct timespec *))f)(r->handle, r->number, until)
+                             : ((int (*)(void *, int64_t))f)(r->handle, r->number);
+    case POINTER:
+        return until != NULL ? ((int (*)(void *, void *, const struct timespec *))f)(r->handle, r->pointer, until)
+                             : ((int (*)(void *, void *))f)(r->handle, r->pointer);
+    case ITEM:
+        return until != NULL ? ((int (*)(void *, void *, void *, const struct timespec *))f)(r->handle, r->pointer, r->lease, until)
+                             : ((int (*)(void *, void *, void *))f)(r->handle, r->pointer, r->lease);
+    default:
+        return until != NULL ? ((int (*)(void *, const struct timespec *))f)(r->handle, until) : ((int (*)(void *))f)(r->handle);
+    }
 }
 
-/* The release of a Semaphore may wait for the private lock, which another thread may have. */
-static int give_back(const calls *self)
+/* Makes a call without the global interpreter lock, since it may wait for another thread of this process. */
+static int released(const request *r, int which, const struct timespec *until)
 {
-    void *handle = (void *)(uintptr_t)self->handle;
-    of_number release = (of_number)(uintptr_t)self->release;
-    PyThreadState *state;
-    int code;
-    if (!self->number)
-        return ((of_handle)(uintptr_t)self->release)(handle);
-    state = PyEval_SaveThread();
-    code = release(handle, 1);
+    PyThreadState *state = PyEval_SaveThread();
+    int code = invoke(r, which, until);
     PyEval_RestoreThread(state);
     return code;
 }
 
-static int opened(const calls *self)
+/* Gives back what the call has taken. A number is the only argument of such a function besides the handle. */
+static int give_back(const request *r)
 {
-    if (self->handle != 0 && self->acquire != 0 && self->release != 0)
-        return 1;
+    request back = *r;
+    if (r->o->at[UNDO] == 0)
+        return 0;
+    if (r->takes == ITEM)
+        back.handle = r->lease;
+    if (r->takes != NUMBER)
+        back.takes = NOTHING;
+    return (r->keeps_gil >> UNDO & 1) != 0 ? invoke(&back, UNDO, NULL) : released(&back, UNDO, NULL);
+}
+
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static struct timespec timespec_of(int64_t ns)
+{
+    struct timespec t;
+    t.tv_sec = (time_t)(ns / 1000000000);
+    t.tv_nsec = (long)(ns % 1000000000);
+    return t;
+}
+
+/* Only the main thread runs handlers. */
+static int in_main_thread(void) { return PyThread_get_thread_ident() == main_thread; }
+
+/* Runs the handlers of the signals that have come. If one raises, it gives back what the call has taken. */
+static int after_success(const request *r)
+{
+    if (PyErr_CheckSignals() == 0)
+        return 0;
+    give_back(r);
+    return RAISED;
+}
+
+/* Waits for what the call takes, until the time ends, in nanoseconds of CLOCK_MONOTONIC. The main thread waits in
+ * slices. The result is 0, an errno, or RAISED if a handler raised: then nothing is taken. */
+static int wait_for(const request *r, int64_t ends)
+{
+    for (;;) {
+        int code, last = 1;
+        if (ends == NO_END && !in_main_thread()) {
+            code = released(r, PLAIN, NULL);
+        } else {
+            struct timespec until;
+            int64_t end = ends;
+            if (in_main_thread()) {
+                int64_t slice = now() + SLICE_NS;
+                if (ends == NO_END || ends > slice) {
+                    end = slice;
+                    last = 0;
+                }
+            }
+            until = timespec_of(end);
+            code = released(r, TIMED, &until);
+        }
+        if (code == 0)
+            return after_success(r);
+        if (code != ETIMEDOUT) /* no handler may run: it could change the text of the error */
+            return code;
+        if (PyErr_CheckSignals() != 0)
+            return RAISED;
+        if (last)
+            return code;
+    }
+}
+
+static int attempt(const request *r) { return (r->keeps_gil >> TRY & 1) != 0 ? invoke(r, TRY, NULL) : released(r, TRY, NULL); }
+
+/* As wait_for, after a try that was not successful. Without block it does not wait, and the result is EBUSY. */
+static int take(const request *r, int block, int64_t ends)
+{
+    int code = attempt(r);
+    if (code == 0)
+        return after_success(r);
+    return code == EBUSY && block ? wait_for(r, ends) : code;
+}
+
+/* ---- Arguments and results ---- */
+
+static PyObject *failed(int code)
+{
+    PyObject *e;
+    if (code == RAISED)
+        return NULL;
+    e = PyObject_CallFunction(failure_of, "i", code);
+    if (e != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(e), e);
+        Py_DECREF(e);
+    }
+    return NULL;
+}
+
+/* True; False if it was not to be had in time; or the error. */
+static PyObject *whether(int code)
+{
+    if (code == 0)
+        Py_RETURN_TRUE;
+    if (code == EBUSY || code == ETIMEDOUT)
+        Py_RETURN_FALSE;
+    return failed(code);
+}
+
+static PyObject *unopened(void)
+{
     PyErr_SetString(PyExc_ValueError, "the object was not opened");
+    return NULL;
+}
+
+/* Sets r to the call of an operation. Returns 0, or RAISED if the object was not opened. */
+static int prepare(request *r, PyObject *self, int which, int takes)
+{
+    const calls *c = (const calls *)self;
+    if (c->handle == 0) {
+        unopened();
+        return RAISED;
+    }
+    r->o = &c->operations[which];
+    r->handle = (void *)c->handle;
+    r->takes = takes;
+    r->keeps_gil = c->keeps_gil;
+    r->number = 1;
+    r->pointer = r->lease = NULL;
     return 0;
 }
 
-/* Calls the Python method of that name, which takes all arguments. */
-static PyObject *given(PyObject *self, const char *method, PyObject *args, PyObject *keywords)
+/* When a timeout in seconds ends. NULL and None: never. */
+static int end_of(PyObject *timeout, int64_t *ends)
 {
-    PyObject *result, *f = PyObject_GetAttrString(self, method);
-    if (f == NULL)
+    double seconds;
+    *ends = NO_END;
+    if (timeout == NULL || timeout == Py_None)
+        return 0;
+    seconds = PyFloat_AsDouble(timeout);
+    if (seconds == -1 && PyErr_Occurred() != NULL)
+        return RAISED;
+    if (seconds != seconds) {
+        PyErr_SetString(PyExc_ValueError, "the timeout is not a number");
+        return RAISED;
+    }
+    if (seconds > 1e9) /* a longer one is treated like this one */
+        seconds = 1e9;
+    *ends = seconds <= 0 ? 1 : now() + (int64_t)(seconds * 1e9);
+    return 0;
+}
+
+static int number_of(PyObject *given, int64_t *n)
+{
+    int overflow;
+    PyObject *i;
+    if (given == NULL)
+        return 0;
+    i = PyNumber_Index(given);
+    if (i == NULL)
+        return RAISED;
+    *n = PyLong_AsLongLongAndOverflow(i, &overflow);
+    Py_DECREF(i);
+    if (overflow != 0) {
+        PyErr_SetString(PyExc_ValueError, "the number of permits does not fit into 64 bits");
+        return RAISED;
+    }
+    return 0;
+}
+
+/* The arguments block, timeout and n of a call. Calls without arguments are the fastest. */
+static int arguments(PyObject *args, PyObject *keywords, int with_n, int *block, int64_t *ends, int64_t *n)
+{
+    static char *names[] = {"block", "timeout", "n", NULL};
+    static char *two[] = {"block", "timeout", NULL};
+    PyObject *b = NULL, *timeout = NULL, *number = NULL;
+    *block = 1;
+    *ends = NO_END;
+    if (PyTuple_Size(args) == 0 && keywords == NULL)
+        return 0;
+    if (with_n ? !PyArg_ParseTupleAndKeywords(args, keywords, "|OOO", names, &b, &timeout, &number)
+               : !PyArg_ParseTupleAndKeywords(args, keywords, "|OO", two, &b, &timeout))
+        return RAISED;
+    if (b != NULL && (*block = PyObject_IsTrue(b)) < 0)
+        return RAISED;
+    return end_of(timeout, ends) != 0 || number_of(number, n) != 0 ? RAISED : 0;
+}
+
+static int only_timeout(PyObject *args, PyObject *keywords, int64_t *ends)
+{
+    static char *names[] = {"timeout", NULL};
+    PyObject *timeout = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O", names, &timeout))
+        return RAISED;
+    return end_of(timeout, ends);
+}
+
+/* ---- What all objects have ---- */
+
+/* _set(handle, keeps_gil, operations): each operation is a tuple of four addresses. */
+static PyObject *set(PyObject *self, PyObject *args)
+{
+    calls *c = (calls *)self;
+    unsigned long long handle;
+    int keeps_gil;
+    PyObject *all;
+    Py_ssize_t i, f;
+    if (!PyArg_ParseTuple(args, "KiO!", &handle, &keeps_gil, &PyTuple_Type, &all))
         return NULL;
-    result = PyObject_Call(f, args, keywords);
-    Py_DECREF(f);
-    return result;
+    for (i = 0; i < PyTuple_Size(all) && i < MOST_OPERATIONS; i++)
+        for (f = 0; f < FUNCTIONS; f++) {
+            PyObject *one = PyTuple_GetItem(all, i), *at = one == NULL ? NULL : PyTuple_GetItem(one, f);
+            unsigned long long address = at == NULL ? 0 : PyLong_AsUnsignedLongLong(at);
+            if (PyErr_Occurred() != NULL)
+                return NULL;
+            c->operations[i].at[f] = (uintptr_t)address;
+        }
+    c->keeps_gil = keeps_gil;
+    c->handle = (uintptr_t)handle;
+    Py_RETURN_NONE;
 }
 
-static int any(PyObject *args, PyObject *keywords)
+/* Closes an object that nobody has any more. A method __del__ in Python could be ended by a handler. */
+static void end_object(PyObject *self)
 {
-    return PyTuple_Size(args) != 0 || (keywords != NULL && PyDict_Size(keywords) != 0);
+    calls *c = (calls *)self;
+    PyObject *kind, *value, *trace;
+    PyThreadState *state;
+    if (!c->opened || c->handle == 0 || c->closer == 0)
+        return;
+    c->opened = 0;
+    PyErr_Fetch(&kind, &value, &trace);
+    state = PyEval_SaveThread();
+    ((int (*)(void *))(uintptr_t)c->closer)((void *)c->handle);
+    PyEval_RestoreThread(state);
+    PyErr_Restore(kind, value, trace);
 }
 
-static PyObject *enter(PyObject *self, PyObject *unused)
-{
-    int code;
-    (void)unused;
-    if (!opened((calls *)self))
-        return NULL;
-    code = try_acquire((calls *)self);
-    if (code == 0)
-        Py_RETURN_TRUE;
-    return PyObject_CallMethod(self, "_acquire", "iOO", code, Py_True, Py_None);
-}
-
-static PyObject *acquire(PyObject *self, PyObject *args, PyObject *keywords)
-{
-    if (any(args, keywords))
-        return given(self, "_acquire_given", args, keywords);
-    return enter(self, NULL);
-}
-
-static PyObject *release(PyObject *self, PyObject *args, PyObject *keywords)
-{
-    int code;
-    if (any(args, keywords))
-        return given(self, "_release_given", args, keywords);
-    if (!opened((calls *)self))
-        return NULL;
-    code = give_back((calls *)self);
-    if (code == 0)
-        Py_RETURN_NONE;
-    return PyObject_CallMethod(self, "_release_failed", "iO", code, Py_None);
-}
-
-static PyObject *leave(PyObject *self, PyObject *args)
-{
-    int code;
-    if (!opened((calls *)self))
-        return NULL;
-    code = give_back((calls *)self);
-    if (code == 0)
-        Py_RETURN_NONE;
-    return PyObject_CallMethod(self, "_release_failed", "iO", code, PyTuple_Size(args) > 1 ? PyTuple_GetItem(args, 1) : Py_None);
-}
-
-static PyMethodDef methods[] = {
-    {"acquire", (PyCFunction)(void (*)(void))acquire, METH_VARARGS | METH_KEYWORDS,
-     "Acquire it, and return True; return False if that would wait and block is false, or if it takes longer than timeout seconds."},
-    {"release", (PyCFunction)(void (*)(void))release, METH_VARARGS | METH_KEYWORDS,
-     "Release it. NotHeld, with nothing released, if this process does not hold it."},
-    {"__enter__", enter, METH_NOARGS, "Acquire it."},
-    {"__exit__", leave, METH_VARARGS, "Release it."},
+static PyMethodDef object_methods[] = {
+    {"_set", set, METH_VARARGS, "Set the addresses of the functions."},
     {NULL, NULL, 0, NULL},
 };
 
-static PyMemberDef members[] = {
-    {"_address", T_ULONGLONG, offsetof(calls, handle), 0, NULL},
-    {"_acquire_at", T_ULONGLONG, offsetof(calls, acquire), 0, NULL},
-    {"_release_at", T_ULONGLONG, offsetof(calls, release), 0, NULL},
-    {"_takes_number", T_BOOL, offsetof(calls, number), 0, NULL},
+static PyMemberDef object_members[] = {
+    {"_opened", T_BOOL, offsetof(calls, opened), 0, NULL},
+    {"_close_at", T_ULONGLONG, offsetof(calls, closer), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot slots[] = {
-    {Py_tp_methods, methods},
-    {Py_tp_members, members},
-    {Py_tp_doc, "What Mutex and Semaphore begin with."},
-    {0, NULL},
+#define FUNCTION(f) ((PyCFunction)(void (*)(void))(f))
+#define KEYWORDS (METH_VARARGS | METH_KEYWORDS)
+
+/* Calls the method for a release that returned code. It raises the error, unless value says more. */
+SLOW static PyObject *release_failed(PyObject *self, int code, PyObject *value)
+{
+    if (((calls *)self)->handle == 0)
+        return unopened();
+    return PyObject_CallMethod(self, "_release_failed", "iO", code, value);
+}
+
+static PyObject *exception_of(PyObject *args) { return PyTuple_Size(args) > 1 ? PyTuple_GetItem(args, 1) : Py_None; }
+
+/* ---- Mutex and Semaphore ---- */
+
+/* These two functions make a call that needs no wait directly: it is the one that programs make most often. */
+static int mutex_try(PyObject *self)
+{
+    const calls *c = (const calls *)self;
+    return c->handle != 0 ? ((int (*)(void *))c->operations[0].at[TRY])((void *)c->handle) : EBUSY;
+}
+
+static int semaphore_try(PyObject *self)
+{
+    const calls *c = (const calls *)self;
+    return c->handle != 0 ? ((int (*)(void *, int64_t))c->operations[0].at[TRY])((void *)c->handle, 1) : EBUSY;
+}
+
+/* Enters a with statement after a try that returned code. A handler that runs after a success runs in that statement. */
+SLOW static PyObject *enter_after(PyObject *self, int takes, int code)
+{
+    request r;
+    if (code == EBUSY)
+        code = prepare(&r, self, 0, takes) != 0 ? RAISED : wait_for(&r, NO_END);
+    if (code == 0)
+        Py_RETURN_TRUE;
+    return failed(code);
+}
+
+static PyObject *mutex_enter(PyObject *self, PyObject *unused)
+{
+    int code = mutex_try(self);
+    (void)unused;
+    if (code == 0)
+        Py_RETURN_TRUE;
+    return enter_after(self, NOTHING, code);
+}
+
+static PyObject *semaphore_enter(PyObject *self, PyObject *unused)
+{
+    int code = semaphore_try(self);
+    (void)unused;
+    if (code == 0)
+        Py_RETURN_TRUE;
+    return enter_after(self, NUMBER, code);
+}
+
+static PyObject *mutex_acquire(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    request r;
+    int block;
+    int64_t ends;
+    if (prepare(&r, self, 0, NOTHING) != 0 || arguments(args, keywords, 0, &block, &ends, NULL) != 0)
+        return NULL;
+    return whether(take(&r, block, ends));
+}
+
+static PyObject *semaphore_acquire(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    request r;
+    int block;
+    int64_t ends;
+    if (prepare(&r, self, 0, NUMBER) != 0 || arguments(args, keywords, 1, &block, &ends, &r.number) != 0)
+        return NULL;
+    if (((calls *)self)->limit != 0 && r.number > ((calls *)self)->limit)
+        return PyObject_CallMethod(self, "_too_many", "L", (long long)r.number);
+    return whether(take(&r, block, ends));
+}
+
+static int mutex_back(PyObject *self)
+{
+    const calls *c = (const calls *)self;
+    return c->handle != 0 ? ((int (*)(void *))c->operations[0].at[UNDO])((void *)c->handle) : EBADF;
+}
+
+static PyObject *mutex_release(PyObject *self, PyObject *unused)
+{
+    int code = mutex_back(self);
+    (void)unused;
+    if (code == 0)
+        Py_RETURN_NONE;
+    return release_failed(self, code, Py_None);
+}
+
+static PyObject *mutex_leave(PyObject *self, PyObject *args)
+{
+    int code = mutex_back(self);
+    if (code == 0)
+        Py_RETURN_NONE;
+    return release_failed(self, code, exception_of(args));
+}
+
+/* The release of a Semaphore may wait for the private lock, which another thread may have. */
+static int semaphore_back(PyObject *self, int64_t n)
+{
+    const calls *c = (const calls *)self;
+    PyThreadState *state;
+    int code;
+    if (c->handle == 0)
+        return EBADF;
+    state = PyEval_SaveThread();
+    code = ((int (*)(void *, int64_t))c->operations[0].at[UNDO])((void *)c->handle, n);
+    PyEval_RestoreThread(state);
+    return code;
+}
+
+static PyObject *semaphore_release(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"n", NULL};
+    PyObject *given = NULL;
+    int64_t n = 1;
+    int code;
+    if (PyTuple_Size(args) != 0 || keywords != NULL)
+        if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O", names, &given) || number_of(given, &n) != 0)
+            return NULL;
+    code = semaphore_back(self, n);
+    if (code == 0)
+        Py_RETURN_NONE;
+    return release_failed(self, code, Py_None);
+}
+
+static PyObject *semaphore_leave(PyObject *self, PyObject *args)
+{
+    int code = semaphore_back(self, 1);
+    if (code == 0)
+        Py_RETURN_NONE;
+    return release_failed(self, code, exception_of(args));
+}
+
+static PyMethodDef mutex_methods[] = {
+    {"acquire", FUNCTION(mutex_acquire), KEYWORDS,
+     "Acquire it, and return True; return False if that would wait and block is false, or takes longer than timeout seconds."},
+    {"release", mutex_release, METH_NOARGS, "Release it. NotHeld if this process does not hold it."},
+    {"__enter__", mutex_enter, METH_NOARGS, "Acquire it."},
+    {"__exit__", mutex_leave, METH_VARARGS, "Release it."},
+    {NULL, NULL, 0, NULL},
 };
 
-static PyType_Spec spec = {"shmsync._fast.Calls", sizeof(calls), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+static PyMethodDef semaphore_methods[] = {
+    {"acquire", FUNCTION(semaphore_acquire), KEYWORDS,
+     "Acquire n permits, and return True; return False if that would wait and block is false, or takes longer than timeout seconds."},
+    {"release", FUNCTION(semaphore_release), KEYWORDS,
+     "Release n permits. NotHeld, with nothing released, if this process does not have so many."},
+    {"__enter__", semaphore_enter, METH_NOARGS, "Acquire a permit."},
+    {"__exit__", semaphore_leave, METH_VARARGS, "Release a permit."},
+    {NULL, NULL, 0, NULL},
+};
 
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "shmsync._fast", "Quick paths in C.", -1, NULL, NULL, NULL, NULL, NULL};
+static PyMemberDef semaphore_members[] = {
+    {"_limit", T_LONGLONG, offsetof(calls, limit), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+/* ---- RWMutex ---- */
+
+/* The order in which the package gives the operations of an RWMutex. */
+enum { READ, WRITE, UPGRADABLE, UPGRADE };
+
+/* One side of an RWMutex for a with statement. It keeps the RWMutex open. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *owner;
+    int which;
+} side;
+
+static PyObject *side_type;
+
+static PyObject *rwmutex_acquire(PyObject *self, int which, PyObject *args, PyObject *keywords)
+{
+    request r;
+    int block;
+    int64_t ends;
+    if (prepare(&r, self, which, NOTHING) != 0 || arguments(args, keywords, 0, &block, &ends, NULL) != 0)
+        return NULL;
+    return whether(take(&r, block, ends));
+}
+
+static PyObject *rwmutex_release(PyObject *self, int which)
+{
+    request r;
+    int code;
+    if (prepare(&r, self, which, NOTHING) != 0)
+        return NULL;
+    code = give_back(&r);
+    if (code == 0)
+        Py_RETURN_NONE;
+    return failed(code);
+}
+
+static PyObject *acquire_read(PyObject *self, PyObject *args, PyObject *keywords) { return rwmutex_acquire(self, READ, args, keywords); }
+static PyObject *acquire_write(PyObject *self, PyObject *args, PyObject *keywords) { return rwmutex_acquire(self, WRITE, args, keywords); }
+static PyObject *acquire_upgradable(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    return rwmutex_acquire(self, UPGRADABLE, args, keywords);
+}
+static PyObject *upgrade(PyObject *self, PyObject *args, PyObject *keywords) { return rwmutex_acquire(self, UPGRADE, args, keywords); }
+
+static PyObject *release_read(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return rwmutex_release(self, READ);
+}
+static PyObject *release_write(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return rwmutex_release(self, WRITE);
+}
+static PyObject *release_upgradable(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return rwmutex_release(self, UPGRADABLE);
+}
+
+static PyObject *side_of(PyObject *self, int which)
+{
+    side *s = (side *)PyType_GenericAlloc((PyTypeObject *)side_type, 0);
+    if (s == NULL)
+        return NULL;
+    Py_INCREF(self);
+    s->owner = self;
+    s->which = which;
+    return (PyObject *)s;
+}
+
+static PyObject *reading(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return side_of(self, READ);
+}
+static PyObject *writing(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return side_of(self, WRITE);
+}
+static PyObject *upgradable(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return side_of(self, UPGRADABLE);
+}
+
+static PyMethodDef rwmutex_methods[] = {
+    {"acquire_read", FUNCTION(acquire_read), KEYWORDS,
+     "Acquire the lock for reading, and return True. Return False if that would wait, or takes longer."},
+    {"acquire_write", FUNCTION(acquire_write), KEYWORDS,
+     "Acquire the lock for writing, and return True. Return False if that would wait, or takes longer."},
+    {"acquire_upgradable", FUNCTION(acquire_upgradable), KEYWORDS,
+     "Acquire the upgradable hold, and return True. Return False if that would wait, or takes longer."},
+    {"upgrade", FUNCTION(upgrade), KEYWORDS,
+     "Wait until the readers have left, and make the upgradable hold a write hold. False: it stays upgradable."},
+    {"release_read", release_read, METH_NOARGS, "Release a read hold. NotHeld if this process has none."},
+    {"release_write", release_write, METH_NOARGS, "Release the write hold. NotHeld if this process does not have it."},
+    {"release_upgradable", release_upgradable, METH_NOARGS, "Release the upgradable hold. NotHeld if this process does not have it."},
+    {"reading", reading, METH_NOARGS, "Return a context that holds the lock for reading."},
+    {"writing", writing, METH_NOARGS, "Return a context that holds the lock for writing."},
+    {"upgradable", upgradable, METH_NOARGS,
+     "Return a context with the upgradable hold. If its body upgrades, it must downgrade again before its end."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyObject *side_enter(PyObject *self, PyObject *unused)
+{
+    side *s = (side *)self;
+    request r;
+    int code;
+    (void)unused;
+    if (prepare(&r, s->owner, s->which, NOTHING) != 0)
+        return NULL;
+    code = attempt(&r);
+    if (code == EBUSY)
+        code = wait_for(&r, NO_END);
+    if (code == 0)
+        Py_RETURN_TRUE;
+    return failed(code);
+}
+
+static PyObject *side_leave(PyObject *self, PyObject *args)
+{
+    side *s = (side *)self;
+    (void)args;
+    return rwmutex_release(s->owner, s->which);
+}
+
+static int side_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(((side *)self)->owner);
+    Py_VISIT(Py_TYPE(self));
+    return 0;
+}
+
+static void side_free(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc f = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(((side *)self)->owner);
+    f(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef side_methods[] = {
+    {"__enter__", side_enter, METH_NOARGS, "Acquire the hold."},
+    {"__exit__", side_leave, METH_VARARGS, "Release the hold."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- Event ---- */
+
+static PyObject *event_wait(PyObject *self, int which, PyObject *args, PyObject *keywords)
+{
+    request r;
+    int64_t ends;
+    if (prepare(&r, self, which, NOTHING) != 0 || only_timeout(args, keywords, &ends) != 0)
+        return NULL;
+    return whether(wait_for(&r, ends));
+}
+
+static PyObject *wait_set(PyObject *self, PyObject *args, PyObject *keywords) { return event_wait(self, 0, args, keywords); }
+static PyObject *wait_clear(PyObject *self, PyObject *args, PyObject *keywords) { return event_wait(self, 1, args, keywords); }
+
+static PyMethodDef event_methods[] = {
+    {"wait", FUNCTION(wait_set), KEYWORDS, "Wait until the flag is set, and return True. Return False if that takes longer than timeout seconds."},
+    {"wait_clear", FUNCTION(wait_clear), KEYWORDS, "Wait until the flag is clear. Incompatible if the event is not bidirectional."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- Cond ---- */
+
+/* A wait on a Cond. The operations of a Cond are those of its mutex, with the function of the wait as TRY of the second
+ * operation, and that of a signal as its UNDO. */
+typedef struct {
+    request mutex;
+    PyThreadState *state;
+    int in_main, held, raised;
+} waiting;
+
+typedef int (*wait_with)(void *, int (*)(void *), int (*)(void *), void *, const struct timespec *);
+
+/* These two functions run without the interpreter lock. */
+static int unlock_for_wait(void *arg)
+{
+    waiting *w = (waiting *)arg;
+    int code = invoke(&w->mutex, UNDO, NULL);
+    w->held = code != 0;
+    return code;
+}
+
+static int lock_after_wait(void *arg)
+{
+    waiting *w = (waiting *)arg;
+    int code;
+    for (;;) {
+        struct timespec until;
+        if (!w->in_main) {
+            code = invoke(&w->mutex, PLAIN, NULL);
+            break;
+        }
+        until = timespec_of(now() + SLICE_NS);
+        code = invoke(&w->mutex, TIMED, &until);
+        if (code != ETIMEDOUT)
+            break;
+        PyEval_RestoreThread(w->state);
+        w->raised = PyErr_CheckSignals() != 0;
+        w->state = PyEval_SaveThread();
+        if (w->raised)
+            return ECANCELED;
+    }
+    w->held = code == 0;
+    return code;
+}
+
+/* Notes in the exception that is set that the process does not hold the mutex of the Cond. */
+static void note_not_held(PyObject *self)
+{
+    PyObject *kind, *value, *trace, *name = PyUnicode_FromString("_shmsync_not_held");
+    PyErr_Fetch(&kind, &value, &trace);
+    PyErr_NormalizeException(&kind, &value, &trace);
+    if (name == NULL || value == NULL || PyObject_GenericSetAttr(value, name, self) != 0)
+        PyErr_Clear();
+    Py_XDECREF(name);
+    PyErr_Restore(kind, value, trace);
+}
+
+static PyObject *cond_wait(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    request r;
+    waiting w;
+    struct timespec until;
+    int64_t ends, slice;
+    int code, sliced = 0;
+    PyObject *mutex;
+    if (prepare(&r, self, 0, NOTHING) != 0 || only_timeout(args, keywords, &ends) != 0)
+        return NULL;
+    mutex = PyObject_GetAttrString(self, "_mutex");
+    if (mutex == NULL)
+        return NULL;
+    if (prepare(&w.mutex, mutex, 0, NOTHING) != 0) {
+        Py_DECREF(mutex);
+        return NULL;
+    }
+    w.in_main = in_main_thread();
+    w.held = 1;
+    w.raised = 0;
+    if (w.in_main) {
+        slice = now() + SLICE_NS;
+        if (ends == NO_END || ends > slice) {
+            ends = slice;
+            sliced = 1;
+        }
+    }
+    if (ends != NO_END)
+        until = timespec_of(ends);
+    w.state = PyEval_SaveThread();
+    code = ((wait_with)r.o->at[PLAIN])(r.handle, unlock_for_wait, lock_after_wait, &w, ends == NO_END ? NULL : &until);
+    PyEval_RestoreThread(w.state);
+    if (w.raised) {
+        code = RAISED;
+    } else if (code == 0) {
+        code = after_success(&r); /* a notification passes to another wait */
+    } else if (code == ETIMEDOUT && PyErr_CheckSignals() != 0) {
+        code = RAISED;
+    }
+    Py_DECREF(mutex);
+    if (code == 0 || (code == ETIMEDOUT && sliced))
+        Py_RETURN_TRUE;
+    if (code == ETIMEDOUT)
+        Py_RETURN_FALSE;
+    failed(code);
+    if (!w.held)
+        note_not_held(self);
+    return NULL;
+}
+
+static PyObject *cond_acquire(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    PyObject *result, *mutex = PyObject_GetAttrString(self, "_mutex");
+    if (mutex == NULL)
+        return NULL;
+    result = mutex_acquire(mutex, args, keywords);
+    Py_DECREF(mutex);
+    return result;
+}
+
+static PyObject *cond_enter(PyObject *self, PyObject *unused)
+{
+    PyObject *result, *mutex = PyObject_GetAttrString(self, "_mutex");
+    if (mutex == NULL)
+        return NULL;
+    result = mutex_enter(mutex, unused);
+    Py_DECREF(mutex);
+    return result;
+}
+
+static PyObject *cond_leave(PyObject *self, PyObject *args)
+{
+    PyObject *result, *noted, *mutex, *value = exception_of(args);
+    if (value != Py_None) {
+        noted = PyObject_GetAttrString(value, "_shmsync_not_held");
+        if (noted == NULL)
+            PyErr_Clear();
+        Py_XDECREF(noted);
+        if (noted == self)
+            Py_RETURN_NONE;
+    }
+    mutex = PyObject_GetAttrString(self, "_mutex");
+    if (mutex == NULL)
+        return NULL;
+    result = mutex_leave(mutex, args);
+    Py_DECREF(mutex);
+    return result;
+}
+
+static PyObject *cond_release(PyObject *self, PyObject *unused)
+{
+    PyObject *result, *mutex = PyObject_GetAttrString(self, "_mutex");
+    if (mutex == NULL)
+        return NULL;
+    result = mutex_release(mutex, unused);
+    Py_DECREF(mutex);
+    return result;
+}
+
+static PyMethodDef cond_methods[] = {
+    {"acquire", FUNCTION(cond_acquire), KEYWORDS, "Acquire the mutex, as Mutex.acquire does."},
+    {"release", cond_release, METH_NOARGS, "Release the mutex."},
+    {"__enter__", cond_enter, METH_NOARGS, "Acquire the mutex."},
+    {"__exit__", cond_leave, METH_VARARGS, "Release the mutex."},
+    {"wait", FUNCTION(cond_wait), KEYWORDS,
+     "Release the mutex, wait for a notification, and acquire the mutex again. Return False after timeout seconds without one."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- Queues ---- */
+
+/* shmsync_lease. */
+typedef struct {
+    void *impl;
+    uint64_t serial, seq, state;
+    uint32_t at, attempts;
+} raw_lease;
+
+/* The last operation of a queue is the ack of a lease. */
+enum { LEASE, ACK };
+
+static int acknowledge(const calls *c, raw_lease *raw)
+{
+    request r;
+    memset(&r, 0, sizeof r);
+    r.o = &c->operations[ACK];
+    r.handle = raw;
+    return released(&r, PLAIN, NULL);
+}
+
+/* Where the library puts an item: into a ctypes object, or, for the bytes of a Queue, into a buffer, which has the
+ * length in 4 bytes, and then the bytes. */
+typedef struct {
+    PyObject *record;
+    char *memory;
+    size_t size; /* of the buffer, or 0 */
+    char few[2048];
+} space;
+
+static int space_for(PyObject *self, space *s)
+{
+    PyObject *kind, *at;
+    s->record = NULL;
+    s->size = (size_t)((calls *)self)->limit;
+    if (s->size != 0) {
+        s->memory = s->size <= sizeof s->few ? s->few : (char *)PyMem_Malloc(s->size);
+        if (s->memory != NULL)
+            return 0;
+        PyErr_NoMemory();
+        return RAISED;
+    }
+    kind = PyObject_GetAttrString(self, "_bytes");
+    if (kind == NULL)
+        return RAISED;
+    s->record = PyObject_CallObject(kind, NULL);
+    Py_DECREF(kind);
+    if (s->record == NULL)
+        return RAISED;
+    at = PyObject_CallFunctionObjArgs(address_of, s->record, NULL);
+    s->memory = at == NULL ? NULL : (char *)(uintptr_t)PyLong_AsUnsignedLongLong(at);
+    Py_XDECREF(at);
+    if (PyErr_Occurred() == NULL)
+        return 0;
+    Py_CLEAR(s->record);
+    return RAISED;
+}
+
+/* Returns what the caller gets: the ctypes object, or a copy of the bytes. */
+static PyObject *item_in(space *s)
+{
+    const unsigned char *u = (const unsigned char *)s->memory;
+    size_t n;
+    if (s->size == 0) {
+        Py_INCREF(s->record);
+        return s->record;
+    }
+    n = u[0] | (size_t)u[1] << 8 | (size_t)u[2] << 16 | (size_t)u[3] << 24;
+    return PyBytes_FromStringAndSize(s->memory + 4, (Py_ssize_t)(n < s->size - 4 ? n : s->size - 4));
+}
+
+static void space_free(space *s)
+{
+    Py_XDECREF(s->record);
+    if (s->size != 0 && s->memory != s->few)
+        PyMem_Free(s->memory);
+}
+
+/* Takes an item on lease. Returns NULL with an exception, after which nothing is leased. */
+static PyObject *lease_item(PyObject *self, raw_lease *raw, int block, int64_t ends)
+{
+    request r;
+    space s;
+    PyObject *item = NULL;
+    int code;
+    if (prepare(&r, self, LEASE, ITEM) != 0 || space_for(self, &s) != 0)
+        return NULL;
+    r.pointer = s.memory;
+    r.lease = raw;
+    code = take(&r, block, ends);
+    if (code == 0) {
+        item = item_in(&s);
+        if (item == NULL)
+            give_back(&r);
+    } else if (code == EBUSY || code == ETIMEDOUT) {
+        PyErr_SetNone(empty_queue);
+    } else {
+        failed(code);
+    }
+    space_free(&s);
+    return item;
+}
+
+/* The item is leased first, so that it goes back to the queue if a handler raises. */
+static PyObject *queue_get(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    raw_lease raw;
+    request r;
+    int code, block;
+    int64_t ends;
+    PyObject *item;
+    if (prepare(&r, self, LEASE, ITEM) != 0 || arguments(args, keywords, 0, &block, &ends, NULL) != 0)
+        return NULL;
+    item = lease_item(self, &raw, block, ends);
+    if (item == NULL)
+        return NULL;
+    r.lease = &raw;
+    code = after_success(&r);
+    if (code == 0)
+        code = acknowledge((calls *)self, &raw);
+    if (code == 0)
+        return item;
+    Py_DECREF(item);
+    return failed(code);
+}
+
+/* A lease in Python. Its handle is the address of a shmsync_lease, and its first operation has the functions ack, as
+ * PLAIN, and nack, as UNDO. The number limit is not 0 while the lease lasts. */
+static PyObject *queue_lease(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    int block;
+    int64_t ends;
+    raw_lease *raw;
+    PyObject *item, *lease;
+    if (arguments(args, keywords, 0, &block, &ends, NULL) != 0)
+        return NULL;
+    lease = PyObject_CallMethod(self, "_new_lease", NULL);
+    if (lease == NULL)
+        return NULL;
+    raw = (raw_lease *)((calls *)lease)->handle;
+    item = lease_item(self, raw, block, ends);
+    if (item == NULL) {
+        Py_DECREF(lease);
+        return NULL;
+    }
+    ((calls *)lease)->limit = 1; /* from here on its end gives the item back */
+    if (PyObject_SetAttrString(lease, "item", item) != 0) {
+        Py_DECREF(item);
+        Py_DECREF(lease);
+        return NULL;
+    }
+    Py_DECREF(item);
+    return lease;
+}
+
+static PyMethodDef queue_methods[] = {
+    {"_get", FUNCTION(queue_get), KEYWORDS,
+     "Take the first item out of the queue. queue.Empty if there is none, or none within timeout seconds."},
+    {"lease", FUNCTION(queue_lease), KEYWORDS, "Take the first item as a lease, which the caller has to acknowledge."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef queue_members[] = {
+    {"_item_bytes", T_LONGLONG, offsetof(calls, limit), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+/* Ends a lease by ack or nack, if it lasts or always is set. */
+static int end_lease(PyObject *self, int which, int always)
+{
+    calls *c = (calls *)self;
+    request r;
+    if (!always && c->limit == 0)
+        return 0;
+    if (prepare(&r, self, 0, NOTHING) != 0)
+        return RAISED;
+    c->limit = 0;
+    return released(&r, which, NULL);
+}
+
+static PyObject *lease_ack(PyObject *self, PyObject *unused)
+{
+    int code = end_lease(self, PLAIN, 1);
+    (void)unused;
+    if (code == 0)
+        Py_RETURN_NONE;
+    return failed(code);
+}
+
+static PyObject *lease_nack(PyObject *self, PyObject *unused)
+{
+    int code = end_lease(self, UNDO, 1);
+    (void)unused;
+    if (code == 0)
+        Py_RETURN_NONE;
+    return failed(code);
+}
+
+static PyObject *lease_leave(PyObject *self, PyObject *args)
+{
+    int raised = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None, code = end_lease(self, raised ? UNDO : PLAIN, 0);
+    if (code == 0 || (raised && code == EPERM)) /* the exception of the body says more */
+        Py_RETURN_NONE;
+    return failed(code);
+}
+
+/* A lease that nobody has any more cannot be acknowledged. */
+static void lease_end(PyObject *self)
+{
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    end_lease(self, UNDO, 0);
+    PyErr_Restore(kind, value, trace);
+}
+
+static PyMethodDef lease_methods[] = {
+    {"_set", set, METH_VARARGS, "Set the addresses of the functions."},
+    {"ack", lease_ack, METH_NOARGS, "Remove the item from the queue. NotHeld if this process no longer has it."},
+    {"nack", lease_nack, METH_NOARGS, "Give the item back to the front of the queue. NotHeld if this process no longer has it."},
+    {"__exit__", lease_leave, METH_VARARGS, "Acknowledge the item, or give it back if the body raised."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- Synchronized ---- */
+
+/* The second operation of a Synchronized is commit. The method _view makes the value from the address of the copy. */
+static PyObject *synchronized_take(PyObject *self, int64_t ends)
+{
+    request r;
+    void *copy = NULL;
+    PyObject *view;
+    int code;
+    if (prepare(&r, self, 0, POINTER) != 0)
+        return NULL;
+    r.pointer = &copy;
+    code = wait_for(&r, ends);
+    if (code == ETIMEDOUT)
+        Py_RETURN_NONE;
+    if (code != 0)
+        return failed(code);
+    view = PyObject_CallMethod(self, "_view", "K", (unsigned long long)(uintptr_t)copy);
+    if (view == NULL)
+        give_back(&r);
+    return view;
+}
+
+static PyObject *synchronized_begin(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    int64_t ends;
+    return only_timeout(args, keywords, &ends) != 0 ? NULL : synchronized_take(self, ends);
+}
+
+static PyObject *synchronized_enter(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return synchronized_take(self, NO_END);
+}
+
+static PyObject *synchronized_end(PyObject *self, int which, int function)
+{
+    request r;
+    int code;
+    if (prepare(&r, self, which, NOTHING) != 0)
+        return NULL;
+    code = released(&r, function, NULL);
+    if (code == 0)
+        Py_RETURN_NONE;
+    return failed(code);
+}
+
+static PyObject *synchronized_commit(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return synchronized_end(self, 1, PLAIN);
+}
+
+static PyObject *synchronized_abort(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return synchronized_end(self, 0, UNDO);
+}
+
+static PyObject *synchronized_leave(PyObject *self, PyObject *args)
+{
+    int raised = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
+    return raised ? synchronized_abort(self, NULL) : synchronized_commit(self, NULL);
+}
+
+static PyMethodDef synchronized_methods[] = {
+    {"begin", FUNCTION(synchronized_begin), KEYWORDS,
+     "Lock the value, and return a copy of it to change until commit or abort. Return None if that takes longer than timeout seconds."},
+    {"commit", synchronized_commit, METH_NOARGS, "Make the copy the value, in one step, and unlock. NotHeld without a begin."},
+    {"abort", synchronized_abort, METH_NOARGS, "Unlock, and leave the value as it was before begin. NotHeld without a begin."},
+    {"__enter__", synchronized_enter, METH_NOARGS, "Lock the value, and return a copy of it to change."},
+    {"__exit__", synchronized_leave, METH_VARARGS, "Make the copy the value, or leave the value as it was if the body raised."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- Functions of the module ---- */
+
+typedef struct {
+    PyObject *f;
+    PyThreadState *state;
+} repairing;
+
+/* Calls a function in Python. If that raises, the result is not 0, and the exception stays set. */
+static int run_repair(void *arg)
+{
+    repairing *p = (repairing *)arg;
+    PyObject *result;
+    PyEval_RestoreThread(p->state);
+    result = PyObject_CallObject(p->f, NULL);
+    Py_XDECREF(result);
+    p->state = PyEval_SaveThread();
+    return result == NULL;
+}
+
+/* recover(function, handle, repair) calls a recover function of the library, and returns its result. */
+static PyObject *recover(PyObject *module, PyObject *args)
+{
+    unsigned long long function, handle;
+    repairing p;
+    int code;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "KKO", &function, &handle, &p.f))
+        return NULL;
+    p.state = PyEval_SaveThread();
+    code = ((int (*)(void *, int (*)(void *), void *))(uintptr_t)function)((void *)(uintptr_t)handle, run_repair, &p);
+    PyEval_RestoreThread(p.state);
+    return PyErr_Occurred() != NULL ? NULL : PyLong_FromLong(code);
+}
+
+/* setup(failure_of, Empty, addressof) gives the module what it needs of the package. */
+static PyObject *setup(PyObject *module, PyObject *args)
+{
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOO", &failure_of, &empty_queue, &address_of))
+        return NULL;
+    Py_INCREF(failure_of);
+    Py_INCREF(empty_queue);
+    Py_INCREF(address_of);
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_main_thread(PyObject *module, PyObject *ident)
+{
+    (void)module;
+    main_thread = PyLong_AsUnsignedLong(ident);
+    if (PyErr_Occurred() != NULL)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"setup", setup, METH_VARARGS, "Give the module what it needs of the package."},
+    {"set_main_thread", set_main_thread, METH_O, "Say which thread runs signal handlers."},
+    {"recover", recover, METH_VARARGS, "Call a recover function of the library, and return its result."},
+    {NULL, NULL, 0, NULL},
+};
+
+#define TYPE(variable, name, methods, members, doc)                                                                     \
+    static PyType_Slot variable##_slots[] = {{Py_tp_methods, methods}, {Py_tp_members, members},                        \
+                                             {Py_tp_finalize, end_object}, {Py_tp_doc, doc}, {0, NULL}};                \
+    static PyType_Spec variable = {"shmsync._fast." name, sizeof(calls), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, variable##_slots}
+
+static PyMemberDef no_members[] = {{NULL, 0, 0, 0, NULL}};
+
+TYPE(object, "Object", object_methods, object_members, "What all objects begin with.");
+TYPE(mutex, "Mutex", mutex_methods, no_members, "What Mutex begins with.");
+TYPE(semaphore, "Semaphore", semaphore_methods, semaphore_members, "What Semaphore begins with.");
+TYPE(rwmutex, "RWMutex", rwmutex_methods, no_members, "What RWMutex begins with.");
+TYPE(event, "Event", event_methods, no_members, "What Event begins with.");
+TYPE(cond, "Cond", cond_methods, no_members, "What Cond begins with.");
+TYPE(queue, "Items", queue_methods, queue_members, "What Queue and RecordQueue begin with.");
+TYPE(synchronized, "Synchronized", synchronized_methods, no_members, "What Synchronized begins with.");
+
+static PyType_Slot lease_slots[] = {{Py_tp_methods, lease_methods}, {Py_tp_finalize, lease_end},
+                                    {Py_tp_doc, "What Lease begins with."}, {0, NULL}};
+static PyType_Spec lease = {"shmsync._fast.Lease", sizeof(calls), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, lease_slots};
+
+static PyType_Slot side_slots[] = {{Py_tp_methods, side_methods}, {Py_tp_traverse, side_traverse}, {Py_tp_dealloc, side_free},
+                                   {Py_tp_doc, "One side of an RWMutex for a with statement."}, {0, NULL}};
+static PyType_Spec side_spec = {"shmsync._fast.Side", sizeof(side), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, side_slots};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "shmsync._fast", "Calls in C.", -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__fast(void)
 {
-    PyObject *m = PyModule_Create(&module), *type;
+    static PyType_Spec *specs[] = {&mutex, &semaphore, &rwmutex, &event, &cond, &queue, &synchronized};
+    PyObject *m = PyModule_Create(&module), *base, *bases;
+    size_t i;
     if (m == NULL)
         return NULL;
-    type = PyType_FromSpec(&spec);
-    if (type == NULL || PyModule_AddObject(m, "Calls", type) < 0) {
-        Py_XDECREF(type);
+    base = PyType_FromSpec(&object);
+    bases = base == NULL ? NULL : PyTuple_Pack(1, base);
+    if (bases == NULL || PyModule_AddObject(m, "Object", base) < 0) {
+        Py_XDECREF(bases);
+        Py_XDECREF(base);
+        Py_DECREF(m);
+        return NULL;
+    }
+    for (i = 0; i <= sizeof specs / sizeof specs[0]; i++) {
+        PyType_Spec *spec = i < sizeof specs / sizeof specs[0] ? specs[i] : &lease;
+        PyObject *type = spec == &lease ? PyType_FromSpec(spec) : PyType_FromSpecWithBases(spec, bases);
+        if (type == NULL || PyModule_AddObject(m, strrchr(spec->name, '.') + 1, type) < 0) {
+            Py_XDECREF(type);
+            Py_DECREF(bases);
+            Py_DECREF(m);
+            return NULL;
+        }
+    }
+    Py_DECREF(bases);
+    side_type = PyType_FromSpec(&side_spec);
+    if (side_type == NULL) {
         Py_DECREF(m);
         return NULL;
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import operator
 import os
 import sys
 from typing import Any, Callable, ClassVar, List, Optional, Sequence, Tuple
@@ -87,6 +88,9 @@ class Options(ctypes.Structure):
 
     def __init__(self, **values: Any) -> None:
         super().__init__(struct_size=ctypes.sizeof(self), **values)
+        for name, value in values.items():
+            if isinstance(value, int) and getattr(self, name) != value:
+                raise ValueError(f"{name} is {value}, which does not fit")
 
 
 class ArenaOptions(Options):
@@ -192,6 +196,31 @@ def function(name: str, *argtypes: Any, result: Any = ctypes.c_int, keep_gil: bo
 P = ctypes.c_void_p
 _error = function("error", result=ctypes.c_char_p, keep_gil=True)
 _who_died = function("who_died", keep_gil=True)
+
+
+def fits(value: int, lowest: int, highest: int, what: str) -> int:
+    """Return a number that ctypes would cut to its low bits if it were not between two others."""
+    n = operator.index(value)
+    if not lowest <= n <= highest:
+        raise ValueError(f"{what} is {n}, which is not between {lowest} and {highest}")
+    return n
+
+
+def i64(value: int, what: str) -> int:
+    """Return a number that fits into 64 bits with a sign."""
+    return fits(value, -1 << 63, (1 << 63) - 1, what)
+
+
+def u64(value: int, what: str) -> int:
+    """Return a number that fits into 64 bits without a sign."""
+    return fits(value, 0, (1 << 64) - 1, what)
+
+
+def text(value: str, what: str) -> bytes:
+    """Return a text for the library, which ends at the first NUL."""
+    if "\0" in value:
+        raise ValueError(f"{what} {value!r} has a NUL character")
+    return value.encode()
 
 
 def participant(raw: RawParticipant) -> errors.Participant:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Optional, Tuple, Type, TypeVar
 
-from . import _library
-from ._library import Handle, P, check
+from . import _calls, _library
+from ._library import Handle, P, check, failure_of
 
 if TYPE_CHECKING:
     from .arena import Arena
@@ -19,7 +19,7 @@ _I64 = ctypes.c_int64
 _U64 = ctypes.c_uint64
 
 
-class Object:
+class Object(_calls.Object):
     """An object of an arena, as this process has it open.
 
     Processes that open the same name have the same object. A name of None makes a fresh anonymous object, which
@@ -45,8 +45,9 @@ class Object:
         numbers, given = ((self._number,), (number,)) if takes else ((), ())
         call = self._function("open" if create else "attach", P, P, *numbers, P, P)
         pointer = None if options is None else ctypes.byref(options)
-        check(call(arena._pointer(), None if name is None else name.encode(), *given, pointer, self._ref))
-        self._opened = True
+        named = None if name is None else _library.text(name, "the name")
+        self._opened = True  # before the call: a signal handler may raise after it, and a close of nothing does nothing
+        self._opened_by(call(arena._pointer(), named, *given, pointer, self._ref))
 
     def _begin(self, arena: Arena, name: Optional[str]) -> None:
         self._opened = False
@@ -55,13 +56,23 @@ class Object:
         self._name = name
         self._handle = Handle()
         self._ref: Any = ctypes.byref(self._handle)
+        if _calls.built:
+            self._close_at = _calls.address_of(f"{self._kind}_close")
+            _calls.begin(self, [])
 
     def _open_at(self, arena: Arena, offset: int, number: Optional[int] = None) -> None:
         self._begin(arena, None)
         numbers = (self._number,) if self._number_always else ()
         given = (number,) if self._number_always else ()
-        check(self._function("at", P, _U64, *numbers, P)(arena._pointer(), offset, *given, self._ref))
+        call = self._function("at", P, _U64, *numbers, P)
+        place = _library.u64(offset, "the offset")
         self._opened = True
+        self._opened_by(call(arena._pointer(), place, *given, self._ref))
+
+    def _opened_by(self, code: int) -> None:
+        if code != 0:
+            self._opened = False
+            raise failure_of(code)
 
     @classmethod
     def _function(cls, verb: str, *argtypes: Any, result: Any = ctypes.c_int) -> Callable[..., Any]:
@@ -93,8 +104,9 @@ class Object:
         Every later call of this Python object raises :class:`Closed`. No other thread may be in a call of it.
         """
         if self._opened:
-            self._opened = False
-            check(self._closer(self._ref))
+            code = self._closer(self._ref)
+            self._opened = False  # after the call: if a signal handler raises in between, another close does nothing
+            check(code)
 
     def __del__(self) -> None:
         if getattr(self, "_opened", False):
@@ -122,6 +134,10 @@ class Object:
         self = cls.__new__(cls)
         self._open_at(arena, offset)
         return self
+
+
+if _calls.built:
+    del Object.__del__  # the C module has one
 
 
 def _reopened(cls: Type[T], arena: Arena, name: Optional[str], offset: int, parts: Tuple[Any, ...]) -> T:

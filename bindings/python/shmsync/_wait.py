@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any, Callable, List, Optional, Tuple
 
-from ._library import Timespec
+from ._library import Timespec, check
 
 __all__: List[str] = []
 
@@ -57,38 +57,67 @@ def timespec(ns: int) -> Timespec:
     return Timespec(ns // 1_000_000_000, ns % 1_000_000_000)
 
 
-def wait(
+def _wait_into(
+    results: List[int], plain: Callable[..., int], timed: Callable[..., int], args: Tuple[Any, ...], deadline: Optional[int], slices: bool
+) -> None:
+    """Wait in a function of the library, and append its result, or those of all slices, to a list."""
+    # The library's call and the store of its result are one instruction of Python, so no handler runs in between.
+    while True:
+        if deadline is None and not in_main_thread():
+            results.extend(itertools.starmap(plain, (args,)))
+            return
+        until, last = deadline, True
+        if in_main_thread():
+            end = time.monotonic_ns() + SLICE_NS
+            if deadline is None or deadline > end:
+                until, last = end, not slices
+        assert until is not None
+        limit = timespec(until)
+        results.extend(itertools.starmap(timed, ((*args, ctypes.byref(limit)),)))
+        if results[-1] != errno.ETIMEDOUT or last:
+            return
+
+
+def wait(plain: Callable[..., int], timed: Callable[..., int], args: Tuple[Any, ...], deadline: Optional[int]) -> int:
+    """Wait in a function of the library that takes nothing, and return its result.
+
+    The result is 0 or an errno, ETIMEDOUT if the deadline passed. The function timed takes args and a time; the function
+    plain takes only args.
+    """
+    results: List[int] = []
+    _wait_into(results, plain, timed, args, deadline, True)
+    return results[-1]
+
+
+def take(
+    tried: Optional[Callable[..., int]],
     plain: Callable[..., int],
     timed: Callable[..., int],
     args: Tuple[Any, ...],
-    deadline: Optional[int],
-    undo: Optional[Callable[[], object]] = None,
+    undo: Callable[[], object],
+    block: bool = True,
+    timeout: Optional[float] = None,
     slices: bool = True,
-) -> int:
-    """Wait in a function of the library, and return its result: 0 or an errno, ETIMEDOUT if the deadline passed.
+) -> bool:
+    """Take something by functions of the library, and return True. Return False if it was not to be had in time.
 
-    The function timed takes args and a time; the function plain takes only args. If a signal handler raises after the
-    function has succeeded, undo gives back what the function took. If slices is false, the main thread waits for one
-    slice only, and the result after that is ETIMEDOUT, too.
+    If a signal handler raises after that, undo gives it back. It is a function in C, such as a partial of one, so that no
+    handler runs before its effect. The function tried, if there is one, never waits. If slices is false, the main thread
+    waits for one slice only, and the result after that is False.
     """
-    # The library's call and the store of its result are one instruction of Python, so no handler runs in between.
     results: List[int] = []
     try:
-        while True:
-            if deadline is None and not in_main_thread():
-                results.extend(itertools.starmap(plain, (args,)))
-                return results[-1]
-            until, last = deadline, True
-            if in_main_thread():
-                end = time.monotonic_ns() + SLICE_NS
-                if deadline is None or deadline > end:
-                    until, last = end, not slices
-            assert until is not None
-            limit = timespec(until)
-            results.extend(itertools.starmap(timed, ((*args, ctypes.byref(limit)),)))
-            if results[-1] != errno.ETIMEDOUT or last:
-                return results[-1]
+        if tried is not None:
+            results.extend(itertools.starmap(tried, (args,)))
+            if results[0] == 0:
+                return True  # no handler runs between this line and the caller's next call
+        if tried is None or (results[-1] == errno.EBUSY and block):
+            _wait_into(results, plain, timed, args, deadline_of(timeout), slices)
+        if results[-1] in (errno.EBUSY, errno.ETIMEDOUT):
+            return False
+        check(results[-1])
+        return True
     except BaseException:
-        if undo is not None and results and results[-1] == 0:
+        if results and results[-1] == 0:
             undo()
         raise

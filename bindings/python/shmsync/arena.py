@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import ctypes
 import enum
+import errno
+import itertools
 import os
 import queue
 import threading
@@ -14,6 +16,7 @@ from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple, Type, T
 
 from . import _library, errors
 from ._library import ABI, P, ArenaOptions, RawParticipant, check, function
+from ._wait import SLICE_NS, in_main_thread
 from .errors import Participant
 from .layout import layout_of
 
@@ -79,32 +82,51 @@ class Arena:
         create: bool = True,
     ) -> None:
         opts = ArenaOptions(size=size, max_participants=max_participants, mode=mode, attach_only=not create)
-        opts.label = None if label is None else label.encode()
-        arena = ctypes.c_void_p()
-        check(_open(name.encode(), ctypes.byref(opts), ctypes.byref(arena), ABI))
-        self._begin(arena, name)
+        opts.label = None if label is None else _library.text(label, "the label")
+        path = _library.text(name, "the name")
+        self._begin(name)
+        if not in_main_thread():
+            self._join(_open, path, ctypes.byref(opts))
+            return
+        # The function on_first of another process may run for long. The main thread waits for it in slices.
+        opts.gate_timeout_ns = SLICE_NS
+        while True:
+            try:
+                self._join(_open, path, ctypes.byref(opts))
+                return
+            except errors.TimedOut:
+                pass
 
-    def _begin(self, arena: ctypes.c_void_p, name: Optional[str]) -> None:
-        self._joined: Optional[ctypes.c_void_p] = arena
+    def _begin(self, name: Optional[str]) -> None:
+        # The arena, or nothing if this process has closed it. It is a list, so that only one close gets the arena.
+        self._joined: List[ctypes.c_void_p] = []
         self._name = name
         self._pid = os.getpid()
         self._deaths: Optional[queue.SimpleQueue[Optional[Participant]]] = None
         Arena._all.add(self)
 
+    def _join(self, call: Callable[..., int], *args: Any) -> None:
+        arena = ctypes.c_void_p()
+        try:
+            check(call(*args, ctypes.byref(arena), ABI))
+            self._joined = [arena]
+        except BaseException:
+            if arena.value is not None and not self._joined:  # a signal handler has raised
+                _close(arena)
+            raise
+
     @classmethod
     def from_fd(cls, fd: int) -> Arena:
         """Join the arena in an open file, such as an inherited memfd. The caller still has to close the descriptor."""
         self = cls.__new__(cls)
-        arena = ctypes.c_void_p()
-        check(_from_fd(fd, None, ctypes.byref(arena), ABI))
-        self._begin(arena, None)
+        self._begin(None)
+        self._join(_from_fd, _library.fits(fd, -1 << 31, (1 << 31) - 1, "the descriptor"), None)
         return self
 
     def _pointer(self) -> ctypes.c_void_p:
-        arena = getattr(self, "_joined", None)
-        if arena is None:
-            raise errors.Closed(9, f"arena {self._name!r}: this process has closed it")
-        return arena  # type: ignore[no-any-return]
+        for arena in self._joined:
+            return arena
+        raise errors.Closed(errno.EBADF, f"arena {self._name!r}: this process has closed it")
 
     @property
     def name(self) -> Optional[str]:
@@ -123,13 +145,23 @@ class Arena:
         writes there reaches no other process. A second close does nothing. If the process has opened the arena
         several times, only the last close leaves it.
         """
-        arena = getattr(self, "_joined", None)
-        if arena is None:
-            return
-        check(_close(arena))
-        self._joined = None
-        if self._deaths is not None:
-            self._deaths.put(None)
+        joined: List[ctypes.c_void_p] = getattr(self, "_joined", [])
+        arenas, results = list(joined), []
+        # Only one close pops the arena, and no signal handler runs between that and the close of the library.
+        try:
+            results.extend(itertools.islice(map(_close, iter(joined.pop, None)), 1))
+        except IndexError:
+            return  # it is closed, or another thread closes it
+        if results[0] == errno.EDEADLK:
+            joined.extend(arenas)  # a later close can leave the arena
+        check(results[0])
+        self._forget_deaths()
+
+    def _forget_deaths(self) -> None:
+        with _watched_lock:
+            if self._deaths is not None:
+                self._deaths.put(None)
+                self._deaths = None
 
     def __enter__(self) -> Arena:
         return self
@@ -140,8 +172,11 @@ class Arena:
     def __del__(self) -> None:
         try:
             self.close()
-        except errors.Error:
-            pass  # a child of fork, which has nothing to close
+        except errors.Error as e:
+            # EDEADLK: the collector of cycles runs on the death watcher, which cannot wait for its own end. Any other
+            # error is that of a child of fork, which has nothing to close.
+            if e.errno == errno.EDEADLK:
+                threading.Thread(target=_close_later, args=(list(self._joined),), name="shmsync-close", daemon=True).start()
 
     def __repr__(self) -> str:
         return f"<shmsync.Arena {self._name!r}{'' if self._joined else ', closed'}>"
@@ -171,10 +206,9 @@ class Arena:
     def on_death(self, f: Callable[[Participant], object]) -> None:
         """Call f for each participant that dies from now on, in a thread of its own.
 
-        Leaving the arena is no death. An arena has one such function; a second call raises :class:`RuntimeError`.
+        Leaving the arena is no death. An arena has one such function in a process; a second call raises
+        :class:`RuntimeError`, also that of another object of the same arena.
         """
-        if self._deaths is not None:
-            raise RuntimeError(f"arena {self._name!r}: on_death was called before")
         deaths: queue.SimpleQueue[Optional[Participant]] = queue.SimpleQueue()
 
         # This function runs on the death watcher, which must not wait for f.
@@ -193,17 +227,27 @@ class Arena:
 
         callback = _library.OnDeath(add)
         _callbacks.append(callback)
-        check(_on_death(self._pointer(), callback, None))
-        self._deaths = deaths
-        threading.Thread(target=tell, name="shmsync-deaths", daemon=True).start()
+        arena = self._pointer()
+        with _watched_lock:
+            # All objects of an arena in this process have the same pointer.
+            for other in Arena._all:
+                if other._deaths is not None and any(a.value == arena.value for a in other._joined):
+                    raise RuntimeError(f"arena {self._name!r}: on_death was called before")
+            self._deaths = deaths
+        try:
+            check(_on_death(arena, callback, None))
+            threading.Thread(target=tell, name="shmsync-deaths", daemon=True).start()
+        except BaseException:
+            self._forget_deaths()
+            raise
 
     def delete(self, name: str) -> None:
         """Remove an object and its name. :class:`Busy` if a process has the object open."""
-        check(_delete(self._pointer(), name.encode()))
+        check(_delete(self._pointer(), _library.text(name, "the name")))
 
     def delete_at(self, offset: int) -> None:
         """Remove the object at an offset, such as an anonymous one. :class:`Busy` if a process has the object open."""
-        check(_delete_at(self._pointer(), offset))
+        check(_delete_at(self._pointer(), _library.u64(offset, "the offset")))
 
     def block(self, name: str, size: Optional[int] = None) -> memoryview:
         """Return bytes that processes find by a name. They are zero when the block is created.
@@ -211,12 +255,12 @@ class Arena:
         Without a size, the block must exist. With one, it is created if it does not exist, and must have that size.
         The bytes have no lock: use one of your own if two processes may change them at the same time.
         """
-        address = ctypes.c_void_p()
+        address, named = ctypes.c_void_p(), _library.text(name, "the name")
         if size is not None:
-            check(_block_open(self._pointer(), name.encode(), size, ctypes.byref(address)))
+            check(_block_open(self._pointer(), named, _library.u64(size, "the size"), ctypes.byref(address)))
             return self._bytes(address.value, size)
         has = _U64()
-        check(_block_attach(self._pointer(), name.encode(), ctypes.byref(address), ctypes.byref(has)))
+        check(_block_attach(self._pointer(), named, ctypes.byref(address), ctypes.byref(has)))
         return self._bytes(address.value, has.value)
 
     def value(self, name: str, kind: Type[C]) -> C:
@@ -227,7 +271,7 @@ class Arena:
         """
         address = ctypes.c_void_p()
         size, layout = ctypes.sizeof(kind), layout_of(kind)  # type: ignore[arg-type]
-        check(_value_open(self._pointer(), name.encode(), size, layout, ctypes.byref(address)))
+        check(_value_open(self._pointer(), _library.text(name, "the name"), size, layout, ctypes.byref(address)))
         v: Any = kind.from_address(address.value)  # type: ignore[attr-defined]
         v._shmsync_arena = self
         return v  # type: ignore[no-any-return]
@@ -235,16 +279,16 @@ class Arena:
     def alloc(self, size: int) -> int:
         """Return the offset of new bytes, which are zero. They stay until a process frees them."""
         offset = _U64()
-        check(_alloc(self._pointer(), size, ctypes.byref(offset)))
+        check(_alloc(self._pointer(), _library.u64(size, "the size"), ctypes.byref(offset)))
         return offset.value
 
     def free(self, offset: int) -> None:
         """Free the bytes at an offset that :meth:`alloc` returned."""
-        check(_free(self._pointer(), offset))
+        check(_free(self._pointer(), _library.u64(offset, "the offset")))
 
     def at(self, offset: int, size: int) -> memoryview:
         """Return the bytes at an offset. ValueError if no block has size bytes there."""
-        address = _at(self._pointer(), offset, size)
+        address = _at(self._pointer(), _library.u64(offset, "the offset"), _library.u64(size, "the size"))
         if address is None:
             raise ValueError(f"arena {self._name!r}: no block has {size} bytes at {offset:#x}")
         return self._bytes(address, size)
@@ -256,8 +300,15 @@ class Arena:
         return memoryview(whole).cast("B")
 
 
+def _close_later(arenas: List[ctypes.c_void_p]) -> None:
+    for arena in arenas:
+        _close(arena)
+
+
 # Keeps the functions that the library may call until the process ends.
 _callbacks: List[Any] = []
+
+_watched_lock = threading.RLock()
 
 _by_name: Dict[str, weakref.ReferenceType[Arena]] = {}
 
@@ -266,7 +317,7 @@ def _reopened(name: str) -> Arena:
     """Open an arena that was passed from another process. All objects that were passed with it share this arena."""
     known = _by_name.get(name)
     arena = None if known is None else known()
-    if arena is None or arena._joined is None or arena._pid != os.getpid():
+    if arena is None or not arena._joined or arena._pid != os.getpid():
         arena = Arena(name, create=False)
         _by_name[name] = weakref.ref(arena)
     return arena
@@ -274,7 +325,7 @@ def _reopened(name: str) -> Arena:
 
 def remove(name: str) -> None:
     """Remove the file of an arena. :class:`Busy` if a process is in it, :class:`NotFound` if it does not exist."""
-    check(_remove(name.encode()))
+    check(_remove(_library.text(name, "the name")))
 
 
 def _close_all() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any, List, Type
 
 from . import _library
@@ -19,11 +20,19 @@ _CLASSES = {
 _layout = _library.function("layout", ctypes.c_char_p, result=ctypes.c_uint64)
 
 
+def _swapped(kind: Any) -> bool:
+    other = "__ctype_be__" if sys.byteorder == "little" else "__ctype_le__"
+    return hasattr(kind, "_swappedbytes_") or (getattr(kind, other, None) is kind and ctypes.sizeof(kind) > 1)
+
+
 def describe(kind: Any) -> str:
     """Return the description of a ctypes type, from which the library computes the fingerprint.
 
-    TypeError if a value of that type cannot live in shared memory, such as one with a pointer.
+    TypeError if a value of that type cannot live in shared memory, such as one with a pointer, or one whose bytes are in
+    another order than those of this machine.
     """
+    if _swapped(kind):
+        raise TypeError(f"a {kind.__name__} has its bytes in another order than the numbers of this machine")
     if issubclass(kind, ctypes.Array):
         return f"[{kind._length_}] " + describe(kind._type_)
     if issubclass(kind, ctypes.Structure):

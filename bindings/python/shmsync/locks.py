@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import errno
+from functools import partial
 from types import TracebackType
-from typing import Any, Callable, List, Optional, Type
+from typing import Any, Callable, List, Optional, Tuple, Type
 
 from . import _calls, _library
 from ._library import MutexOptions, P, RWMutexOptions, check, failure_of
 from ._object import Object
-from ._wait import deadline_of, wait
+from ._wait import take
 from .arena import Arena, Policy
 from .errors import Error, NotRecoverable, OwnerDead
 
@@ -19,22 +19,19 @@ __all__ = ["Mutex", "RWMutex"]
 # These two functions never wait, so they keep the global interpreter lock, which makes them cheaper.
 _trylock = _library.function("mutex_trylock", keep_gil=True)
 _unlock = _library.function("mutex_unlock", keep_gil=True)
+_lock = _library.function("mutex_lock")
+_timedlock = _library.function("mutex_timedlock")
 
 
-def recover(
-    acquire: Callable[[], bool],
-    release: Callable[[], None],
-    call: Callable[..., int],
-    ref: Any,
-    repair: Callable[[], object],
-) -> None:
+def recover(lock: Any, name: str, ref: Any, handle: ctypes.Structure, repair: Callable[[], object]) -> None:
     """Recover a lock by a function of the library. If repair raised an exception, raise the same exception."""
     try:
-        acquire()  # a signal can end this call, unlike that of the library
+        with lock:  # a signal can end this wait, unlike the call of the library
+            return
     except (OwnerDead, NotRecoverable):
         pass
-    else:
-        release()
+    if _calls.built:
+        check(_calls._fast.recover(_calls.address_of(name), ctypes.addressof(handle), repair))  # type: ignore[attr-defined]
         return
     raised: List[BaseException] = []
 
@@ -46,13 +43,23 @@ def recover(
             return 1
         return 0
 
-    code = call(ref, _library.Repair(run), None)
+    code = _library.function(name, P, P, P)(ref, _library.Repair(run), None)
     if raised:
         raise raised[0]
     check(code)
 
 
-class Mutex(_calls.Calls, Object):
+def _mutex_not_released(code: int, value: Optional[BaseException]) -> None:
+    """Raise the error for a release that returned code, unless the exception of a with statement says more."""
+    # Such as the exception of a Cond that could not acquire the mutex again.
+    if not isinstance(value, Error):
+        raise failure_of(code)
+
+
+_unlock_leaving = _calls.leaving("mutex_unlock", _mutex_not_released, keep_gil=True)
+
+
+class Mutex(_calls.Mutex, Object):
     """A lock that belongs to a process: one thread may acquire it, and another thread of the process release it.
 
     It is not recursive. ``with mutex:`` acquires and releases it. If its holder dies, the next call raises
@@ -61,61 +68,38 @@ class Mutex(_calls.Calls, Object):
     """
 
     _kind = "mutex"
-
+    _leave: Callable[..., object] = int
     def __init__(
         self, arena: Arena, name: Optional[str] = None, *, policy: Policy = Policy.DEFAULT, create: bool = True
     ) -> None:
-        self._open(arena, name, create, MutexOptions(policy=policy))
+        self._open(arena, name, create, MutexOptions(policy=Policy(policy)))
 
     def _begin(self, arena: Arena, name: Optional[str]) -> None:
         super()._begin(arena, name)
-        _calls.begin(self, "mutex_trylock", "mutex_unlock", False)
+        names = ("mutex_trylock", "mutex_lock", "mutex_timedlock", "mutex_unlock")
+        _calls.begin(self, [names], _calls.KEEP_TRY | _calls.KEEP_UNDO)
+        self._args = (self._ref,)
+        self._undo = partial(_unlock, self._ref)
+        self._leave = partial(_unlock_leaving, self._ref)
 
     def acquire(self, block: bool = True, timeout: Optional[float] = None) -> bool:
         """Acquire the mutex, and return True. Return False if it is held, or still held after timeout seconds."""
-        code: int = _trylock(self._ref)
-        return True if code == 0 else self._acquire(code, block, timeout)
-
-    def _acquire(self, code: int, block: bool, timeout: Optional[float]) -> bool:
-        """Acquire the mutex after a trylock that returned code."""
-        if code != errno.EBUSY:
-            raise failure_of(code)
-        if not block:
-            return False
-        code = wait(
-            self._function("lock"),
-            self._function("timedlock"),
-            (self._ref,),
-            deadline_of(timeout),
-            lambda: _unlock(self._ref),
-        )
-        if code == errno.ETIMEDOUT:
-            return False
-        check(code)
-        return True
+        return take(_trylock, _lock, _timedlock, self._args, self._undo, block, timeout)
 
     def release(self) -> None:
         """Release the mutex. :class:`NotHeld` if this process does not hold it."""
-        code: int = _unlock(self._ref)
-        if code != 0:
-            self._release_failed(code, None)
+        check(_unlock(self._ref))
 
     def _release_failed(self, code: int, value: Optional[BaseException]) -> None:
-        """Raise the error for a release that returned code, unless the exception of a with statement says more."""
-        # Such as the exception of a Cond that could not acquire the mutex again.
-        if not isinstance(value, Error):
-            raise failure_of(code)
+        _mutex_not_released(code, value)
 
     def __enter__(self) -> bool:
-        code: int = _trylock(self._ref)
-        return True if code == 0 else self._acquire(code, True, None)
+        return take(_trylock, _lock, _timedlock, self._args, self._undo)
 
     def __exit__(
         self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        code: int = _unlock(self._ref)
-        if code != 0:
-            self._release_failed(code, value)
+        self._leave(self, kind, value, trace)
 
     def recover(self, repair: Callable[[], object]) -> None:
         """Make the mutex usable after :class:`OwnerDead` or :class:`NotRecoverable`.
@@ -124,7 +108,7 @@ class Mutex(_calls.Calls, Object):
         repair raises, the mutex is not recoverable, and the call raises the same exception. A usable mutex is
         acquired and released, and repair is not called.
         """
-        recover(self.acquire, self.release, self._function("recover", P, P, P), self._ref, repair)
+        recover(self, "mutex_recover", self._ref, self._handle, repair)
 
     def check(self) -> None:
         """Raise what :meth:`acquire` would raise now: nothing if the mutex is free or held."""
@@ -134,21 +118,39 @@ class Mutex(_calls.Calls, Object):
 _calls.use(Mutex)
 
 
-class _Side:
-    """One side of an RWMutex for a with statement."""
+# The four functions of each operation of an RWMutex, in the order of the C module.
+_READ = ("tryrdlock", "rdlock", "timedrdlock", "rdunlock")
+_WRITE = ("trylock", "lock", "timedlock", "unlock")
+_UPGRADABLE = ("try_lock_upgradable", "lock_upgradable", "timed_lock_upgradable", "unlock_upgradable")
+_UPGRADE = ("try_upgrade", "upgrade", "timed_upgrade", "downgrade_to_upgradable")
 
-    def __init__(self, acquire: Callable[[], bool], release: Callable[[], None]) -> None:
-        self._acquire = acquire
-        self._release = release
+
+def _side_not_released(code: int, _: object) -> None:
+    raise failure_of(code)
+
+
+class _Side:
+    """One side of an RWMutex for a with statement. It keeps the RWMutex open."""
+
+    _leave: Callable[..., object] = int
+
+    def __init__(self, lock: RWMutex, names: Tuple[str, str, str, str]) -> None:
+        self._lock = lock
+        self._names = names
+        self._leave = partial(_SIDES[names], lock._ref)
 
     def __enter__(self) -> bool:
-        return self._acquire()
+        return self._lock._take(self._names, True, None)
 
-    def __exit__(self, *_: object) -> None:
-        self._release()
+    def __exit__(self, *exception: object) -> None:
+        self._leave(self, *exception)
 
 
-class RWMutex(Object):
+_calls.use(_Side)
+_SIDES = {names: _calls.leaving("rwmutex_" + names[-1], _side_not_released) for names in (_READ, _WRITE, _UPGRADABLE)}
+
+
+class RWMutex(_calls.RWMutex, Object):
     """A lock for several readers or one writer.
 
     ``with rw.reading():`` reads, ``with rw.writing():`` writes, and ``with rw.upgradable():`` reads beside readers
@@ -161,27 +163,20 @@ class RWMutex(Object):
     def __init__(
         self, arena: Arena, name: Optional[str] = None, *, policy: Policy = Policy.DEFAULT, create: bool = True
     ) -> None:
-        self._open(arena, name, create, RWMutexOptions(policy=policy))
+        self._open(arena, name, create, RWMutexOptions(policy=Policy(policy)))
 
-    def _get(self, tried: str, plain: str, timed: str, back: str, block: bool, timeout: Optional[float]) -> bool:
-        code: int = self._function(tried)(self._ref)
-        if code == errno.EBUSY and block:
-            undo = self._function(back)
-            code = wait(
-                self._function(plain),
-                self._function(timed),
-                (self._ref,),
-                deadline_of(timeout),
-                lambda: undo(self._ref),
-            )
-        if code in (errno.EBUSY, errno.ETIMEDOUT):
-            return False
-        check(code)
-        return True
+    def _begin(self, arena: Arena, name: Optional[str]) -> None:
+        super()._begin(arena, name)
+        operations = (_READ, _WRITE, _UPGRADABLE, _UPGRADE)
+        _calls.begin(self, [tuple("rwmutex_" + n for n in names) for names in operations])  # type: ignore[misc]
+
+    def _take(self, names: Tuple[str, str, str, str], block: bool, timeout: Optional[float]) -> bool:
+        tried, plain, timed, back = [self._function(name) for name in names]
+        return take(tried, plain, timed, (self._ref,), partial(back, self._ref), block, timeout)
 
     def acquire_read(self, block: bool = True, timeout: Optional[float] = None) -> bool:
         """Acquire the lock for reading, and return True. Return False if that would wait, or takes longer."""
-        return self._get("tryrdlock", "rdlock", "timedrdlock", "rdunlock", block, timeout)
+        return self._take(_READ, block, timeout)
 
     def release_read(self) -> None:
         """Release a read hold. :class:`NotHeld` if this process has none."""
@@ -189,7 +184,7 @@ class RWMutex(Object):
 
     def acquire_write(self, block: bool = True, timeout: Optional[float] = None) -> bool:
         """Acquire the lock for writing, and return True. Return False if that would wait, or takes longer."""
-        return self._get("trylock", "lock", "timedlock", "unlock", block, timeout)
+        return self._take(_WRITE, block, timeout)
 
     def release_write(self) -> None:
         """Release the write hold. :class:`NotHeld` if this process does not have it."""
@@ -197,8 +192,7 @@ class RWMutex(Object):
 
     def acquire_upgradable(self, block: bool = True, timeout: Optional[float] = None) -> bool:
         """Acquire the upgradable hold, and return True. Return False if that would wait, or takes longer."""
-        names = ("try_lock_upgradable", "lock_upgradable", "timed_lock_upgradable", "unlock_upgradable")
-        return self._get(*names, block, timeout)
+        return self._take(_UPGRADABLE, block, timeout)
 
     def release_upgradable(self) -> None:
         """Release the upgradable hold. :class:`NotHeld` if this process does not have it."""
@@ -206,8 +200,7 @@ class RWMutex(Object):
 
     def upgrade(self, block: bool = True, timeout: Optional[float] = None) -> bool:
         """Wait until the readers have left, and make the upgradable hold a write hold. False: it stays upgradable."""
-        names = ("try_upgrade", "upgrade", "timed_upgrade", "downgrade_to_upgradable")
-        return self._get(*names, block, timeout)
+        return self._take(_UPGRADE, block, timeout)
 
     def downgrade(self) -> None:
         """Make the write hold a read hold. No writer gets the lock in between."""
@@ -223,20 +216,23 @@ class RWMutex(Object):
 
     def reading(self) -> _Side:
         """Return a context that holds the lock for reading."""
-        return _Side(self.acquire_read, self.release_read)
+        return _Side(self, _READ)
 
     def writing(self) -> _Side:
         """Return a context that holds the lock for writing."""
-        return _Side(self.acquire_write, self.release_write)
+        return _Side(self, _WRITE)
 
     def upgradable(self) -> _Side:
         """Return a context with the upgradable hold. If its body upgrades, it must downgrade again before its end."""
-        return _Side(self.acquire_upgradable, self.release_upgradable)
+        return _Side(self, _UPGRADABLE)
 
     def recover(self, repair: Callable[[], object]) -> None:
         """Make the lock usable after the death of a writer, as :meth:`Mutex.recover` does."""
-        recover(self.acquire_write, self.release_write, self._function("recover", P, P, P), self._ref, repair)
+        recover(self.writing(), "rwmutex_recover", self._ref, self._handle, repair)
 
     def check(self) -> None:
         """Raise what :meth:`acquire_write` would raise now: nothing if the lock is free or held."""
         check(self._function("state")(self._ref))
+
+
+_calls.use(RWMutex)

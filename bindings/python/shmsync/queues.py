@@ -4,52 +4,67 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import itertools
 import queue
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Optional, Tuple, Type, TypeVar
 
-from . import _library
+from . import _calls, _library
 from ._library import P, QueueOptions, SynchronizedOptions, check
 from ._object import Object
-from ._wait import deadline_of, wait
+from ._wait import deadline_of, take, wait
 from .arena import Arena
 from .errors import NotHeld
 from .layout import layout_of
 
 __all__ = ["Lease", "Queue", "RecordQueue", "Synchronized"]
 
+# The size of the largest item.
+_MOST = 65536
+
 C = TypeVar("C")
 I = TypeVar("I")
 
 _tryput = _library.function("queue_tryput")
-_tryget = _library.function("queue_tryget")
+_trylease = _library.function("queue_trylease")
+_lease = _library.function("queue_lease")
+_timedlease = _library.function("queue_timedlease")
 _ack = _library.function("lease_ack")
 _nack = _library.function("lease_nack")
 
 
-class Lease(Generic[I]):
+class Lease(_calls.Lease, Generic[I]):
     """An item that this process has taken and that stays in the queue's memory until the process acknowledges it.
 
-    With :meth:`nack`, or with the death of this process, the item goes back to the front of the queue. A ``with``
-    statement acknowledges the item at its end, or gives it back if its body raises.
+    With :meth:`nack`, with the death of this process, or if the program drops this object, the item goes back to the
+    front of the queue. A ``with`` statement acknowledges the item at its end, or gives it back if its body raises. The
+    lease keeps the queue open.
     """
 
-    def __init__(self, raw: _library.Lease, item: I) -> None:
-        self._raw = raw
-        self.item = item
-        """The item."""
-        self.attempts: int = raw.attempts
+    item: I
+    """The item."""
+
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
+        self._handle = _library.Lease()
+        self._ref: Any = ctypes.byref(self._handle)
+        self._over = True
+        _calls.begin(self, [(None, "lease_ack", None, "lease_nack")])
+
+    @property
+    def attempts(self) -> int:
         """How often the item was leased before without being acknowledged."""
-        self._over = False
+        return int(self._handle.attempts)
 
     def ack(self) -> None:
         """Remove the item from the queue. :class:`NotHeld` if this process no longer has it."""
-        check(_ack(ctypes.byref(self._raw)))
+        check(_ack(self._ref))
         self._over = True
 
     def nack(self) -> None:
         """Give the item back to the front of the queue. :class:`NotHeld` if this process no longer has it."""
-        check(_nack(ctypes.byref(self._raw)))
+        check(_nack(self._ref))
         self._over = True
 
     def __enter__(self) -> I:
@@ -68,14 +83,28 @@ class Lease(Generic[I]):
             except NotHeld:
                 pass  # the exception of the body says more
 
+    def __del__(self) -> None:
+        if not getattr(self, "_over", True):
+            _nack(self._ref)
 
-class _Items(Object, Generic[I]):
+
+_calls.use(Lease)
+if _calls.built:
+    del Lease.__del__  # the C module has one
+
+
+class _Items(_calls.Items, Object, Generic[I]):
     """The base class of both queues. Subclasses convert items to bytes, and bytes to items."""
 
     _kind = "queue"
     _number = ctypes.c_size_t
     _number_always = True
     _bytes: Any
+
+    def _begin(self, arena: Arena, name: Optional[str]) -> None:
+        super()._begin(arena, name)
+        leasing = ("queue_trylease", "queue_lease", "queue_timedlease", "lease_nack")
+        _calls.begin(self, [leasing, (None, "lease_ack", None, None)])
 
     def _encode(self, item: I) -> Any:
         """Return the buffer from which the library reads an item. It has at least as many bytes as an item."""
@@ -111,24 +140,27 @@ class _Items(Object, Generic[I]):
         ``queue.Empty`` if there is none, or none within timeout seconds. :class:`Canceled` if the queue is shut down
         and empty.
         """
-        memory = self._bytes()
-        code: int = _tryget(self._ref, ctypes.byref(memory))
-        if code == 0:
-            return self._decode(memory)
-        if code == errno.EBUSY and block:
-            # The item is leased first, so that it goes back to the queue if a signal ends this call.
-            raw = _library.Lease()
-            try:
-                self._lease(memory, raw, True, timeout)
-                check(_ack(ctypes.byref(raw)))
-            except BaseException:
-                _nack(ctypes.byref(raw))  # does nothing if the lease is over
-                raise
-            return self._decode(memory)
-        if code == errno.EBUSY:
-            raise queue.Empty
-        check(code)
-        raise AssertionError(code)
+        # An iteration is one instruction of Python, and so is the end of this call: no signal handler runs between the
+        # moment at which the item leaves the queue and the caller's next call.
+        for item in itertools.starmap(self._get, ((block, timeout),)):
+            return item
+        raise AssertionError
+
+    def _get(self, block: bool = True, timeout: Optional[float] = None) -> I:
+        # The item is leased first, so that it goes back to the queue if a signal ends this call.
+        memory, raw = self._bytes(), _library.Lease()
+        ref = ctypes.byref(raw)
+        try:
+            self._take(memory, ref, block, timeout)
+            item = self._decode(memory)
+            for code in itertools.starmap(_ack, ((ref,),)):
+                if code == 0:
+                    return item
+                check(code)
+        except BaseException:
+            _nack(ref)  # does nothing if there is no lease, or the lease is over
+            raise
+        raise AssertionError
 
     def get_nowait(self) -> I:
         """Take the first item out of the queue, or raise ``queue.Empty`` at once."""
@@ -136,20 +168,25 @@ class _Items(Object, Generic[I]):
 
     def lease(self, block: bool = True, timeout: Optional[float] = None) -> Lease[I]:
         """Take the first item as :meth:`get` does, but as a lease, which the caller has to acknowledge."""
-        memory, raw = self._bytes(), _library.Lease()
+        memory, lease = self._bytes(), self._new_lease()
         try:
-            self._lease(memory, raw, block, timeout)
-            return Lease(raw, self._decode(memory))
+            self._take(memory, lease._ref, block, timeout)
+            lease.item = self._decode(memory)
+            lease._over = False
+            return lease
         except BaseException:
-            _nack(ctypes.byref(raw))
+            _nack(lease._ref)
             raise
 
-    def _lease(self, memory: Any, raw: _library.Lease, block: bool, timeout: Optional[float]) -> None:
-        args = (self._ref, ctypes.byref(memory), ctypes.byref(raw))
-        code: int = self._function("trylease")(*args)
+    def _new_lease(self) -> Lease[I]:
+        return Lease(self)
+
+    def _take(self, memory: Any, lease: Any, block: bool, timeout: Optional[float]) -> None:
+        """Lease an item. The caller ends the lease if a signal handler raises."""
+        args = (self._ref, ctypes.byref(memory), lease)
+        code: int = _trylease(*args)
         if code == errno.EBUSY and block:
-            call, timed = self._function("lease"), self._function("timedlease")
-            code = wait(call, timed, args, deadline_of(timeout))
+            code = wait(_lease, _timedlease, args, deadline_of(timeout))
         if code in (errno.EBUSY, errno.ETIMEDOUT):
             raise queue.Empty
         check(code)
@@ -176,6 +213,11 @@ class _Items(Object, Generic[I]):
         return int(self._function("cap", P, result=ctypes.c_uint32)(self._ref))
 
 
+_calls.use(_Items)
+if not _calls.built:
+    _Items.get = _Items._get  # type: ignore[method-assign]
+
+
 class Queue(_Items[bytes]):
     """A queue of byte strings with room for ``maxsize`` of them, of at most ``max_bytes`` bytes each.
 
@@ -193,8 +235,8 @@ class Queue(_Items[bytes]):
         self._open(arena, name, create, options, self._size)
 
     def _shape(self, max_bytes: int) -> None:
-        self._max = (max_bytes + 3) // 4 * 4
-        self._size = self._prefix + self._max
+        self._max = (_library.fits(max_bytes, 0, _MOST - self._prefix, "max_bytes") + 3) // 4 * 4
+        self._size = self._item_bytes = self._prefix + self._max
         self._bytes = ctypes.c_char * self._size
 
     @staticmethod
@@ -210,6 +252,8 @@ class Queue(_Items[bytes]):
         return self._max
 
     def _encode(self, item: bytes) -> bytes:
+        if not isinstance(item, bytes):
+            item = bytes(memoryview(item))
         n = len(item)
         if n > self._max:
             raise ValueError(f"{self!r}: an item of {n} bytes, of at most {self._max}")
@@ -272,7 +316,7 @@ class RecordQueue(_Items[C]):
         return self
 
 
-class Synchronized(Object, Generic[C]):
+class Synchronized(_calls.Synchronized, Object, Generic[C]):
     """A value of a ctypes type that changes wholly or not at all, even if the process that changes it is killed.
 
     ``with value as v:`` locks it and gives a copy to change. The copy becomes the value at the end of the body; if
@@ -290,7 +334,7 @@ class Synchronized(Object, Generic[C]):
         self._type: Any = kind
         opts = SynchronizedOptions(layout=layout_of(kind))
         if initial is not None:
-            opts.initial = ctypes.addressof(initial)  # type: ignore[arg-type]
+            opts.initial = ctypes.addressof(self._checked(initial))  # type: ignore[arg-type]
         self._open(arena, name, create, opts, ctypes.sizeof(self._type))
 
     def _parts(self) -> Tuple[Any, ...]:
@@ -316,8 +360,26 @@ class Synchronized(Object, Generic[C]):
 
     def store(self, value: C) -> None:
         """Replace the value by a copy of the argument."""
+        self._checked(value)
         with self as v:
             ctypes.memmove(ctypes.byref(v), ctypes.byref(value), ctypes.sizeof(self._type))  # type: ignore[arg-type]
+
+    def _begin(self, arena: Arena, name: Optional[str]) -> None:
+        super()._begin(arena, name)
+        begin = (None, "synchronized_begin", "synchronized_timedbegin", "synchronized_abort")
+        _calls.begin(self, [begin, (None, "synchronized_commit", None, None)])
+        self._memory = ctypes.c_char * ctypes.sizeof(self._type)
+
+    def _checked(self, value: C) -> C:
+        if not isinstance(value, self._type):
+            raise TypeError(f"the value is a {self._type.__name__}, not a {type(value).__name__}")
+        return value
+
+    def _view(self, address: Optional[int]) -> C:
+        """Return the value at an address. It keeps the object and the arena open."""
+        memory = self._memory.from_address(address)
+        memory._shmsync_object = self
+        return self._type.from_buffer(memory)  # type: ignore[no-any-return]
 
     def begin(self, timeout: Optional[float] = None) -> Optional[C]:
         """Lock the value, and return a copy of it to change until :meth:`commit` or :meth:`abort`.
@@ -325,13 +387,15 @@ class Synchronized(Object, Generic[C]):
         Return None if that takes longer than timeout seconds. The copy must not be used after that.
         """
         address = ctypes.c_void_p()
-        call, timed = self._function("begin"), self._function("timedbegin")
         args = (self._ref, ctypes.byref(address))
-        code = wait(call, timed, args, deadline_of(timeout), self.abort)
-        if code == errno.ETIMEDOUT:
+        undo = partial(self._function("abort"), self._ref)
+        if not take(None, self._function("begin"), self._function("timedbegin"), args, undo, timeout=timeout):
             return None
-        check(code)
-        return self._type.from_address(address.value)  # type: ignore[no-any-return]
+        try:
+            return self._view(address.value)
+        except BaseException:
+            undo()
+            raise
 
     def commit(self) -> None:
         """Make the copy the value, in one step, and unlock. :class:`NotHeld` without a begin."""
@@ -358,3 +422,6 @@ class Synchronized(Object, Generic[C]):
             self.commit()
         else:
             self.abort()
+
+
+_calls.use(Synchronized)

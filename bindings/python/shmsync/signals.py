@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import time
+from functools import partial
 from types import TracebackType
 from typing import Any, Callable, Optional, Type, TypeVar
 
 from . import _calls
-from ._library import EventOptions, P, SemaphoreOptions, SequencerOptions, check, failure_of, function
+from ._library import EventOptions, P, SemaphoreOptions, SequencerOptions, check, failure_of, function, i64, u64
 from ._object import Object
-from ._wait import deadline_of, in_main_thread, wait
+from ._wait import deadline_of, in_main_thread, take, wait
 from .arena import Arena
 from .errors import BrokenBarrier, Incompatible, OwnerDead, TimedOut
 from .locks import Mutex
@@ -31,7 +32,14 @@ _release = function("semaphore_release")
 _ONE = _I64(1)
 
 
-class Semaphore(_calls.Calls, Object):
+def _permit_not_released(code: int, _: object) -> None:
+    raise failure_of(code)
+
+
+_release_leaving = _calls.leaving("semaphore_release", _permit_not_released, 1)
+
+
+class Semaphore(_calls.Semaphore, Object):
     """Permits that processes acquire in the order of their arrival.
 
     ``value`` is the number of permits. The permits of a process that dies are returned. A ``transferable`` semaphore
@@ -40,6 +48,7 @@ class Semaphore(_calls.Calls, Object):
     """
 
     _kind = "semaphore"
+    _leave: Callable[..., object] = int
     _number = _I64
 
     def __init__(
@@ -54,22 +63,24 @@ class Semaphore(_calls.Calls, Object):
     ) -> None:
         opts = SemaphoreOptions(transferable=transferable)
         if initial is not None:
-            opts.initial = initial if initial > 0 else -1
-        self._open(arena, name, create, opts, value)
-        # Not known with create=False, which only finds a semaphore.
-        self._value: Optional[int] = value if create else None
+            opts.initial = i64(initial, "initial") if initial > 0 else -1
+        self._open(arena, name, create, opts, i64(value, "value"))
+        # 0 if it is not known: with create=False, which only finds a semaphore.
+        self._limit = value if create else 0
 
     def _begin(self, arena: Arena, name: Optional[str]) -> None:
         super()._begin(arena, name)
-        _calls.begin(self, "semaphore_tryacquire", "semaphore_release", True)
+        names = ("semaphore_tryacquire", "semaphore_acquire", "semaphore_timedacquire", "semaphore_release")
+        _calls.begin(self, [names], _calls.KEEP_TRY)
+        self._leave = partial(_release_leaving, self._ref, 1)
 
     def _parts(self) -> Any:
-        return (self._value,)
+        return (self._limit,)
 
     @classmethod
     def _reopen(cls, arena: Arena, offset: int, *parts: Any) -> Semaphore:
         self = super()._reopen(arena, offset)
-        self._value = parts[0] if parts else None
+        self._limit = parts[0] if parts else 0
         return self
 
     def acquire(self, block: bool = True, timeout: Optional[float] = None, n: int = 1) -> bool:
@@ -78,27 +89,17 @@ class Semaphore(_calls.Calls, Object):
         :class:`Incompatible` if the semaphore never has so many permits. An object that was opened with
         ``create=False``, or by :meth:`at`, does not know that number, and waits.
         """
-        if self._value is not None and n > self._value:
-            raise Incompatible(errno.EINVAL, f"{self!r}: {n} permits, of {self._value}")
-        permits = _ONE if n == 1 else _I64(n)
-        code: int = _tryacquire(self._ref, permits)
-        return True if code == 0 else self._acquire(code, block, timeout, n)
+        if self._limit != 0 and n > self._limit:
+            self._too_many(n)
+        args = (self._ref, _ONE if n == 1 else _I64(i64(n, "n")))
+        return take(_tryacquire, _acquire, _timedacquire, args, partial(_release, *args), block, timeout)
 
-    def _acquire(self, code: int, block: bool, timeout: Optional[float], n: int = 1) -> bool:
-        """Acquire n permits after a tryacquire that returned code."""
-        if code == errno.EBUSY and block:
-            args = (self._ref, _ONE if n == 1 else _I64(n))
-            code = wait(_acquire, _timedacquire, args, deadline_of(timeout), lambda: self.release(n))
-        if code in (errno.EBUSY, errno.ETIMEDOUT):
-            return False
-        check(code)
-        return True
+    def _too_many(self, n: int) -> None:
+        raise Incompatible(errno.EINVAL, f"{self!r}: {n} permits, of {self._limit}")
 
     def release(self, n: int = 1) -> None:
         """Release n permits. :class:`NotHeld`, with nothing released, if this process does not have so many."""
-        code: int = _release(self._ref, _ONE if n == 1 else _I64(n))
-        if code != 0:
-            self._release_failed(code, None)
+        check(_release(self._ref, _ONE if n == 1 else _I64(i64(n, "n"))))
 
     def _release_failed(self, code: int, value: Optional[BaseException]) -> None:
         """Raise the error for a release that returned code."""
@@ -111,14 +112,14 @@ class Semaphore(_calls.Calls, Object):
     def __enter__(self) -> bool:
         return self.acquire()
 
-    def __exit__(self, *_: object) -> None:
-        self.release()
+    def __exit__(self, *exception: object) -> None:
+        self._leave(self, *exception)
 
 
 _calls.use(Semaphore)
 
 
-class Event(Object):
+class Event(_calls.Event, Object):
     """A flag that processes set, clear and wait for.
 
     With ``auto_reset`` each set lets one wait return, and that wait clears the flag. With ``bidirectional`` processes
@@ -138,13 +139,38 @@ class Event(Object):
         create: bool = True,
     ) -> None:
         opts = EventOptions(auto_reset=auto_reset, bidirectional=bidirectional, set=initially_set)
-        self._auto_reset = auto_reset
         self._open(arena, name, create, opts)
+        self._know(auto_reset or (name is not None and self._is_auto_reset(arena, name)))
+
+    @staticmethod
+    def _is_auto_reset(arena: Arena, name: str) -> bool:
+        """Report whether an existing event is reset by waits. The library refuses an open that asks for another mode."""
+        try:
+            other = Event(arena, name, auto_reset=True, create=False)
+        except Incompatible:
+            return False
+        other.close()
+        return True
+
+    def _know(self, auto_reset: bool) -> None:
+        """Take note whether a wait resets the event, so that a wait that is interrupted has to set it again."""
+        self._auto_reset = auto_reset
+        undo = "event_set" if auto_reset else None
+        wait_set = (None, "event_wait", "event_timedwait", undo)
+        _calls.begin(self, [wait_set, (None, "event_wait_reset", "event_timedwait_reset", None)])
+
+    @classmethod
+    def at(cls, arena: Arena, offset: int, auto_reset: bool = False) -> Event:
+        """Open the event at an offset that another process got from :attr:`offset`.
+
+        ``auto_reset`` says whether it was created so. If that is wrong, a wait that a signal handler ends can lose a set.
+        """
+        return cls._reopen(arena, offset, auto_reset)
 
     @classmethod
     def _reopen(cls, arena: Arena, offset: int, *parts: Any) -> Event:
         self = super()._reopen(arena, offset)
-        self._auto_reset = bool(parts and parts[0])
+        self._know(bool(parts and parts[0]))
         return self
 
     def _parts(self) -> Any:
@@ -164,20 +190,18 @@ class Event(Object):
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Wait until the flag is set, and return True. Return False if that takes longer than timeout seconds."""
-        undo = self.set if self._auto_reset else None
-        return self._wait("wait", timeout, undo)
+        return self._wait("wait", timeout, partial(self._function("set"), self._ref) if self._auto_reset else int)
 
     def wait_clear(self, timeout: Optional[float] = None) -> bool:
         """Wait until the flag is clear. :class:`Incompatible` if the event is not bidirectional."""
-        return self._wait("wait_reset", timeout, None)
+        return self._wait("wait_reset", timeout, int)
 
-    def _wait(self, verb: str, timeout: Optional[float], undo: Optional[Callable[[], None]]) -> bool:
+    def _wait(self, verb: str, timeout: Optional[float], undo: Callable[[], object]) -> bool:
         call, timed = self._function(verb), self._function("timed" + verb)
-        code = wait(call, timed, (self._ref,), deadline_of(timeout), undo)
-        if code == errno.ETIMEDOUT:
-            return False
-        check(code)
-        return True
+        return take(None, call, timed, (self._ref,), undo, timeout=timeout)
+
+
+_calls.use(Event)
 
 
 class Sequencer(Object):
@@ -188,7 +212,7 @@ class Sequencer(Object):
     def __init__(
         self, arena: Arena, name: Optional[str] = None, *, initial: int = 0, create: bool = True
     ) -> None:
-        self._open(arena, name, create, SequencerOptions(initial=initial))
+        self._open(arena, name, create, SequencerOptions(initial=u64(initial, "initial")))
 
     @property
     def value(self) -> int:
@@ -204,7 +228,7 @@ class Sequencer(Object):
     def advance(self, value: int) -> bool:
         """Set the counter to value if the counter is less. Report whether it was."""
         did = ctypes.c_int()
-        check(self._function("advance", P, _U64, P)(self._ref, value, ctypes.byref(did)))
+        check(self._function("advance", P, _U64, P)(self._ref, u64(value, "value"), ctypes.byref(did)))
         return bool(did.value)
 
     def wait(self, token: int, timeout: Optional[float] = None) -> bool:
@@ -213,7 +237,7 @@ class Sequencer(Object):
         :class:`Canceled` if the sequencer was stopped, or the waits were canceled, before that.
         """
         call, timed = self._function("wait", P, _U64), self._function("timedwait", P, _U64, P)
-        code = wait(call, timed, (self._ref, token), deadline_of(timeout))
+        code = wait(call, timed, (self._ref, u64(token, "token")), deadline_of(timeout))
         if code == errno.ETIMEDOUT:
             return False
         check(code)
@@ -233,8 +257,8 @@ class Sequencer(Object):
         return bool(self._function("stopped")(self._ref))
 
     def reset(self, value: int = 0) -> None:
-        """Set the counter to value, which may be less than the counter. :class:`Busy` if a process waits."""
-        check(self._function("reset", P, _U64)(self._ref, value))
+        """End all waits with :class:`Canceled`, and set the counter to value, which may be less than the counter."""
+        check(self._function("reset", P, _U64)(self._ref, u64(value, "value")))
 
 
 class Barrier(Object):
@@ -248,7 +272,7 @@ class Barrier(Object):
     _number = _I64
 
     def __init__(self, arena: Arena, name: Optional[str] = None, parties: int = 1, *, create: bool = True) -> None:
-        self._open(arena, name, create, None, parties)
+        self._open(arena, name, create, None, i64(parties, "parties"))
 
     @staticmethod
     def _check(code: int) -> None:
@@ -271,13 +295,13 @@ class Barrier(Object):
     def arrive(self, n: int = 1) -> int:
         """Count n arrivals, and return the number of the phase, for :meth:`wait_phase`."""
         phase = _U64()
-        self._check(self._function("arrive", P, _I64, P)(self._ref, n, ctypes.byref(phase)))
+        self._check(self._function("arrive", P, _I64, P)(self._ref, i64(n, "n"), ctypes.byref(phase)))
         return phase.value
 
     def wait_phase(self, phase: int, timeout: Optional[float] = None) -> bool:
         """Wait until a phase is over, and return True. Return False after timeout seconds."""
         call, timed = self._function("wait", P, _U64), self._function("timedwait", P, _U64, P)
-        code = wait(call, timed, (self._ref, phase), deadline_of(timeout))
+        code = wait(call, timed, (self._ref, u64(phase, "phase")), deadline_of(timeout))
         if code == errno.ETIMEDOUT:
             return False
         self._check(code)
@@ -289,7 +313,7 @@ class Barrier(Object):
 
     def register(self, n: int = 1) -> None:
         """Make this process responsible for n more parties, so that its death breaks the barrier."""
-        self._check(self._function("register", P, _I64)(self._ref, n))
+        self._check(self._function("register", P, _I64)(self._ref, i64(n, "n")))
 
     def deregister(self) -> None:
         """Make this process responsible for no party; other processes arrive for its parties."""
@@ -306,11 +330,11 @@ class Barrier(Object):
         With 0 the barrier goes on with the parties that are left.
         """
         did = ctypes.c_int()
-        check(self._function("reset", P, _I64, P)(self._ref, parties, ctypes.byref(did)))
+        check(self._function("reset", P, _I64, P)(self._ref, i64(parties, "parties"), ctypes.byref(did)))
         return bool(did.value)
 
 
-class Cond(Object):
+class Cond(_calls.Cond, Object):
     """A condition variable with a :class:`Mutex`. ``with cond:`` holds that mutex.
 
     In the main thread :meth:`wait` may return without a notification, so that Python can handle signals. So call it in
@@ -322,6 +346,14 @@ class Cond(Object):
     def __init__(self, arena: Arena, name: Optional[str], mutex: Mutex, *, create: bool = True) -> None:
         self._mutex = mutex
         self._open(arena, name, create, None)
+
+    def _begin(self, arena: Arena, name: Optional[str]) -> None:
+        super()._begin(arena, name)
+        _calls.begin(self, [(None, "cond_wait_with", None, "cond_signal")])
+
+    @property
+    def _leave(self) -> Callable[..., object]:
+        return self._mutex._leave
 
     @classmethod
     def _reopen(cls, arena: Arena, offset: int, *parts: Any) -> Cond:
@@ -352,15 +384,22 @@ class Cond(Object):
         """Release the mutex, wait for a notification, and acquire the mutex again.
 
         Return False after timeout seconds without a notification, else True. The process holds the mutex after the
-        call, whatever its result, unless it raises :class:`OwnerDead` or :class:`NotRecoverable`.
+        call, unless the call could not acquire it again. That is so if it raises :class:`OwnerDead` or
+        :class:`NotRecoverable`, or if a signal handler raises while the call waits for the mutex. A ``with cond:`` around
+        the call then does not release the mutex. If a handler raises after a notification, another wait is notified.
         """
         deadline = deadline_of(timeout)
-        args = (self._ref, self._mutex._ref)
-        code = wait(self._function("wait"), self._function("timedwait"), args, deadline, None, slices=False)
-        if code == errno.ETIMEDOUT:
-            return deadline is None or (in_main_thread() and time.monotonic_ns() < deadline)
-        check(code)
-        return True
+        if take(
+            None,
+            self._function("wait"),
+            self._function("timedwait"),
+            (self._ref, self._mutex._ref),
+            partial(self._function("signal"), self._ref),
+            timeout=timeout,
+            slices=False,
+        ):
+            return True
+        return deadline is None or (in_main_thread() and time.monotonic_ns() < deadline)
 
     def wait_for(self, predicate: Callable[[], R], timeout: Optional[float] = None) -> R:
         """Wait until predicate returns a true value, and return it. Return its last value after timeout seconds."""
@@ -382,3 +421,6 @@ class Cond(Object):
     def notify_all(self) -> None:
         """Wake all waits."""
         check(self._function("broadcast")(self._ref))
+
+
+_calls.use(Cond)

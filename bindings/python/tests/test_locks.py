@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import functools
 import os
 import pickle
 import signal
 import threading
 import unittest
 from typing import List
+from unittest import mock
 
 import shmsync
-from shmsync import _wait
+from shmsync import _calls, _library, _wait
 
 from .support import ArenaCase, Child
 
@@ -161,6 +164,84 @@ class Locks(ArenaCase):
             pass
 
 
+class Interruptions(ArenaCase):
+    """A signal ends waits that consist of several parts."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        old = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGALRM, old)
+        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
+
+    @unittest.skipUnless(_calls.built, "a method in Python cannot be ended while it acquires the mutex again")
+    def test_a_wait_that_gets_its_mutex_no_more(self) -> None:
+        m = shmsync.Mutex(self.arena, "m")
+        cond = shmsync.Cond(self.arena, "c", m)
+
+        def keep(c: Child, a: shmsync.Arena) -> None:
+            with shmsync.Mutex(a, "m"):
+                c.say("held")
+                c.hear()
+
+        taken: List[bool] = []
+        with self.assertRaises(KeyboardInterrupt):
+            with cond:
+                c = self.child(keep)
+
+                def watch() -> None:
+                    c.hear()  # the child has the mutex
+                    signal.setitimer(signal.ITIMER_REAL, 0.15)
+
+                t = threading.Thread(target=watch)
+                t.start()
+                while True:
+                    cond.wait()
+        t.join()
+        self.assertFalse(m.acquire(False))  # the child holds it, and the with statement has not released it
+        c.say("go on")
+        with cond:
+            taken.append(True)
+        self.assertEqual(taken, [True])
+
+    def test_an_arena_whose_first_participant_takes_long(self) -> None:
+        name = self.name + "-slow"
+
+        def first(c: Child) -> None:
+            function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+            def run(*_: object) -> int:
+                c.say("begins")
+                c.hear()
+                return 0
+
+            called = function(run)
+            opts = _library.ArenaOptions(on_first=ctypes.cast(called, ctypes.c_void_p).value, size=4 << 20)
+            pointer = ctypes.c_void_p()
+            code = shmsync.arena._open(name.encode(), ctypes.byref(opts), ctypes.byref(pointer), _library.ABI)
+            c.say(f"in: {code}")
+            c.hear()
+
+        c = Child(first)
+        self.addCleanup(c.end, signal.SIGKILL)
+        self.assertEqual(c.hear(), "begins")
+        signal.setitimer(signal.ITIMER_REAL, 0.15)
+        with self.assertRaises(KeyboardInterrupt):
+            shmsync.Arena(name)
+        c.say("go on")
+        self.assertEqual(c.hear(), "in: 0")
+        a = shmsync.Arena(name)
+        self.assertEqual(len(a.participants()), 2)
+        a.close()
+        c.end(signal.SIGKILL)
+        # No opening of this process is left, and the dead process is found to be gone.
+        while True:
+            try:
+                shmsync.remove(name)
+                break
+            except shmsync.Busy:
+                pass
+
+
 class Signals(ArenaCase):
     def test_keyboard_interrupt_ends_a_wait(self) -> None:
         m = shmsync.Mutex(self.arena, "m")
@@ -207,7 +288,7 @@ class Signals(ArenaCase):
         call = ctypes.CDLL(None)["raise"]
         undone: List[int] = []
         with self.assertRaises(KeyboardInterrupt):
-            _wait.wait(call, call, (int(signal.SIGINT),), None, lambda: undone.append(1))
+            _wait.take(call, call, call, (int(signal.SIGINT),), functools.partial(undone.append, 1))
         self.assertEqual(undone, [1])
 
 
@@ -243,6 +324,48 @@ class Processes(ArenaCase):
         self.assertEqual(q2.get(), b"x")
         self.assertEqual(m2.name, "m")
         self.assertIs(m2.arena, q2.arena)
+
+    def test_threads_that_close_an_arena_close_one_opening(self) -> None:
+        for _ in range(50):
+            other = shmsync.Arena(self.name)
+            ready = threading.Barrier(2)
+
+            def close() -> None:
+                ready.wait()
+                other.close()
+
+            threads = [threading.Thread(target=close) for _ in range(2)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            self.arena.this_participant()  # raises Closed if this opening was closed, too
+
+    def test_one_function_for_deaths(self) -> None:
+        other = shmsync.Arena(self.name)
+        self.arena.on_death(lambda _: None)
+        with self.assertRaises(RuntimeError):
+            other.on_death(lambda _: None)
+        other.close()
+
+    def test_an_arena_that_the_death_watcher_would_close(self) -> None:
+        closed: List[int] = []
+
+        def busy(_: object) -> int:
+            closed.append(threading.get_ident())
+            return errno.EDEADLK if len(closed) == 1 else 0
+
+        done = threading.Event()
+        a = shmsync.Arena(self.name)
+        with mock.patch.object(shmsync.arena, "_close", busy), mock.patch.object(
+            shmsync.arena, "_close_later", lambda arenas: (closed.extend(map(busy, arenas)), done.set())
+        ):
+            pointer = a._joined[0]
+            del a
+            done.wait()
+        self.assertEqual(closed[0], threading.get_ident())
+        self.assertNotEqual(closed[1], threading.get_ident())
+        shmsync.arena._close(pointer)
 
     def test_participants_and_deaths(self) -> None:
         told: List[shmsync.Participant] = []
