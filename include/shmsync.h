@@ -785,6 +785,9 @@ int shmsync_barrier_close(shmsync_barrier *b);
 /* Counts n arrivals, and sets *phase to the number of the phase, for shmsync_barrier_wait. EINVAL, with nothing
  * counted: fewer than n arrivals are expected. At a broken barrier the call counts nothing. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
+/* As shmsync_barrier_arrive, but if another process runs a completion, it waits for that until that CLOCK_MONOTONIC time
+ * at most. ETIMEDOUT: the time has passed, and nothing is counted. */
+int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic);
 /* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
 /* As shmsync_barrier_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
@@ -21397,13 +21400,13 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
 }
 
 /* Arrives and does not wait. */
-SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, uint64_t *p)
+SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     shmsync_arena *a = x->e.a;
     int err = shmi_enter_for(x, a, "barrier.arrive");
     if (err != 0)
         return err;
-    err = shmi_barrier_arrive(x, n, drop, 0, p);
+    err = shmi_barrier_arrive(x, n, drop, abs, p);
     shmi_exit_for(x, a);
     return err;
 }
@@ -21411,7 +21414,19 @@ int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
 {
     SHMI_OPENED(b);
     uint64_t p;
-    int err = shmi_barrier_arrive_only(b->impl, n, 0, &p);
+    int err = shmi_barrier_arrive_only(b->impl, n, 0, 0, &p);
+    if (err == 0 && phase != NULL)
+        *phase = p;
+    return SHMI_TELL(err);
+}
+int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic)
+{
+    SHMI_OPENED(b);
+    uint64_t p;
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    if (err == 0)
+        err = shmi_barrier_arrive_only(b->impl, n, 0, ns, &p);
     if (err == 0 && phase != NULL)
         *phase = p;
     return SHMI_TELL(err);
@@ -21472,7 +21487,7 @@ int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
     uint64_t p;
-    return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, &p));
+    return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p));
 }
 
 /* The rule of register and deregister: n more parties; 0: none at all. */

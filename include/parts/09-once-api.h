@@ -69,6 +69,9 @@ int shmsync_barrier_close(shmsync_barrier *b);
 /* Counts n arrivals, and sets *phase to the number of the phase, for shmsync_barrier_wait. EINVAL, with nothing
  * counted: fewer than n arrivals are expected. At a broken barrier the call counts nothing. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
+/* As shmsync_barrier_arrive, but if another process runs a completion, it waits for that until that CLOCK_MONOTONIC time
+ * at most. ETIMEDOUT: the time has passed, and nothing is counted. */
+int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic);
 /* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
 /* As shmsync_barrier_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */

@@ -673,13 +673,13 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
 }
 
 /* Arrives and does not wait. */
-SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, uint64_t *p)
+SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     shmsync_arena *a = x->e.a;
     int err = shmi_enter_for(x, a, "barrier.arrive");
     if (err != 0)
         return err;
-    err = shmi_barrier_arrive(x, n, drop, 0, p);
+    err = shmi_barrier_arrive(x, n, drop, abs, p);
     shmi_exit_for(x, a);
     return err;
 }
@@ -687,7 +687,19 @@ int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
 {
     SHMI_OPENED(b);
     uint64_t p;
-    int err = shmi_barrier_arrive_only(b->impl, n, 0, &p);
+    int err = shmi_barrier_arrive_only(b->impl, n, 0, 0, &p);
+    if (err == 0 && phase != NULL)
+        *phase = p;
+    return SHMI_TELL(err);
+}
+int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic)
+{
+    SHMI_OPENED(b);
+    uint64_t p;
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    if (err == 0)
+        err = shmi_barrier_arrive_only(b->impl, n, 0, ns, &p);
     if (err == 0 && phase != NULL)
         *phase = p;
     return SHMI_TELL(err);
@@ -748,7 +760,7 @@ int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
     uint64_t p;
-    return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, &p));
+    return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p));
 }
 
 /* The rule of register and deregister: n more parties; 0: none at all. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import ctypes
 import enum
@@ -176,7 +177,7 @@ class Arena:
             # EDEADLK: the collector of cycles runs on the death watcher, which cannot wait for its own end. Any other
             # error is that of a child of fork, which has nothing to close.
             if e.errno == errno.EDEADLK:
-                threading.Thread(target=_close_later, args=(list(self._joined),), name="shmsync-close", daemon=True).start()
+                _thread.start_new_thread(_close_later, (list(self._joined),))
 
     def __repr__(self) -> str:
         return f"<shmsync.Arena {self._name!r}{'' if self._joined else ', closed'}>"

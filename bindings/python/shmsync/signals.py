@@ -285,23 +285,37 @@ class Barrier(Object):
     def wait(self, timeout: Optional[float] = None) -> int:
         """Arrive, wait for the other parties, and return the number of the phase.
 
-        :class:`TimedOut` after timeout seconds. The arrival counts all the same.
+        :class:`TimedOut` after timeout seconds. The arrival counts all the same, unless another process has run a
+        completion all that time.
         """
-        phase = self.arrive()
-        if not self.wait_phase(phase, timeout):
+        deadline = deadline_of(timeout)
+        phase = self._arrive(1, deadline)
+        if not self._wait_phase(phase, deadline):
             raise TimedOut(errno.ETIMEDOUT, f"{self!r}: the other parties have not arrived in time")
         return phase
 
     def arrive(self, n: int = 1) -> int:
-        """Count n arrivals, and return the number of the phase, for :meth:`wait_phase`."""
+        """Count n arrivals, and return the number of the phase, for :meth:`wait_phase`.
+
+        The call does not wait for other parties. If another process runs a completion, as programs in Go and C have, the
+        call waits for its end.
+        """
+        return self._arrive(n, None)
+
+    def _arrive(self, n: int, deadline: Optional[int]) -> int:
         phase = _U64()
-        self._check(self._function("arrive", P, _I64, P)(self._ref, i64(n, "n"), ctypes.byref(phase)))
+        call, timed = self._function("arrive", P, _I64, P), self._function("timedarrive", P, _I64, P, P)
+        args = (self._ref, i64(n, "n"), ctypes.byref(phase))
+        self._check(wait(call, timed, args, deadline))
         return phase.value
 
     def wait_phase(self, phase: int, timeout: Optional[float] = None) -> bool:
         """Wait until a phase is over, and return True. Return False after timeout seconds."""
+        return self._wait_phase(phase, deadline_of(timeout))
+
+    def _wait_phase(self, phase: int, deadline: Optional[int]) -> bool:
         call, timed = self._function("wait", P, _U64), self._function("timedwait", P, _U64, P)
-        code = wait(call, timed, (self._ref, u64(phase, "phase")), deadline_of(timeout))
+        code = wait(call, timed, (self._ref, u64(phase, "phase")), deadline)
         if code == errno.ETIMEDOUT:
             return False
         self._check(code)

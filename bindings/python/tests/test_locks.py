@@ -242,6 +242,46 @@ class Interruptions(ArenaCase):
                 pass
 
 
+    def test_an_arrival_while_another_process_runs_a_completion(self) -> None:
+        class Options(ctypes.Structure):
+            _fields_ = [
+                ("struct_size", ctypes.c_uint32),
+                ("flags", ctypes.c_uint32),
+                ("completion", ctypes.c_void_p),
+                ("completion_arg", ctypes.c_void_p),
+                ("spin_ns", ctypes.c_int64),
+            ]
+
+        b = shmsync.Barrier(self.arena, "b", 1)
+
+        def complete(c: Child, a: shmsync.Arena) -> None:
+            function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+            def run(_: object) -> None:
+                c.say("begins")
+                c.hear()
+
+            called = function(run)
+            opts = Options(ctypes.sizeof(Options), 0, ctypes.cast(called, ctypes.c_void_p).value)
+            theirs = _library.Handle()
+            call = _library.released["shmsync_barrier_open"]
+            call(a._pointer(), b"b", ctypes.c_int64(1), ctypes.byref(opts), ctypes.byref(theirs))
+            _library.released["shmsync_barrier_arrive"](ctypes.byref(theirs), ctypes.c_int64(1), None)
+            c.say("ended")
+            c.hear()
+
+        c = self.child(complete)
+        self.assertEqual(c.hear(), "begins")
+        with self.assertRaises(shmsync.TimedOut):
+            b.wait(timeout=0.15)
+        signal.setitimer(signal.ITIMER_REAL, 0.15)
+        with self.assertRaises(KeyboardInterrupt):
+            b.arrive()
+        c.say("go on")
+        self.assertEqual(c.hear(), "ended")
+        self.assertEqual(b.wait(), 1)  # none of the two arrivals has counted
+
+
 class Signals(ArenaCase):
     def test_keyboard_interrupt_ends_a_wait(self) -> None:
         m = shmsync.Mutex(self.arena, "m")

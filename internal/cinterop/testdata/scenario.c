@@ -507,6 +507,32 @@ static void *phases(void *x)
     return NULL;
 }
 static void completed(void *arg) { ++*(int *)arg; }
+/* An arrival waits for a completion that runs, for as long as it may. */
+static shmsync_barrier in_completion;
+static void arrive_meanwhile(void *arg)
+{
+    uint64_t phase = 77;
+    CHECK(shmsync_barrier_timedarrive(&in_completion, 1, &phase, soon()), ETIMEDOUT);
+    CHECK((int)phase, 77);
+    ++*(int *)arg;
+}
+static void timed_arrivals(void)
+{
+    shmsync_barrier_options o;
+    uint64_t phase, next;
+    int n = 0;
+    memset(&o, 0, sizeof o);
+    o.completion = arrive_meanwhile;
+    o.completion_arg = &n;
+    CHECK(shmsync_barrier_open(arena, NULL, 2, &o, &in_completion), 0);
+    CHECK(shmsync_barrier_timedarrive(&in_completion, 1, &phase, soon()), 0);
+    CHECK(shmsync_barrier_timedarrive(&in_completion, 1, NULL, soon()), 0);
+    CHECK(n, 1);
+    CHECK(shmsync_barrier_wait(&in_completion, phase), 0);
+    CHECK(shmsync_barrier_timedarrive(&in_completion, 1, &next, soon()), 0);
+    CHECK((int)(next - phase), 1); /* the arrival that had no time was not counted */
+    CHECK(shmsync_barrier_close(&in_completion), 0);
+}
 static void barrier(void)
 {
     shmsync_barrier_options o;
@@ -525,6 +551,7 @@ static void barrier(void)
     CHECK(shmsync_barrier_wait(&b, phase), 0);
     CHECK(shmsync_barrier_wait(&b, phase + 9), EINVAL);
     CHECK(shmsync_barrier_close(&b), 0);
+    timed_arrivals();
 }
 static void barrier_join(void)
 {
