@@ -1,8 +1,8 @@
 """The calls that take or release something: in C if the C module was built, otherwise in Python.
 
-Python runs signal handlers between two instructions of Python, and a handler may raise. So a method in Python that takes
-a lock may be ended when it has the lock and its caller does not know that yet. A function in C is one instruction of
-Python. The C module has all calls that take or release something as such functions.
+Python runs signal handlers between two instructions of Python, and a handler may raise. So a method in Python that
+takes a lock may be ended when it has the lock and its caller does not know that yet. A function in C is one instruction
+of Python. The C module has all calls that take or release something as such functions.
 
 Without the module, the methods in Python do what Python can: see take in _wait.py, and use in this file.
 """
@@ -59,8 +59,8 @@ KEEP_TRY, KEEP_UNDO = 1 << 0, 1 << 3
 def use(kind: Any) -> None:
     """Replace the methods of a class by those of the C module, if it was built.
 
-    Otherwise, if the class has an attribute _leave, make that its __exit__. It is a partial of a function of leaving, and
-    so a function in C: no signal handler runs before it has released what the with statement took.
+    Otherwise, if the class has an attribute _leave, make that its __exit__. It is a partial of a function of leaving,
+    and so a function in C: no signal handler runs before it has released what the with statement took.
     """
     if built:
         for base in (c for c in kind.__mro__ if c.__module__ == _fast.__name__):
@@ -88,11 +88,13 @@ def address_of(name: str) -> int:
     return address
 
 
-def leaving(name: str, failed: Callable[[int, Any], None], numbers: int = 0, keep_gil: bool = False) -> Callable[..., Any]:
+def leaving(
+    name: str, failed: Callable[[int, Any], None], numbers: int = 0, keep_gil: bool = False
+) -> Callable[..., Any]:
     """Return the library's function of that name for __exit__.
 
-    Its arguments are a handle, as many numbers, an object that the call keeps, and the three arguments of __exit__. If the
-    result is not 0, it calls failed with the result and the exception of the with statement.
+    Its arguments are a handle, as many numbers, an object that the call keeps, and the three arguments of __exit__. If
+    the result is not 0, it calls failed with the result and the exception of the with statement.
     """
 
     def result(code: int, _: object, args: Tuple[Any, ...]) -> None:

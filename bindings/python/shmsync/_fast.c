@@ -258,22 +258,36 @@ static int number_of(PyObject *given, int64_t *n)
     return 0;
 }
 
-/* The arguments block, timeout and n of a call. Calls without arguments are the fastest. */
-static int arguments(PyObject *args, PyObject *keywords, int with_n, int *block, int64_t *ends, int64_t *n)
+/* The arguments block, timeout and n of a call. The names of the last ones are in keywords. Calls without arguments are
+ * the fastest. */
+static int arguments(PyObject *const *args, Py_ssize_t given, PyObject *keywords, int with_n, int *block, int64_t *ends, int64_t *n)
 {
-    static char *names[] = {"block", "timeout", "n", NULL};
-    static char *two[] = {"block", "timeout", NULL};
-    PyObject *b = NULL, *timeout = NULL, *number = NULL;
+    static const char *const names[] = {"block", "timeout", "n"};
+    PyObject *values[] = {NULL, NULL, NULL};
+    Py_ssize_t most = with_n ? 3 : 2, i, k;
     *block = 1;
     *ends = NO_END;
-    if (PyTuple_Size(args) == 0 && keywords == NULL)
+    if (given == 0 && keywords == NULL)
         return 0;
-    if (with_n ? !PyArg_ParseTupleAndKeywords(args, keywords, "|OOO", names, &b, &timeout, &number)
-               : !PyArg_ParseTupleAndKeywords(args, keywords, "|OO", two, &b, &timeout))
+    if (given > most) {
+        PyErr_Format(PyExc_TypeError, "%zd arguments, of at most %zd", given, most);
         return RAISED;
-    if (b != NULL && (*block = PyObject_IsTrue(b)) < 0)
+    }
+    for (i = 0; i < given; i++)
+        values[i] = args[i];
+    for (k = 0; keywords != NULL && k < PyTuple_Size(keywords); k++) {
+        PyObject *name = PyTuple_GetItem(keywords, k);
+        for (i = 0; i < most && PyUnicode_CompareWithASCIIString(name, names[i]) != 0; i++)
+            ;
+        if (i == most || values[i] != NULL) {
+            PyErr_Format(PyExc_TypeError, "the argument %U is not known, or is given twice", name);
+            return RAISED;
+        }
+        values[i] = args[given + k];
+    }
+    if (values[0] != NULL && (*block = PyObject_IsTrue(values[0])) < 0)
         return RAISED;
-    return end_of(timeout, ends) != 0 || number_of(number, n) != 0 ? RAISED : 0;
+    return end_of(values[1], ends) != 0 || number_of(values[2], n) != 0 ? RAISED : 0;
 }
 
 static int only_timeout(PyObject *args, PyObject *keywords, int64_t *ends)
@@ -337,8 +351,14 @@ static PyMemberDef object_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+/* Python 3.9 has this convention with the same value, but not in the interface for several versions. */
+#ifndef METH_FASTCALL
+#define METH_FASTCALL 0x0080
+#endif
+
 #define FUNCTION(f) ((PyCFunction)(void (*)(void))(f))
 #define KEYWORDS (METH_VARARGS | METH_KEYWORDS)
+#define FAST_KEYWORDS (METH_FASTCALL | METH_KEYWORDS)
 
 /* Calls the method for a release that returned code. It raises the error, unless value says more. */
 SLOW static PyObject *release_failed(PyObject *self, int code, PyObject *value)
@@ -348,7 +368,8 @@ SLOW static PyObject *release_failed(PyObject *self, int code, PyObject *value)
     return PyObject_CallMethod(self, "_release_failed", "iO", code, value);
 }
 
-static PyObject *exception_of(PyObject *args) { return PyTuple_Size(args) > 1 ? PyTuple_GetItem(args, 1) : Py_None; }
+/* The arguments of __exit__ are the type of an exception, the exception, and the traceback, or three times None. */
+static PyObject *exception_of(PyObject *const *args, Py_ssize_t n) { return n > 1 ? args[1] : Py_None; }
 
 /* ---- Mutex and Semaphore ---- */
 
@@ -394,22 +415,22 @@ static PyObject *semaphore_enter(PyObject *self, PyObject *unused)
     return enter_after(self, NUMBER, code);
 }
 
-static PyObject *mutex_acquire(PyObject *self, PyObject *args, PyObject *keywords)
+static PyObject *mutex_acquire(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *keywords)
 {
     request r;
     int block;
     int64_t ends;
-    if (prepare(&r, self, 0, NOTHING) != 0 || arguments(args, keywords, 0, &block, &ends, NULL) != 0)
+    if (prepare(&r, self, 0, NOTHING) != 0 || arguments(args, given, keywords, 0, &block, &ends, NULL) != 0)
         return NULL;
     return whether(take(&r, block, ends));
 }
 
-static PyObject *semaphore_acquire(PyObject *self, PyObject *args, PyObject *keywords)
+static PyObject *semaphore_acquire(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *keywords)
 {
     request r;
     int block;
     int64_t ends;
-    if (prepare(&r, self, 0, NUMBER) != 0 || arguments(args, keywords, 1, &block, &ends, &r.number) != 0)
+    if (prepare(&r, self, 0, NUMBER) != 0 || arguments(args, given, keywords, 1, &block, &ends, &r.number) != 0)
         return NULL;
     if (((calls *)self)->limit != 0 && r.number > ((calls *)self)->limit)
         return PyObject_CallMethod(self, "_too_many", "L", (long long)r.number);
@@ -431,12 +452,26 @@ static PyObject *mutex_release(PyObject *self, PyObject *unused)
     return release_failed(self, code, Py_None);
 }
 
-static PyObject *mutex_leave(PyObject *self, PyObject *args)
+/* Whether a wait on a Cond has noted in an exception that the process does not hold the mutex. */
+SLOW static int noted_not_held(PyObject *self, PyObject *value)
 {
-    int code = mutex_back(self);
+    PyObject *mutex = PyObject_GetAttrString(value, "_shmsync_not_held");
+    if (mutex == NULL)
+        PyErr_Clear();
+    Py_XDECREF(mutex);
+    return mutex == self;
+}
+
+static PyObject *mutex_leave(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    PyObject *value = exception_of(args, n);
+    int code;
+    if (value != Py_None && noted_not_held(self, value))
+        Py_RETURN_NONE;
+    code = mutex_back(self);
     if (code == 0)
         Py_RETURN_NONE;
-    return release_failed(self, code, exception_of(args));
+    return release_failed(self, code, value);
 }
 
 /* The release of a Semaphore may wait for the private lock, which another thread may have. */
@@ -468,30 +503,30 @@ static PyObject *semaphore_release(PyObject *self, PyObject *args, PyObject *key
     return release_failed(self, code, Py_None);
 }
 
-static PyObject *semaphore_leave(PyObject *self, PyObject *args)
+static PyObject *semaphore_leave(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     int code = semaphore_back(self, 1);
     if (code == 0)
         Py_RETURN_NONE;
-    return release_failed(self, code, exception_of(args));
+    return release_failed(self, code, exception_of(args, n));
 }
 
 static PyMethodDef mutex_methods[] = {
-    {"acquire", FUNCTION(mutex_acquire), KEYWORDS,
+    {"acquire", FUNCTION(mutex_acquire), FAST_KEYWORDS,
      "Acquire it, and return True; return False if that would wait and block is false, or takes longer than timeout seconds."},
     {"release", mutex_release, METH_NOARGS, "Release it. NotHeld if this process does not hold it."},
     {"__enter__", mutex_enter, METH_NOARGS, "Acquire it."},
-    {"__exit__", mutex_leave, METH_VARARGS, "Release it."},
+    {"__exit__", FUNCTION(mutex_leave), METH_FASTCALL, "Release it."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMethodDef semaphore_methods[] = {
-    {"acquire", FUNCTION(semaphore_acquire), KEYWORDS,
+    {"acquire", FUNCTION(semaphore_acquire), FAST_KEYWORDS,
      "Acquire n permits, and return True; return False if that would wait and block is false, or takes longer than timeout seconds."},
     {"release", FUNCTION(semaphore_release), KEYWORDS,
      "Release n permits. NotHeld, with nothing released, if this process does not have so many."},
     {"__enter__", semaphore_enter, METH_NOARGS, "Acquire a permit."},
-    {"__exit__", semaphore_leave, METH_VARARGS, "Release a permit."},
+    {"__exit__", FUNCTION(semaphore_leave), METH_FASTCALL, "Release a permit."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -514,12 +549,12 @@ typedef struct {
 
 static PyObject *side_type;
 
-static PyObject *rwmutex_acquire(PyObject *self, int which, PyObject *args, PyObject *keywords)
+static PyObject *rwmutex_acquire(PyObject *self, int which, PyObject *const *args, Py_ssize_t given, PyObject *keywords)
 {
     request r;
     int block;
     int64_t ends;
-    if (prepare(&r, self, which, NOTHING) != 0 || arguments(args, keywords, 0, &block, &ends, NULL) != 0)
+    if (prepare(&r, self, which, NOTHING) != 0 || arguments(args, given, keywords, 0, &block, &ends, NULL) != 0)
         return NULL;
     return whether(take(&r, block, ends));
 }
@@ -536,13 +571,22 @@ static PyObject *rwmutex_release(PyObject *self, int which)
     return failed(code);
 }
 
-static PyObject *acquire_read(PyObject *self, PyObject *args, PyObject *keywords) { return rwmutex_acquire(self, READ, args, keywords); }
-static PyObject *acquire_write(PyObject *self, PyObject *args, PyObject *keywords) { return rwmutex_acquire(self, WRITE, args, keywords); }
-static PyObject *acquire_upgradable(PyObject *self, PyObject *args, PyObject *keywords)
+static PyObject *acquire_read(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *keywords)
 {
-    return rwmutex_acquire(self, UPGRADABLE, args, keywords);
+    return rwmutex_acquire(self, READ, args, given, keywords);
 }
-static PyObject *upgrade(PyObject *self, PyObject *args, PyObject *keywords) { return rwmutex_acquire(self, UPGRADE, args, keywords); }
+static PyObject *acquire_write(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *keywords)
+{
+    return rwmutex_acquire(self, WRITE, args, given, keywords);
+}
+static PyObject *acquire_upgradable(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *keywords)
+{
+    return rwmutex_acquire(self, UPGRADABLE, args, given, keywords);
+}
+static PyObject *upgrade(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *keywords)
+{
+    return rwmutex_acquire(self, UPGRADE, args, given, keywords);
+}
 
 static PyObject *release_read(PyObject *self, PyObject *unused)
 {
@@ -588,13 +632,13 @@ static PyObject *upgradable(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef rwmutex_methods[] = {
-    {"acquire_read", FUNCTION(acquire_read), KEYWORDS,
+    {"acquire_read", FUNCTION(acquire_read), FAST_KEYWORDS,
      "Acquire the lock for reading, and return True. Return False if that would wait, or takes longer."},
-    {"acquire_write", FUNCTION(acquire_write), KEYWORDS,
+    {"acquire_write", FUNCTION(acquire_write), FAST_KEYWORDS,
      "Acquire the lock for writing, and return True. Return False if that would wait, or takes longer."},
-    {"acquire_upgradable", FUNCTION(acquire_upgradable), KEYWORDS,
+    {"acquire_upgradable", FUNCTION(acquire_upgradable), FAST_KEYWORDS,
      "Acquire the upgradable hold, and return True. Return False if that would wait, or takes longer."},
-    {"upgrade", FUNCTION(upgrade), KEYWORDS,
+    {"upgrade", FUNCTION(upgrade), FAST_KEYWORDS,
      "Wait until the readers have left, and make the upgradable hold a write hold. False: it stays upgradable."},
     {"release_read", release_read, METH_NOARGS, "Release a read hold. NotHeld if this process has none."},
     {"release_write", release_write, METH_NOARGS, "Release the write hold. NotHeld if this process does not have it."},
@@ -622,10 +666,11 @@ static PyObject *side_enter(PyObject *self, PyObject *unused)
     return failed(code);
 }
 
-static PyObject *side_leave(PyObject *self, PyObject *args)
+static PyObject *side_leave(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     side *s = (side *)self;
     (void)args;
+    (void)n;
     return rwmutex_release(s->owner, s->which);
 }
 
@@ -648,7 +693,7 @@ static void side_free(PyObject *self)
 
 static PyMethodDef side_methods[] = {
     {"__enter__", side_enter, METH_NOARGS, "Acquire the hold."},
-    {"__exit__", side_leave, METH_VARARGS, "Release the hold."},
+    {"__exit__", FUNCTION(side_leave), METH_FASTCALL, "Release the hold."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -717,13 +762,14 @@ static int lock_after_wait(void *arg)
     return code;
 }
 
-/* Notes in the exception that is set that the process does not hold the mutex of the Cond. */
-static void note_not_held(PyObject *self)
+/* Notes in the exception that is set that the process does not hold the mutex, so that no with statement releases it:
+ * another thread of this process may hold it by then. */
+static void note_not_held(PyObject *mutex)
 {
     PyObject *kind, *value, *trace, *name = PyUnicode_FromString("_shmsync_not_held");
     PyErr_Fetch(&kind, &value, &trace);
     PyErr_NormalizeException(&kind, &value, &trace);
-    if (name == NULL || value == NULL || PyObject_GenericSetAttr(value, name, self) != 0)
+    if (name == NULL || value == NULL || PyObject_GenericSetAttr(value, name, mutex) != 0)
         PyErr_Clear();
     Py_XDECREF(name);
     PyErr_Restore(kind, value, trace);
@@ -768,23 +814,25 @@ static PyObject *cond_wait(PyObject *self, PyObject *args, PyObject *keywords)
     } else if (code == ETIMEDOUT && PyErr_CheckSignals() != 0) {
         code = RAISED;
     }
+    if (code != 0 && code != ETIMEDOUT) {
+        failed(code);
+        if (!w.held)
+            note_not_held(mutex);
+        Py_DECREF(mutex);
+        return NULL;
+    }
     Py_DECREF(mutex);
-    if (code == 0 || (code == ETIMEDOUT && sliced))
+    if (code == 0 || sliced)
         Py_RETURN_TRUE;
-    if (code == ETIMEDOUT)
-        Py_RETURN_FALSE;
-    failed(code);
-    if (!w.held)
-        note_not_held(self);
-    return NULL;
+    Py_RETURN_FALSE;
 }
 
-static PyObject *cond_acquire(PyObject *self, PyObject *args, PyObject *keywords)
+static PyObject *cond_acquire(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *keywords)
 {
     PyObject *result, *mutex = PyObject_GetAttrString(self, "_mutex");
     if (mutex == NULL)
         return NULL;
-    result = mutex_acquire(mutex, args, keywords);
+    result = mutex_acquire(mutex, args, given, keywords);
     Py_DECREF(mutex);
     return result;
 }
@@ -799,21 +847,12 @@ static PyObject *cond_enter(PyObject *self, PyObject *unused)
     return result;
 }
 
-static PyObject *cond_leave(PyObject *self, PyObject *args)
+static PyObject *cond_leave(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
-    PyObject *result, *noted, *mutex, *value = exception_of(args);
-    if (value != Py_None) {
-        noted = PyObject_GetAttrString(value, "_shmsync_not_held");
-        if (noted == NULL)
-            PyErr_Clear();
-        Py_XDECREF(noted);
-        if (noted == self)
-            Py_RETURN_NONE;
-    }
-    mutex = PyObject_GetAttrString(self, "_mutex");
+    PyObject *result, *mutex = PyObject_GetAttrString(self, "_mutex");
     if (mutex == NULL)
         return NULL;
-    result = mutex_leave(mutex, args);
+    result = mutex_leave(mutex, args, n);
     Py_DECREF(mutex);
     return result;
 }
@@ -829,10 +868,10 @@ static PyObject *cond_release(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef cond_methods[] = {
-    {"acquire", FUNCTION(cond_acquire), KEYWORDS, "Acquire the mutex, as Mutex.acquire does."},
+    {"acquire", FUNCTION(cond_acquire), FAST_KEYWORDS, "Acquire the mutex, as Mutex.acquire does."},
     {"release", cond_release, METH_NOARGS, "Release the mutex."},
     {"__enter__", cond_enter, METH_NOARGS, "Acquire the mutex."},
-    {"__exit__", cond_leave, METH_VARARGS, "Release the mutex."},
+    {"__exit__", FUNCTION(cond_leave), METH_FASTCALL, "Release the mutex."},
     {"wait", FUNCTION(cond_wait), KEYWORDS,
      "Release the mutex, wait for a notification, and acquire the mutex again. Return False after timeout seconds without one."},
     {NULL, NULL, 0, NULL},
@@ -942,14 +981,14 @@ static PyObject *lease_item(PyObject *self, raw_lease *raw, int block, int64_t e
 }
 
 /* The item is leased first, so that it goes back to the queue if a handler raises. */
-static PyObject *queue_get(PyObject *self, PyObject *args, PyObject *keywords)
+static PyObject *queue_get(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *keywords)
 {
     raw_lease raw;
     request r;
     int code, block;
     int64_t ends;
     PyObject *item;
-    if (prepare(&r, self, LEASE, ITEM) != 0 || arguments(args, keywords, 0, &block, &ends, NULL) != 0)
+    if (prepare(&r, self, LEASE, ITEM) != 0 || arguments(args, given, keywords, 0, &block, &ends, NULL) != 0)
         return NULL;
     item = lease_item(self, &raw, block, ends);
     if (item == NULL)
@@ -966,13 +1005,13 @@ static PyObject *queue_get(PyObject *self, PyObject *args, PyObject *keywords)
 
 /* A lease in Python. Its handle is the address of a shmsync_lease, and its first operation has the functions ack, as
  * PLAIN, and nack, as UNDO. The number limit is not 0 while the lease lasts. */
-static PyObject *queue_lease(PyObject *self, PyObject *args, PyObject *keywords)
+static PyObject *queue_lease(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *keywords)
 {
     int block;
     int64_t ends;
     raw_lease *raw;
     PyObject *item, *lease;
-    if (arguments(args, keywords, 0, &block, &ends, NULL) != 0)
+    if (arguments(args, given, keywords, 0, &block, &ends, NULL) != 0)
         return NULL;
     lease = PyObject_CallMethod(self, "_new_lease", NULL);
     if (lease == NULL)
@@ -994,9 +1033,9 @@ static PyObject *queue_lease(PyObject *self, PyObject *args, PyObject *keywords)
 }
 
 static PyMethodDef queue_methods[] = {
-    {"_get", FUNCTION(queue_get), KEYWORDS,
+    {"_get", FUNCTION(queue_get), FAST_KEYWORDS,
      "Take the first item out of the queue. queue.Empty if there is none, or none within timeout seconds."},
-    {"lease", FUNCTION(queue_lease), KEYWORDS, "Take the first item as a lease, which the caller has to acknowledge."},
+    {"lease", FUNCTION(queue_lease), FAST_KEYWORDS, "Take the first item as a lease, which the caller has to acknowledge."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1036,9 +1075,9 @@ static PyObject *lease_nack(PyObject *self, PyObject *unused)
     return failed(code);
 }
 
-static PyObject *lease_leave(PyObject *self, PyObject *args)
+static PyObject *lease_leave(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
-    int raised = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None, code = end_lease(self, raised ? UNDO : PLAIN, 0);
+    int raised = n > 0 && args[0] != Py_None, code = end_lease(self, raised ? UNDO : PLAIN, 0);
     if (code == 0 || (raised && code == EPERM)) /* the exception of the body says more */
         Py_RETURN_NONE;
     return failed(code);
@@ -1057,7 +1096,7 @@ static PyMethodDef lease_methods[] = {
     {"_set", set, METH_VARARGS, "Set the addresses of the functions."},
     {"ack", lease_ack, METH_NOARGS, "Remove the item from the queue. NotHeld if this process no longer has it."},
     {"nack", lease_nack, METH_NOARGS, "Give the item back to the front of the queue. NotHeld if this process no longer has it."},
-    {"__exit__", lease_leave, METH_VARARGS, "Acknowledge the item, or give it back if the body raised."},
+    {"__exit__", FUNCTION(lease_leave), METH_FASTCALL, "Acknowledge the item, or give it back if the body raised."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1120,9 +1159,9 @@ static PyObject *synchronized_abort(PyObject *self, PyObject *unused)
     return synchronized_end(self, 0, UNDO);
 }
 
-static PyObject *synchronized_leave(PyObject *self, PyObject *args)
+static PyObject *synchronized_leave(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
-    int raised = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
+    int raised = n > 0 && args[0] != Py_None;
     return raised ? synchronized_abort(self, NULL) : synchronized_commit(self, NULL);
 }
 
@@ -1132,7 +1171,7 @@ static PyMethodDef synchronized_methods[] = {
     {"commit", synchronized_commit, METH_NOARGS, "Make the copy the value, in one step, and unlock. NotHeld without a begin."},
     {"abort", synchronized_abort, METH_NOARGS, "Unlock, and leave the value as it was before begin. NotHeld without a begin."},
     {"__enter__", synchronized_enter, METH_NOARGS, "Lock the value, and return a copy of it to change."},
-    {"__exit__", synchronized_leave, METH_VARARGS, "Make the copy the value, or leave the value as it was if the body raised."},
+    {"__exit__", FUNCTION(synchronized_leave), METH_FASTCALL, "Make the copy the value, or leave the value as it was if the body raised."},
     {NULL, NULL, 0, NULL},
 };
 

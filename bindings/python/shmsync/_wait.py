@@ -58,7 +58,12 @@ def timespec(ns: int) -> Timespec:
 
 
 def _wait_into(
-    results: List[int], plain: Callable[..., int], timed: Callable[..., int], args: Tuple[Any, ...], deadline: Optional[int], slices: bool
+    results: List[int],
+    plain: Callable[..., int],
+    timed: Callable[..., int],
+    args: Tuple[Any, ...],
+    deadline: Optional[int],
+    slices: bool,
 ) -> None:
     """Wait in a function of the library, and append its result, or those of all slices, to a list."""
     # The library's call and the store of its result are one instruction of Python, so no handler runs in between.
@@ -81,8 +86,8 @@ def _wait_into(
 def wait(plain: Callable[..., int], timed: Callable[..., int], args: Tuple[Any, ...], deadline: Optional[int]) -> int:
     """Wait in a function of the library that takes nothing, and return its result.
 
-    The result is 0 or an errno, ETIMEDOUT if the deadline passed. The function timed takes args and a time; the function
-    plain takes only args.
+    The result is 0 or an errno, ETIMEDOUT if the deadline passed. The function timed takes args and a time; the
+    function plain takes only args.
     """
     results: List[int] = []
     _wait_into(results, plain, timed, args, deadline, True)
@@ -101,9 +106,9 @@ def take(
 ) -> bool:
     """Take something by functions of the library, and return True. Return False if it was not to be had in time.
 
-    If a signal handler raises after that, undo gives it back. It is a function in C, such as a partial of one, so that no
-    handler runs before its effect. The function tried, if there is one, never waits. If slices is false, the main thread
-    waits for one slice only, and the result after that is False.
+    If a signal handler raises after that, undo gives it back. It is a function in C, such as a partial of one, so that
+    no handler runs before its effect. The function tried, if there is one, never waits. If slices is false, the main
+    thread waits for one slice only, and the result after that is False.
     """
     results: List[int] = []
     try:

@@ -279,9 +279,14 @@ class Arena:
 
     def alloc(self, size: int) -> int:
         """Return the offset of new bytes, which are zero. They stay until a process frees them."""
-        offset = _U64()
-        check(_alloc(self._pointer(), _library.u64(size, "the size"), ctypes.byref(offset)))
-        return offset.value
+        arena, offset = self._pointer(), _U64()
+        try:
+            check(_alloc(arena, _library.u64(size, "the size"), ctypes.byref(offset)))
+            return offset.value
+        except BaseException:
+            if offset.value != 0:  # a signal handler has raised
+                _free(arena, offset)
+            raise
 
     def free(self, offset: int) -> None:
         """Free the bytes at an offset that :meth:`alloc` returned."""

@@ -28,8 +28,8 @@ def _swapped(kind: Any) -> bool:
 def describe(kind: Any) -> str:
     """Return the description of a ctypes type, from which the library computes the fingerprint.
 
-    TypeError if a value of that type cannot live in shared memory, such as one with a pointer, or one whose bytes are in
-    another order than those of this machine.
+    TypeError if a value of that type cannot live in shared memory, such as one with a pointer, or one whose bytes are
+    in another order than those of this machine.
     """
     if _swapped(kind):
         raise TypeError(f"a {kind.__name__} has its bytes in another order than the numbers of this machine")

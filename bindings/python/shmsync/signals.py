@@ -144,7 +144,7 @@ class Event(_calls.Event, Object):
 
     @staticmethod
     def _is_auto_reset(arena: Arena, name: str) -> bool:
-        """Report whether an existing event is reset by waits. The library refuses an open that asks for another mode."""
+        """Report whether waits reset an existing event. The library refuses an open that asks for another mode."""
         try:
             other = Event(arena, name, auto_reset=True, create=False)
         except Incompatible:
@@ -163,7 +163,8 @@ class Event(_calls.Event, Object):
     def at(cls, arena: Arena, offset: int, auto_reset: bool = False) -> Event:
         """Open the event at an offset that another process got from :attr:`offset`.
 
-        ``auto_reset`` says whether it was created so. If that is wrong, a wait that a signal handler ends can lose a set.
+        ``auto_reset`` says whether it was created so. If that is wrong, a wait that a signal handler ends can lose a
+        set.
         """
         return cls._reopen(arena, offset, auto_reset)
 
@@ -297,8 +298,8 @@ class Barrier(Object):
     def arrive(self, n: int = 1) -> int:
         """Count n arrivals, and return the number of the phase, for :meth:`wait_phase`.
 
-        The call does not wait for other parties. If another process runs a completion, as programs in Go and C have, the
-        call waits for its end.
+        The call does not wait for other parties. If another process runs a completion, as programs in Go and C have,
+        the call waits for its end.
         """
         return self._arrive(n, None)
 
@@ -399,8 +400,9 @@ class Cond(_calls.Cond, Object):
 
         Return False after timeout seconds without a notification, else True. The process holds the mutex after the
         call, unless the call could not acquire it again. That is so if it raises :class:`OwnerDead` or
-        :class:`NotRecoverable`, or if a signal handler raises while the call waits for the mutex. A ``with cond:`` around
-        the call then does not release the mutex. If a handler raises after a notification, another wait is notified.
+        :class:`NotRecoverable`, or if a signal handler raises while the call waits for the mutex. A ``with`` of this
+        object or of the mutex around the call then does not release the mutex. If a handler raises after a
+        notification, another wait is notified.
         """
         deadline = deadline_of(timeout)
         if take(

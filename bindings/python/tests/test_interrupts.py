@@ -33,7 +33,8 @@ class Pair(ctypes.Structure):
     _fields_ = [("a", ctypes.c_uint64), ("b", ctypes.c_uint64)]
 
 
-@unittest.skipIf(sys.version_info < (3, 11), "older versions run handlers between more instructions, also around threading.Lock")
+# Older versions run handlers between more instructions, also around threading.Lock.
+@unittest.skipIf(sys.version_info < (3, 11), "needs Python 3.11")
 class Interrupts(ArenaCase):
     def setUp(self) -> None:
         super().setUp()
@@ -68,7 +69,9 @@ class Interrupts(ArenaCase):
         lock = threading.Lock()
         self.with_leaves_nothing(lambda: lock, lock.acquire, lock.release)
 
-    def with_leaves_nothing(self, context: Callable[[], Any], acquire: Callable[[bool], object], release: Callable[[], object]) -> None:
+    def with_leaves_nothing(
+        self, context: Callable[[], Any], acquire: Callable[[bool], object], release: Callable[[], object]
+    ) -> None:
         def body() -> None:
             with context():
                 pass
@@ -257,6 +260,32 @@ class Interrupts(ArenaCase):
                 q.get()
             q.put(b"x")
             return lost
+
+        self.none_left(body, left)
+
+    def test_alloc(self) -> None:
+        a, size = self.arena, 1 << 18
+        got = 0
+
+        def body() -> None:
+            nonlocal got
+            got = a.alloc(size)
+            a.free(got)
+            got = 0
+
+        def left() -> bool:
+            nonlocal got
+            try:
+                a.free(got)  # or it has been freed
+            except shmsync.Error:
+                pass
+            got = 0
+            try:
+                for offset in [a.alloc(size) for _ in range(8)]:
+                    a.free(offset)
+                return False
+            except shmsync.NoSpace:
+                return True
 
         self.none_left(body, left)
 

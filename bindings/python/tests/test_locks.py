@@ -45,6 +45,18 @@ class Locks(ArenaCase):
         self.assertIn('mutex.unlock "m"', str(e.exception))
         self.assertIsInstance(e.exception, OSError)
 
+    def test_arguments(self) -> None:
+        m, s = shmsync.Mutex(self.arena, "m"), shmsync.Semaphore(self.arena, "s", 2)
+        with m, s:
+            self.assertFalse(m.acquire(block=False))
+            self.assertFalse(m.acquire(True, timeout=0))
+            self.assertFalse(s.acquire(timeout=0, n=2))
+            self.assertTrue(s.acquire(False, None, 1))
+            s.release(n=1)
+            for call in (lambda: m.acquire(False, 0, 1), lambda: m.acquire(False, block=False), lambda: m.acquire(n=1)):  # type: ignore
+                with self.assertRaises(TypeError):
+                    call()
+
     def test_owner_death_names_the_process(self) -> None:
         m = shmsync.Mutex(self.arena, "m")
         c = self.killed_holder()

@@ -9,7 +9,7 @@ import sys
 import threading
 import unittest
 import weakref
-from typing import List
+from typing import Any, List
 from unittest import mock
 
 import shmsync
@@ -415,13 +415,18 @@ class Arguments(ArenaCase):
         self.assertEqual(q.get(), b"12345678")
 
     def test_order_of_bytes(self) -> None:
-        class Swapped(ctypes.BigEndianStructure if sys.byteorder == "little" else ctypes.LittleEndianStructure):  # type: ignore[misc]
+        little = sys.byteorder == "little"
+        other: Any = ctypes.BigEndianStructure if little else ctypes.LittleEndianStructure
+        same: Any = ctypes.LittleEndianStructure if little else ctypes.BigEndianStructure
+        integer: Any = ctypes.c_uint32
+
+        class Swapped(other):  # type: ignore[misc]
             _fields_ = [("a", ctypes.c_uint32)]
 
-        class Native(ctypes.LittleEndianStructure if sys.byteorder == "little" else ctypes.BigEndianStructure):  # type: ignore[misc]
+        class Native(same):  # type: ignore[misc]
             _fields_ = [("a", ctypes.c_uint32), ("b", ctypes.c_uint8)]
 
-        number = ctypes.c_uint32.__ctype_be__ if sys.byteorder == "little" else ctypes.c_uint32.__ctype_le__  # type: ignore[attr-defined]
+        number = integer.__ctype_be__ if little else integer.__ctype_le__
         shmsync.layout_of(Native)
         for kind in (Swapped, number, Swapped * 2):
             with self.assertRaises(TypeError):
