@@ -44,7 +44,11 @@ func (a *Arena) Objects() iter.Seq[Object] {
 // be deleted, unless a handle has it open.
 func (a *Arena) Object(off Offset) (Object, error) {
 	k := a.kernel()
-	o, err := k.ObjectAt(off)
+	if err := k.BeginCall("arena.object"); err != nil {
+		return Object{}, err
+	}
+	defer k.EndCall()
+	o, err := k.Within().ObjectAt(off)
 	if err != nil {
 		return Object{}, err
 	}

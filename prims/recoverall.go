@@ -87,6 +87,11 @@ func RecoverAllContext(ctx context.Context, a *arena.Arena, repair func(Lost) er
 // returns nothing. If o cannot be opened for any other reason, lostOf returns an error.
 func lostOf(a *arena.Arena, o arena.Object) (lost []Lost, err error) {
 	k := (*arenakernel.Arena)(a)
+	if err := k.BeginCall("prims.recover_all"); err != nil {
+		return nil, err
+	}
+	defer k.EndCall()
+	k = k.Within()
 	is, err := k.ObjectAt(o.Offset)
 	switch {
 	case errors.Is(err, shmsync.ErrIncompatible):

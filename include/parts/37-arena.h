@@ -1491,15 +1491,17 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     }
     shmi_close_handles(a);
     pthread_mutex_lock(&a->reaping);
+    /* From here on shmi_close_object changes no open bit. Once shmi_reclaim_memory has cleared a bit, another
+     * participant may delete the object, and the word of the bit may belong to another object. */
+    pthread_mutex_lock(&a->handles);
+    a->left = 1;
+    pthread_mutex_unlock(&a->handles);
     unknown = shmi_repair_all(a, a->self, 0, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
     if (!concern.unfinished)
         shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
     shmi_wake_all_for(a, a->self, &concern); /* a wake that was sent to us is lost, as in a death */
-    pthread_mutex_lock(&a->handles);
-    a->left = 1; /* before the bits are cleared: the bytes of a bit may belong to another object after that */
-    pthread_mutex_unlock(&a->handles);
     if (!concern.unfinished)
         shmi_clear_open_bits(a, a->self);
     pthread_mutex_unlock(&a->reaping);

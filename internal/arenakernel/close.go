@@ -149,6 +149,11 @@ func (a *Arena) leave() error {
 	//lint:ignore SA2001 wait for a SlotRecord in progress: its block must not be freed before it is on the list
 	a.records.Unlock()
 	a.ring(a.slot(i) + slotWatchDoorbell) // wakes the death watcher while this goroutine goes on
+	// From here on CloseObject changes no open bit. Once reclaimMemory has cleared a bit, another
+	// participant may delete the object, and the word of the bit may belong to another object.
+	a.handles.Lock()
+	a.handles.left = true
+	a.handles.Unlock()
 	concerned := a.repairAll(a.self, false)
 	crashpoint.Hit("arena.close.repaired")
 	if !concerned.undoing { // otherwise the objects that a dead predecessor had open in this slot stay open
@@ -158,9 +163,6 @@ func (a *Arena) leave() error {
 	// Wake every waiter whose wake this process may have failed to send. This is the same as after
 	// a death.
 	a.wakeAll(a.self, concerned)
-	a.handles.Lock()
-	a.handles.left = true // before clearOpenBits: once a bit is cleared, its bytes may belong to another object
-	a.handles.Unlock()
 	if !concerned.undoing {
 		a.clearOpenBits(a.self)
 	}

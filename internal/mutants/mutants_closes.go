@@ -3,6 +3,13 @@ package main
 // closeMutants are mistakes in calls that run while another goroutine closes their handle, and in RecoverAll.
 var closeMutants = []mutant{
 	{
+		name: "CloseObject clears a bit in an object that a peer has made in the same bytes",
+		file: "internal/arenakernel/close.go",
+		old:  "\ta.handles.left = true\n",
+		new:  "",
+		pkg:  "internal/arenakernel", run: "TestCloseObjectBetweenTheStepsOfALeave", tags: withPoints,
+	},
+	{
 		name: "RecoverAll resets what the repair has set",
 		file: "prims/recoverall.go",
 		old:  "\tif len(still) > 0 { // otherwise",
