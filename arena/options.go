@@ -121,7 +121,8 @@ const (
 	// LifetimeDurable means that the arena stays, until Remove or, on a tmpfs, a reboot.
 	LifetimeDurable = arenakernel.LifetimeDurable
 	// LifetimeEphemeral means that each epoch begins with an empty arena, and that the last
-	// Close removes the file.
+	// Close removes the file. If a process that removes or opens the arena at that time is
+	// stopped, Close waits for it for a second, and leaves the file.
 	LifetimeEphemeral = arenakernel.LifetimeEphemeral
 )
 

@@ -152,7 +152,8 @@ typedef struct shmsync_epoch {
 #define SHMSYNC_RECREATE_CORRUPT 2u      /* its header is damaged */
 #define SHMSYNC_RECREATE_UNCLEAN 4u      /* a death since the last epoch began, or the computer went down */
 
-/* What becomes of an arena when no participant is in any more. */
+/* What becomes of an arena when no participant is in any more. If a process that removes or opens an ephemeral arena is
+ * stopped during the last close, the close waits for it for a second, and leaves the file. */
 #define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 
@@ -9744,6 +9745,19 @@ SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
             return i;
     return 0;
 }
+/* Whether a participant is in the arena, or runs on_first and will be in the arena after that. */
+SHMI_FN int shmi_occupied(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (shmi_slot_phase(w) == SHMI_phaseLive && shmi_ld32(shmi_slot32(a, i, SHMI_slotAdmission)) == SHMI_admissionFirst && !shmi_survey_dead(a, i, w))
+            return 1;
+        if (shmi_presence_of(a, i) == SHMI_isIn)
+            return 1;
+    }
+    return 0;
+}
 SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE) == 0; }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 
@@ -12157,7 +12171,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         a->size = (uint64_t)st.st_size;
     }
     if (!locked) {
-        *again = 1;
+        *again = !readable || !shmi_occupied(a);
         err = readable ? shmi_fail_gate(a, EBUSY, op) : shmi_fail(EBUSY, op, path, "another process has the gate of the arena");
     } else if (shmi_moved(a)) {
         *again = 1;
@@ -12193,8 +12207,8 @@ out:
 /* Removes the file of an arena in which no participant is. */
 SHMI_FN int shmi_remove_unused(const char *path, int judged)
 {
-    int64_t end = shmi_now() + SHMI_GATE_TIMEOUT;
-    for (;;) {
+    int64_t end = shmi_now() + SHMI_GATE_TIMEOUT, pause = SHMI_GATE_PAUSE;
+    for (;; pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST) {
         int again, err;
         shmi_no_failure();
         pthread_mutex_lock(&shmi_attached_lock);
@@ -12202,7 +12216,7 @@ SHMI_FN int shmi_remove_unused(const char *path, int judged)
         pthread_mutex_unlock(&shmi_attached_lock);
         if (!again || (err != 0 && shmi_now() > end))
             return err;
-        shmi_nap(SHMI_GATE_PAUSE);
+        shmi_nap(pause);
     }
 }
 int shmsync_arena_remove(const char *name)
@@ -12448,16 +12462,18 @@ int shmsync_arena_close(shmsync_arena *a)
         a->stage = SHMI_closing;
     pthread_mutex_unlock(&shmi_attached_lock);
     if (last) {
-        int again, own = a->ephemeral && strchr(a->path, '/') != NULL ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
+        char path[PATH_MAX];
+        int own = a->ephemeral && strchr(a->path, '/') != NULL ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
+        snprintf(path, sizeof path, "%s", a->path);
         shmi_leave(a);
         pthread_mutex_lock(&shmi_attached_lock);
-        if (own >= 0) {
-            shmi_try_remove(a->path, own, &again);
-            close(own);
-        }
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
-        shmi_retire(&shmi_closed_arenas, a);
+        shmi_retire(&shmi_closed_arenas, a); /* from here on another close may free a */
+        if (own >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
+            shmi_remove_unused(path, own);
+            close(own);
+        }
     }
     shmi_let_cancel();
     /* The arena was inherited over a fork, or was closed already. A close can be recognised only if it is recent:

@@ -49,7 +49,8 @@ typedef struct shmsync_epoch {
 #define SHMSYNC_RECREATE_CORRUPT 2u      /* its header is damaged */
 #define SHMSYNC_RECREATE_UNCLEAN 4u      /* a death since the last epoch began, or the computer went down */
 
-/* What becomes of an arena when no participant is in any more. */
+/* What becomes of an arena when no participant is in any more. If a process that removes or opens an ephemeral arena is
+ * stopped during the last close, the close waits for it for a second, and leaves the file. */
 #define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 

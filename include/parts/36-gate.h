@@ -85,6 +85,19 @@ SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
             return i;
     return 0;
 }
+/* Whether a participant is in the arena, or runs on_first and will be in the arena after that. */
+SHMI_FN int shmi_occupied(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (shmi_slot_phase(w) == SHMI_phaseLive && shmi_ld32(shmi_slot32(a, i, SHMI_slotAdmission)) == SHMI_admissionFirst && !shmi_survey_dead(a, i, w))
+            return 1;
+        if (shmi_presence_of(a, i) == SHMI_isIn)
+            return 1;
+    }
+    return 0;
+}
 SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE) == 0; }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 

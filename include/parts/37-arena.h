@@ -1267,7 +1267,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         a->size = (uint64_t)st.st_size;
     }
     if (!locked) {
-        *again = 1;
+        *again = !readable || !shmi_occupied(a);
         err = readable ? shmi_fail_gate(a, EBUSY, op) : shmi_fail(EBUSY, op, path, "another process has the gate of the arena");
     } else if (shmi_moved(a)) {
         *again = 1;
@@ -1303,8 +1303,8 @@ out:
 /* Removes the file of an arena in which no participant is. */
 SHMI_FN int shmi_remove_unused(const char *path, int judged)
 {
-    int64_t end = shmi_now() + SHMI_GATE_TIMEOUT;
-    for (;;) {
+    int64_t end = shmi_now() + SHMI_GATE_TIMEOUT, pause = SHMI_GATE_PAUSE;
+    for (;; pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST) {
         int again, err;
         shmi_no_failure();
         pthread_mutex_lock(&shmi_attached_lock);
@@ -1312,7 +1312,7 @@ SHMI_FN int shmi_remove_unused(const char *path, int judged)
         pthread_mutex_unlock(&shmi_attached_lock);
         if (!again || (err != 0 && shmi_now() > end))
             return err;
-        shmi_nap(SHMI_GATE_PAUSE);
+        shmi_nap(pause);
     }
 }
 int shmsync_arena_remove(const char *name)
@@ -1558,16 +1558,18 @@ int shmsync_arena_close(shmsync_arena *a)
         a->stage = SHMI_closing;
     pthread_mutex_unlock(&shmi_attached_lock);
     if (last) {
-        int again, own = a->ephemeral && strchr(a->path, '/') != NULL ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
+        char path[PATH_MAX];
+        int own = a->ephemeral && strchr(a->path, '/') != NULL ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
+        snprintf(path, sizeof path, "%s", a->path);
         shmi_leave(a);
         pthread_mutex_lock(&shmi_attached_lock);
-        if (own >= 0) {
-            shmi_try_remove(a->path, own, &again);
-            close(own);
-        }
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
-        shmi_retire(&shmi_closed_arenas, a);
+        shmi_retire(&shmi_closed_arenas, a); /* from here on another close may free a */
+        if (own >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
+            shmi_remove_unused(path, own);
+            close(own);
+        }
     }
     shmi_let_cancel();
     /* The arena was inherited over a fork, or was closed already. A close can be recognised only if it is recent:

@@ -97,6 +97,19 @@ func (a *Arena) anyIn() (slot int, dying bool) {
 	return 0, dying
 }
 
+// occupied reports whether a participant is in the arena, or runs OnFirst and will be in the arena
+// after that.
+func (a *Arena) occupied() bool {
+	for i := 1; i <= a.geo.slots; i++ {
+		w := a.slotState(i)
+		first := w.phase() == phaseLive && a.u32(a.slot(i)+slotAdmission).Load() == admissionFirst && !a.surveyDead(i, w)
+		if first || a.presenceOf(i) == isIn {
+			return true
+		}
+	}
+	return false
+}
+
 // lockGate tries to take the gate, that is, the file lock on gateByte. It reports whether it got
 // the gate.
 func (a *Arena) lockGate() bool {

@@ -51,14 +51,18 @@ const gateTimeout = time.Second
 // parameter judged is not nil, removeUnused removes no other file than that one.
 func removeUnused(name string, judged *os.File) error {
 	end := time.Now().Add(gateTimeout)
-	for {
+	for pause := minGatePause; ; pause = min(2*pause, maxGatePause) {
 		again, err := tryRemove(name, judged)
 		if !again || err != nil && time.Now().After(end) {
 			return err
 		}
-		time.Sleep(minGatePause)
+		pauseRemoval(pause)
 	}
 }
+
+// pauseRemoval waits between two attempts to remove a file. It is a variable so that tests can see
+// that a removal makes a further attempt.
+var pauseRemoval = time.Sleep
 
 // tryRemove makes one attempt to remove the file of an arena. The result named again is true if a
 // further attempt may have another result.
@@ -126,7 +130,7 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 	a.memory, a.geo, a.label = newMemory(seg.Bytes()), geo, path
 	a.current = a.isCurrent
 	if !locked {
-		return true, a.busy("arena.remove")
+		return !a.occupied(), a.busy("arena.remove")
 	}
 	if pathState(f, path) != PathThere {
 		return true, nil
@@ -187,9 +191,15 @@ func sameFile(f, g *os.File) bool {
 // removeLast removes the file of an arena with LifetimeEphemeral that this process has left, if no
 // other participant is in the arena. If this process dies first, the first participant of the next
 // epoch replaces the arena.
+//
+// Several participants may leave at the same time. One of them has the gate, and finds that another
+// one is still in the arena. The other one then leaves, and must not give up because the first one
+// still has the gate: no other process would remove the file. So removeLast waits for the gate. It
+// does not wait while a participant is in the arena, because that participant removes the file. If
+// a process is stopped while it has the gate, removeLast gives up after gateTimeout.
 func (a *Arena) removeLast() {
 	if strings.Contains(a.label, "/") && !a.moved() {
-		tryRemove(a.label, a.seg.File())
+		removeUnused(a.label, a.seg.File())
 	}
 }
 

@@ -42,6 +42,9 @@ func TestLongestGateTimeoutInC(t *testing.T) { runGate(t, "no end", unusedName(t
 // A child that is forked while another thread removes an arena does not keep the arena gate locked.
 func TestForkWhileRemovingInC(t *testing.T) { runGate(t, "fork", unusedName(t)) }
 
+// The last close of an ephemeral arena waits for the gate, but not without end.
+func TestLastCloseInCAwaitsTheGate(t *testing.T) { runGate(t, "last", unusedName(t)) }
+
 // A process in C that cannot read the boot ID does not conclude that the host has rebooted.
 func TestUnknownBootInCIsNoReboot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk")

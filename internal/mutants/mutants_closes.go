@@ -3,6 +3,13 @@ package main
 // closeMutants are mistakes in calls that run while another goroutine closes their handle, and in RecoverAll.
 var closeMutants = []mutant{
 	{
+		name: "the last Close of an ephemeral arena gives up if another process has the gate",
+		file: "internal/arenakernel/remove.go",
+		old:  "\t\tremoveUnused(a.label, a.seg.File())",
+		new:  "\t\ttryRemove(a.label, a.seg.File())",
+		pkg:  "internal/arenakernel", run: "TestLastCloseAwaits",
+	},
+	{
 		name: "CloseObject clears a bit in an object that a peer has made in the same bytes",
 		file: "internal/arenakernel/close.go",
 		old:  "\ta.handles.left = true\n",

@@ -104,8 +104,11 @@ static void first_opens(const char *name)
 /* A limit that is so long that the time of its end has no number is as good as no limit. */
 static int hook_runs[2], hook_may_end[2], waits_at_gate;
 
+static void at_nap(void);
+
 static long nanosleep_number(void)
 {
+    at_nap();
     if (waits_at_gate) {
         waits_at_gate = 0;
         CHECK(write(hook_may_end[1], "x", 1), 1);
@@ -231,6 +234,50 @@ static void unknown_boot(const char *path)
     close(fd);
 }
 
+/* The last close of an ephemeral arena, while another process has the gate. The close waits: the other process may
+ * have found that this one is still in, so that only this one can remove the file. But it does not wait without end
+ * for a process that is stopped. */
+static int gate_fd, naps, gives_back;
+static SHMI_THREAD int removes;
+
+static void lock_gate(void)
+{
+    CHECK(shmi_lock_byte(gate_fd, SHMI_GATE_BYTE), 0);
+    removes = 1;
+}
+
+static void at_nap(void)
+{
+    if (!removes)
+        return;
+    naps++;
+    if (gives_back)
+        shmi_unlock_byte(gate_fd, SHMI_GATE_BYTE);
+}
+
+static void last_close(const char *name)
+{
+    shmsync_arena_options o;
+    char path[PATH_MAX];
+    memset(&o, 0, sizeof o);
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    CHECK(shmi_path(name, path, sizeof path), 0);
+    for (gives_back = 0; gives_back < 2; gives_back++) {
+        shmsync_arena *a;
+        CHECK(shmsync_arena_open(name, &o, &a), 0);
+        gate_fd = open(path, O_RDWR);
+        CHECK(gate_fd >= 0, 1);
+        naps = 0;
+        point = "arena.close.freed";
+        act = lock_gate;
+        CHECK(shmsync_arena_close(a), 0);
+        removes = 0;
+        CHECK(naps > 0, 1);
+        CHECK(access(path, F_OK), gives_back ? -1 : 0);
+        close(gate_fd);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3)
@@ -248,6 +295,8 @@ int main(int argc, char **argv)
         no_end(argv[2]);
     else if (strcmp(argv[1], "boot") == 0)
         unknown_boot(argv[2]);
+    else if (strcmp(argv[1], "last") == 0)
+        last_close(argv[2]);
     else
         return 2;
     return 0;
