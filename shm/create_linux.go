@@ -27,6 +27,7 @@ var errNoUnnamed = errors.New("unnamed temporary files are not available")
 // creation is one attempt to create a named segment.
 type creation struct {
 	path  string // the path as the caller wrote it
+	name  string // the path as an absolute one, which is the name of the segment
 	dirfd int    // the directory; it is opened only once, so that renaming it does no harm
 	base  string // the name in that directory
 	size  int64
@@ -45,7 +46,7 @@ func createAt(path string, size int64, init func(*Segment) error, opts *Options)
 	if set.pageSize != 0 {
 		return nil, &opError{op: "create", name: path, why: "huge pages of a given size need CreateMemfd", kind: ErrNotSupported}
 	}
-	c := creation{path: path, size: size, set: set, init: init}
+	c := creation{path: path, name: absolute(path), size: size, set: set, init: init}
 	var dir string
 	dir, c.base = filepath.Split(path)
 	if c.base == "" || c.base == "." || c.base == ".." || isTempName(c.base) {
@@ -95,7 +96,7 @@ func (c *creation) unnamed() (*Segment, error) {
 		return nil, errNoUnnamed
 	}
 	crashpoint.Hit("shm.create.after_open")
-	s, err := build(os.NewFile(uintptr(fd), c.path), c.path, c.size, c.set, nil, c.init)
+	s, err := build(os.NewFile(uintptr(fd), c.name), c.name, c.size, c.set, nil, c.init)
 	if err != nil {
 		return nil, err
 	}

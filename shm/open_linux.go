@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,7 +33,22 @@ func openAt(path string, opts *Options) (*Segment, error) {
 	default:
 		return nil, fail("open", path, "", err)
 	}
-	return adopt(fd, path, set)
+	return adopt(fd, absolute(path), set)
+}
+
+// absolute returns an absolute path for a path of this process, so that the path of a segment still leads to
+// the segment after the process has changed its working directory. It does not remove ".." from the path,
+// because ".." may follow a symbolic link. If the working directory cannot be found, absolute returns the
+// path as it is.
+func absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	return strings.TrimSuffix(dir, "/") + "/" + strings.TrimPrefix(path, "./")
 }
 
 func fromFile(f *os.File, opts *Options) (*Segment, error) {
@@ -60,7 +77,11 @@ func fromFile(f *os.File, opts *Options) (*Segment, error) {
 		unix.Close(fd)
 		return nil, &opError{op: "open", name: f.Name(), why: "is not open for reading and writing", err: unix.EACCES}
 	}
-	return adopt(fd, f.Name(), set)
+	name := f.Name()
+	if strings.Contains(name, "/") {
+		name = absolute(name)
+	}
+	return adopt(fd, name, set)
 }
 
 // adopt checks the file behind fd and maps it. It takes ownership of fd. So if adopt fails, it closes fd.

@@ -47,8 +47,9 @@ func (s *Segment) Bytes() []byte {
 // Size returns the size of the segment in bytes, a multiple of the page size.
 func (s *Segment) Size() int64 { return int64(len(s.mem)) }
 
-// Name returns the name that error messages show. This is the path of the segment, or "memfd:" and the
-// label, or the name of the file that the segment was made from.
+// Name returns the name that error messages show. This is the absolute path of the segment, or "memfd:"
+// and the label, or the name of the file that the segment was made from. If that name is a relative path
+// with a slash, Name returns an absolute one.
 func (s *Segment) Name() string { return s.name }
 
 // File returns the open file of the segment, so that it can be passed to another process. The file

@@ -83,7 +83,7 @@ func (c *creation) temporary() (*Segment, error) {
 		}
 	}()
 	crashpoint.Hit("shm.create.temp_locked")
-	s, err := build(os.NewFile(uintptr(fd), c.path), c.path, c.size, c.set, nil, c.init)
+	s, err := build(os.NewFile(uintptr(fd), c.name), c.name, c.size, c.set, nil, c.init)
 	if err != nil {
 		return nil, err
 	}

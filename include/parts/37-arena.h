@@ -1058,12 +1058,33 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
     pthread_mutex_unlock(&shmi_attached_lock);
 }
 
+/* Returns a copy of path that still leads to the same file after a chdir, or NULL if there is no memory. A name
+ * without a slash is no path. The copy is the path itself if the working directory cannot be found, or if the result
+ * would be too long for a path. */
+SHMI_FN char *shmi_absolute(const char *path)
+{
+    char dir[PATH_MAX], *copy;
+    size_t before, n = strlen(path);
+    if (path[0] == '/' || strchr(path, '/') == NULL || getcwd(dir, sizeof dir) == NULL || dir[0] != '/')
+        return strdup(path);
+    before = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
+    if (before + 1 + n >= PATH_MAX)
+        return strdup(path);
+    copy = (char *)malloc(before + 1 + n + 1);
+    if (copy != NULL) {
+        memcpy(copy, dir, before);
+        copy[before] = '/';
+        memcpy(copy + before + 1, path, n + 1);
+    }
+    return copy;
+}
+
 /* Makes the shmsync_arena for s. The caller holds shmi_attached_lock. */
 SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_arena **out)
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
     int i;
-    if (a == NULL || (a->path = strdup(path)) == NULL) {
+    if (a == NULL || (a->path = shmi_absolute(path)) == NULL) {
         free(a);
         return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
     }

@@ -49,3 +49,24 @@ func TestMemfdHasNoPath(t *testing.T) {
 	defer i.Close()
 	require.False(t, i.Removed())
 }
+
+// TestRelativePathOutlivesChdir: a process opens an arena by a relative path, and then changes its working
+// directory, as a daemon does. The path still counts as the path of the arena, and the last Close removes
+// the file of an ephemeral arena.
+func TestRelativePathOutlivesChdir(t *testing.T) {
+	dir := t.TempDir()
+	for _, lifetime := range []Lifetime{LifetimeDurable, LifetimeDurable, LifetimeEphemeral} { // the second Open finds the file
+		t.Chdir(dir)
+		a, err := Open("./jobs", &Options{Size: 2 << 20, MaxParticipants: 4, Lifetime: lifetime})
+		require.NoError(t, err)
+		t.Chdir("/")
+		require.Equal(t, PathThere, a.PathState())
+		require.False(t, a.moved(), "OnDetached would be called")
+		require.NoError(t, a.Close())
+		if lifetime == LifetimeDurable {
+			require.FileExists(t, dir+"/jobs")
+		} else {
+			require.NoFileExists(t, dir+"/jobs")
+		}
+	}
+}

@@ -45,6 +45,9 @@ func TestForkWhileRemovingInC(t *testing.T) { runGate(t, "fork", unusedName(t)) 
 // The last close of an ephemeral arena waits for the gate, but not without end.
 func TestLastCloseInCAwaitsTheGate(t *testing.T) { runGate(t, "last", unusedName(t)) }
 
+// A relative path of a process in C still counts as the path of the arena after a chdir.
+func TestRelativePathInCOutlivesChdir(t *testing.T) { runGate(t, "chdir", t.TempDir()) }
+
 // A process in C that cannot read the boot ID does not conclude that the host has rebooted.
 func TestUnknownBootInCIsNoReboot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk")

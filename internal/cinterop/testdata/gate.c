@@ -278,6 +278,32 @@ static void last_close(const char *name)
     }
 }
 
+/* A process opens an arena by a relative path and then changes its working directory, as a daemon does. */
+static void changes_directory(const char *dir)
+{
+    const char *paths[] = {"./jobs", "sub/../jobs", "link/../jobs"};
+    const char *where[] = {"jobs", "jobs", "elsewhere/jobs"};
+    int k;
+    CHECK(chdir(dir), 0);
+    CHECK(mkdir("sub", 0700), 0);
+    CHECK(mkdir("elsewhere", 0700), 0);
+    CHECK(mkdir("elsewhere/sub", 0700), 0);
+    CHECK(symlink("elsewhere/sub", "link"), 0);
+    for (k = 0; k < 3; k++) {
+        shmsync_arena_options o;
+        shmsync_arena *a;
+        memset(&o, 0, sizeof o);
+        o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+        CHECK(shmsync_arena_open(paths[k], &o, &a), 0);
+        CHECK(access(where[k], F_OK), 0);
+        CHECK(chdir("/"), 0);
+        CHECK(shmi_moved(a), 0); /* otherwise on_detached would be called */
+        CHECK(shmsync_arena_close(a), 0);
+        CHECK(chdir(dir), 0);
+        CHECK(access(where[k], F_OK), -1);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3)
@@ -297,6 +323,8 @@ int main(int argc, char **argv)
         unknown_boot(argv[2]);
     else if (strcmp(argv[1], "last") == 0)
         last_close(argv[2]);
+    else if (strcmp(argv[1], "chdir") == 0)
+        changes_directory(argv[2]);
     else
         return 2;
     return 0;
