@@ -4444,44 +4444,71 @@ SHMI_FN int shmi_make_span(shmsync_arena *a, uint64_t head, uint64_t n)
     return 0;
 }
 
-/* Claims the first n free chunks in a row, downwards from top, of which at least least chunks have memory. If there
- * is no such row, *off is 0, and *busy says whether other participants are working on some of the chunks. */
-SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, uint64_t least, shmi_off *off, int *busy)
+/* Makes a span of n chunks, of which head is the first. If these chunks are not free any more, *busy is 1. */
+SHMI_FN int shmi_take_span(shmsync_arena *a, uint64_t head, uint64_t n, shmi_off *off, int *busy)
+{
+    int err = shmi_claim_run(a, head, n) ? shmi_make_span(a, head, n) : EAGAIN;
+    if (err == 0) {
+        __atomic_store_n(&a->heap_top, head, __ATOMIC_RELAXED);
+        *off = shmi_chunk_off(a, head);
+    }
+    if (err != EAGAIN)
+        return err;
+    *busy = 1;
+    return 0;
+}
+
+/* Makes a span of the first n free chunks in a row, downwards from top. If there is no such row, *off is 0, and *busy
+ * says whether other participants are working on some of the chunks. */
+SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_off *off, int *busy)
 {
     uint64_t run = 0, i;
     *off = 0;
     for (i = top; i > 0; i--) {
-        uint64_t w = shmi_load_chunk(a, i - 1), head = i - 1;
+        uint64_t w = shmi_load_chunk(a, i - 1);
         int err;
         if (shmi_chunk_kind(w) != SHMI_chunkFree) {
             *busy = *busy || shmi_chunk_kind(w) == SHMI_chunkClaimed || shmi_chunk_kind(w) == SHMI_chunkSweeping;
             run = 0;
             continue;
         }
-        if (++run < n || (least > 0 && shmi_reserved_in(a, head, n) < least))
+        if (++run < n)
             continue;
-        if (!shmi_claim_run(a, head, n)) {
-            *busy = 1;
-            run = 0;
-            continue;
-        }
-        err = shmi_make_span(a, head, n);
-        if (err == 0) {
-            __atomic_store_n(&a->heap_top, head, __ATOMIC_RELAXED);
-            *off = shmi_chunk_off(a, head);
-            return 0;
-        }
-        if (err != EAGAIN)
+        err = shmi_take_span(a, i - 1, n, off, busy);
+        if (err != 0 || *off != 0)
             return err;
-        *busy = 1;
         run = 0;
     }
     return 0;
 }
 
+/* Sets *head to the first chunk of the row of n free chunks in which most chunks have memory. Returns 0 if there is no
+ * row in which a chunk has. Other participants may change chunks meanwhile, so the result may be wrong. */
+SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, uint64_t *head)
+{
+    uint64_t run = 0, i;
+    int64_t backed = 0, most = 0;
+    for (i = a->geo.chunk_count; i > 0; i--) {
+        uint64_t w = shmi_load_chunk(a, i - 1);
+        if (shmi_chunk_kind(w) != SHMI_chunkFree) {
+            run = 0;
+            backed = 0;
+            continue;
+        }
+        backed += shmi_chunk_reserved(w) != 0;
+        if (++run > n)
+            backed -= shmi_chunk_reserved(shmi_load_chunk(a, i - 1 + n)) != 0;
+        if (run >= n && backed > most) {
+            *head = i - 1;
+            most = backed;
+        }
+    }
+    return most > 0;
+}
+
 SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
 {
-    uint64_t n = size / SHMI_chunkSize + (size % SHMI_chunkSize != 0), least;
+    uint64_t n = size / SHMI_chunkSize + (size % SHMI_chunkSize != 0), head = 0;
     int failed = 0, tries;
     *off = 0;
     if (n > a->geo.chunk_count || n == 0)
@@ -4491,12 +4518,15 @@ SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
         int busy = 0, err;
         if (top > a->geo.chunk_count)
             top = a->geo.chunk_count;
-        err = shmi_span_below(a, top, n, 0, off, &busy);
+        err = shmi_span_below(a, top, n, off, &busy);
         if (*off == 0 && err == 0)
-            err = shmi_span_below(a, a->geo.chunk_count, n, 0, off, &busy);
-        for (least = 1; err == ENOSPC && least <= n; least++) {
+            err = shmi_span_below(a, a->geo.chunk_count, n, off, &busy);
+        if (err == ENOSPC) {
+            /* There was no memory for a row of chunks. Try the row that needs the least memory. If there is no memory
+             * for that row either, there is none for any other row. */
             failed = err;
-            err = shmi_span_below(a, a->geo.chunk_count, n, least, off, &busy);
+            if (shmi_fullest_row(a, n, &head))
+                err = shmi_take_span(a, head, n, off, &busy);
         }
         if (*off != 0)
             return 0;

@@ -84,11 +84,60 @@ func TestUseWhatHasMemory(t *testing.T) {
 		}
 		a.Free(low)
 		a.heap.top.Store(a.geo.chunkCount)
-		require.Equal(t, a.chunkOff(1), mustAlloc(t, a, 3*chunkSize, 0))
-		mustAlloc(t, a, chunkSize, 0)
+		require.Equal(t, a.chunkOff(0), mustAlloc(t, a, 4*chunkSize, 0))
 		_, err := a.Alloc(chunkSize, 0)
 		require.ErrorIs(t, err, shmsync.ErrNoSpace)
 	})
+}
+
+// TestSpanWithoutMemoryTriesTwoRows: there is no memory for a span, although some chunks of the heap have
+// memory. The allocation asks for memory for the first row of chunks, and for the row that needs the least.
+// It tries no other row: each try claims all chunks of the row, so other participants find the heap busy.
+func TestSpanWithoutMemoryTriesTwoRows(t *testing.T) {
+	_, a := fullHeap(t, 12)
+	a.heap.top.Store(a.geo.chunkCount)
+	var rows []Offset
+	a.reserve = func(off, n uint64) error {
+		rows = append(rows, Offset(off))
+		return shmsync.ErrNoSpace
+	}
+	_, err := a.Alloc(30*chunkSize, 0)
+	require.ErrorIs(t, err, shmsync.ErrNoSpace)
+	require.Equal(t, []Offset{a.chunkOff(a.geo.chunkCount - 30), a.chunkOff(0)}, rows)
+	requireSound(t, a)
+}
+
+// TestFullestRow: the row that needs the least memory is found, whatever lies between the chunks.
+func TestFullestRow(t *testing.T) {
+	a := newNeighbours(4<<20, 4).join(1)
+	set := func(words map[uint64]chunkWord) {
+		for i := range a.geo.chunkCount {
+			a.u64(Offset(a.geo.chunksOff + 8*i)).Store(uint64(words[i]))
+		}
+	}
+	used := makeChunk(chunkHead, 1, 0)
+	for _, c := range []struct {
+		words map[uint64]chunkWord
+		n     uint64
+		head  uint64
+		found bool
+	}{
+		{nil, 3, 0, false},
+		{map[uint64]chunkWord{7: chunkReserved}, 3, 7, true},
+		{map[uint64]chunkWord{7: chunkReserved, 9: chunkReserved, 20: chunkReserved}, 3, 7, true},
+		{map[uint64]chunkWord{7: chunkReserved, 8: used, 9: chunkReserved}, 3, 9, true},
+		{map[uint64]chunkWord{7: chunkReserved, 8: used, 9: chunkReserved, 11: used}, 3, 5, true},
+		{map[uint64]chunkWord{0: chunkReserved, 1: chunkReserved, 2: chunkReserved, 3: used}, 3, 0, true},
+		{map[uint64]chunkWord{0: chunkReserved, 1: chunkReserved, 2: used}, 3, 0, false},
+		{map[uint64]chunkWord{0: chunkReserved, 4: chunkReserved}, a.geo.chunkCount, 0, true},
+	} {
+		set(c.words)
+		head, found := a.fullestRow(c.n)
+		require.Equal(t, c.found, found, "%v", c)
+		if found {
+			require.Equal(t, c.head, head, "%v", c)
+		}
+	}
 }
 
 // TestSpanDoesNotTouchARunItCannotHave: an allocation of a span does not change a run of chunks in

@@ -26,15 +26,18 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 	var failed error
 	for range claimTries {
 		top := min(c.heap.top.Load(), c.geo.chunkCount)
-		off, busy, err := c.spanBelow(top, n, 0)
+		off, busy, err := c.spanBelow(top, n)
 		if off == 0 && err == nil {
-			off, busy, err = c.spanBelow(c.geo.chunkCount, n, 0)
+			off, busy, err = c.spanBelow(c.geo.chunkCount, n)
 		}
-		// If there was no memory for a row of chunks, search for another row in which more chunks
-		// are already backed by memory.
-		for least := uint64(1); err != nil && isNoSpace(err) && least <= n; least++ {
+		// If there was no memory for a row of chunks, try the row that needs the least memory. If
+		// there is no memory for that row either, there is none for any other row.
+		if err != nil && isNoSpace(err) {
 			failed = err
-			off, busy, err = c.spanBelow(c.geo.chunkCount, n, least)
+			if head, ok := c.fullestRow(n); ok {
+				off, err = c.spanAt(head, n)
+				busy = busy || off == 0 && err == nil
+			}
 		}
 		if off != 0 || err != nil && !isNoSpace(err) {
 			return off, err
@@ -55,11 +58,10 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 
 func isNoSpace(err error) bool { return errors.Is(err, shmsync.ErrNoSpace) }
 
-// spanBelow claims n free chunks in a row. It searches downwards from top. At least as many of
-// these chunks as the parameter least says must be backed by memory already. If there is no such
-// row, the offset is 0, and the result busy says whether other participants are changing chunks
-// meanwhile.
-func (c *core) spanBelow(top, n, least uint64) (off Offset, busy bool, err error) {
+// spanBelow makes a span of n free chunks in a row. It searches downwards from top. If there is no
+// such row, the offset is 0, and the result busy says whether other participants are changing
+// chunks meanwhile.
+func (c *core) spanBelow(top, n uint64) (off Offset, busy bool, err error) {
 	run := uint64(0)
 	for i := top; i > 0; i-- {
 		w := c.loadChunk(i - 1)
@@ -68,25 +70,53 @@ func (c *core) spanBelow(top, n, least uint64) (off Offset, busy bool, err error
 			run = 0
 			continue
 		}
-		if run++; run < n || least > 0 && c.reservedIn(i-1, n) < least {
+		if run++; run < n {
 			continue
 		}
-		head := i - 1
-		if !c.claimRun(head, n) {
-			busy, run = true, 0
-			continue
-		}
-		ok, err := c.makeSpan(head, n)
-		if ok {
-			c.heap.top.Store(head)
-			return c.chunkOff(head), busy, nil
-		}
-		if err != nil {
-			return 0, busy, err
+		if off, err := c.spanAt(i-1, n); off != 0 || err != nil {
+			return off, busy, err
 		}
 		busy, run = true, 0
 	}
 	return 0, busy, nil
+}
+
+// spanAt makes a span of n chunks, of which the parameter head is the first. If these chunks are not
+// free any more, the offset is 0.
+func (c *core) spanAt(head, n uint64) (Offset, error) {
+	if !c.claimRun(head, n) {
+		return 0, nil
+	}
+	ok, err := c.makeSpan(head, n)
+	if !ok {
+		return 0, err
+	}
+	c.heap.top.Store(head)
+	return c.chunkOff(head), nil
+}
+
+// fullestRow returns the first chunk of the row of n free chunks in which most chunks are backed by
+// memory. It returns false if there is no row in which a chunk is. It reads each chunk word at most
+// twice. Other participants may change chunks meanwhile, so the result may be wrong.
+func (c *core) fullestRow(n uint64) (head uint64, found bool) {
+	run, backed, most := uint64(0), 0, 0
+	for i := c.geo.chunkCount; i > 0; i-- {
+		w := c.loadChunk(i - 1)
+		if w.kind() != chunkFree {
+			run, backed = 0, 0
+			continue
+		}
+		if w.reserved() {
+			backed++
+		}
+		if run++; run > n && c.loadChunk(i-1+n).reserved() {
+			backed--
+		}
+		if run >= n && backed > most {
+			head, most = i-1, backed
+		}
+	}
+	return head, most > 0
 }
 
 // claimRun claims n chunks, of which the parameter head is the first. If it cannot claim all of
