@@ -28,6 +28,9 @@ func (o Object) String() string { return arenakernel.Object(o).String() }
 // Objects iterates over the objects of the arena, including objects without a name. Each object is open
 // during its iteration of the loop, so it cannot be deleted during that iteration. Objects that are
 // created or deleted during the loop may be seen or not. Objects with impossible headers are skipped.
+//
+// Close does not wait for the loop. When Close has begun, the loop ends with the present iteration, and
+// the object is not open any more.
 func (a *Arena) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for o := range a.kernel().Objects() {

@@ -47,6 +47,8 @@ func (a *Arena) Self() ParticipantID { return a.kernel().Self() }
 // Participants iterates over the participants of the arena, including dead participants that have not
 // been reaped. If a participant has only just taken its slot, only its slot, generation and state are
 // known.
+//
+// Close does not wait for the loop. When Close has begun, the loop ends with the present iteration.
 func (a *Arena) Participants() iter.Seq[Participant] {
 	return func(yield func(Participant) bool) {
 		for p := range a.kernel().Participants() {

@@ -227,7 +227,7 @@ void *shmsync_arena_base(const shmsync_arena *a);
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* Sets *out to this process as a participant. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
-/* Calls f for each participant, until f returns a value other than 0. */
+/* Calls f for each participant, until f returns a value other than 0. EBADF: the arena was closed meanwhile. */
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
 
 /* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. */
@@ -12547,16 +12547,21 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg)
 {
     SHMI_BEGIN();
-    uint32_t i;
-    if (shmi_self(a) == 0)
-        return shmi_fail(shmi_nameless(a), "arena.participants", a->label, "%s", "");
-    for (i = 1; i <= a->geo.slots; i++) {
+    uint32_t i, slots = a->geo.slots;
+    for (i = 1; i <= slots; i++) {
         shmsync_participant p;
-        uint32_t w = shmi_slot_state(a, i);
-        if (!shmi_slot_present(w))
-            continue;
-        shmi_read_slot(a, i, w, &p);
-        if (shmi_slot_gen(shmi_slot_state(a, i)) == p.generation && f(&p, arg) != 0)
+        uint32_t w;
+        int there, err = shmi_enter(a, "arena.participants"); /* a close does not wait for f, which may take any time */
+        if (err != 0)
+            return SHMI_TELL(err);
+        w = shmi_slot_state(a, i);
+        there = shmi_slot_present(w);
+        if (there) {
+            shmi_read_slot(a, i, w, &p);
+            there = shmi_slot_gen(shmi_slot_state(a, i)) == p.generation;
+        }
+        shmi_exit(a);
+        if (there && f(&p, arg) != 0)
             break;
     }
     return 0;

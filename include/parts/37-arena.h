@@ -1613,16 +1613,21 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg)
 {
     SHMI_BEGIN();
-    uint32_t i;
-    if (shmi_self(a) == 0)
-        return shmi_fail(shmi_nameless(a), "arena.participants", a->label, "%s", "");
-    for (i = 1; i <= a->geo.slots; i++) {
+    uint32_t i, slots = a->geo.slots;
+    for (i = 1; i <= slots; i++) {
         shmsync_participant p;
-        uint32_t w = shmi_slot_state(a, i);
-        if (!shmi_slot_present(w))
-            continue;
-        shmi_read_slot(a, i, w, &p);
-        if (shmi_slot_gen(shmi_slot_state(a, i)) == p.generation && f(&p, arg) != 0)
+        uint32_t w;
+        int there, err = shmi_enter(a, "arena.participants"); /* a close does not wait for f, which may take any time */
+        if (err != 0)
+            return SHMI_TELL(err);
+        w = shmi_slot_state(a, i);
+        there = shmi_slot_present(w);
+        if (there) {
+            shmi_read_slot(a, i, w, &p);
+            there = shmi_slot_gen(shmi_slot_state(a, i)) == p.generation;
+        }
+        shmi_exit(a);
+        if (there && f(&p, arg) != 0)
             break;
     }
     return 0;

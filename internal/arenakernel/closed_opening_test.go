@@ -102,3 +102,74 @@ func TestCloseObjectAfterTheOpenBitsAreCleared(t *testing.T) {
 	require.NoError(t, <-closed)
 	require.NoError(t, peer.Close())
 }
+
+// TestLoopsEndWithClose: another goroutine, or the body of the loop, closes the opening of the arena over
+// which a loop goes. The loop ends, and reads no bytes of the arena after the last Close, because these
+// bytes are unmapped some time later.
+func TestLoopsEndWithClose(t *testing.T) {
+	for _, last := range []bool{true, false} {
+		for what, loop := range map[string]func(a *Arena, body func()) error{
+			"objects": func(a *Arena, body func()) error {
+				for range a.Objects() {
+					body()
+				}
+				return nil
+			},
+			"objects and errors": func(a *Arena, body func()) (last error) {
+				for _, err := range a.ObjectsAndErrors() {
+					if last = err; err == nil {
+						body()
+					}
+				}
+				return last
+			},
+			"participants": func(a *Arena, body func()) error {
+				for range a.Participants() {
+					body()
+				}
+				return nil
+			},
+		} {
+			t.Run(fmt.Sprint(what, ", last Close: ", last), func(t *testing.T) {
+				seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
+				require.NoError(t, err)
+				a, err := FromSegment(seg, nil)
+				require.NoError(t, err)
+				dup, err := shm.FromFile(a.seg.File(), nil)
+				require.NoError(t, err)
+				peer, err := JoinApart(dup, dup.Bytes(), &Options{Label: "peer"})
+				require.NoError(t, err)
+				defer peer.Close()
+				again := a
+				if !last {
+					dup, err := shm.FromFile(a.seg.File(), nil)
+					require.NoError(t, err)
+					again, err = FromSegment(dup, nil)
+					require.NoError(t, err)
+				}
+				for _, name := range []string{"x", "y"} {
+					o, _, err := a.OpenObject(ObjectSpec{Name: name, Kind: KindBlock, Version: 1, Size: 256})
+					require.NoError(t, err)
+					a.CloseObject(o)
+				}
+				reads, bodies := 0, 0
+				err = loop(a, func() {
+					bodies++
+					require.NoError(t, a.Close())
+					if last {
+						a.fetch = func(_, _ uint64) { reads++ }
+					}
+				})
+				require.Equal(t, 1, bodies)
+				require.Zero(t, reads, "the loop reads memory after the last Close")
+				if what == "objects and errors" {
+					require.ErrorIs(t, err, shmsync.ErrClosed)
+				}
+				require.NoError(t, peer.Delete("x"), "the loop keeps the object open")
+				if !last {
+					require.NoError(t, again.Close())
+				}
+			})
+		}
+	}
+}

@@ -146,7 +146,8 @@ type AllocStats struct {
 // Stats counts the blocks in the heap. If other processes use the arena at the same time, the
 // numbers may be from different moments.
 func (a *Arena) Stats() AllocStats {
-	a.mustUse("arena.stats")
+	a.mustBeginCall("arena.stats") // Close does not take the memory away while the heap is read
+	defer a.EndCall()
 	s := AllocStats{Chunks: a.geo.chunkCount, Bytes: a.geo.chunkCount * chunkSize}
 	for i := range a.geo.chunkCount {
 		w := a.loadChunk(i)

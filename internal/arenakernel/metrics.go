@@ -27,9 +27,9 @@ type ObjectMetrics struct {
 func (a *Arena) Metrics() Metrics {
 	a.mustBeginCall("arena.metrics") // because the walk over the objects writes to the slot of this process
 	defer a.EndCall()
-	stats := a.Stats()
+	stats := a.Within().Stats()
 	m := Metrics{Deaths: a.reaped(), Path: a.PathState(), Size: a.Size(), Used: stats.Reserved * chunkSize, Objects: map[string]ObjectMetrics{}}
-	for range a.Participants() {
+	for range a.Within().Participants() {
 		m.Participants++
 	}
 	waits := a.findWaits()

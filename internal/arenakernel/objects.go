@@ -39,6 +39,9 @@ func (a *Arena) CloseObject(o Object) {
 // Objects iterates over the objects of the arena, including anonymous objects. Each object is open
 // during its iteration of the loop, so it cannot be deleted during that iteration. Objects that are
 // created or deleted during the loop may be missing. Objects with impossible headers are skipped.
+//
+// Close does not wait for the loop. When Close has begun, the loop ends with the present iteration,
+// and the end of that iteration does not keep the object open.
 func (a *Arena) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for o, err := range a.ObjectsAndErrors() {
@@ -50,24 +53,55 @@ func (a *Arena) Objects() iter.Seq[Object] {
 }
 
 // ObjectsAndErrors is Objects, but also yields an error for each object that it cannot open. The
-// error Is [shmsync.ErrCorrupt] if the header is impossible.
+// error Is [shmsync.ErrCorrupt] if the header is impossible. When Close has begun, the last error
+// Is [shmsync.ErrClosed].
+//
+// The body of the loop may take any time, and may call Close. So only the steps between two bodies
+// are calls for which Close waits.
 func (a *Arena) ObjectsAndErrors() iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		a.mustUse("arena.objects")
-		a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
-			if w.kind() != blockObject {
-				return true
+		var found []Offset
+		for i := range a.geo.chunkCount {
+			if err := a.BeginCall("arena.objects"); err != nil {
+				yield(Object{}, err)
+				return
 			}
-			o, err := a.ObjectAt(off)
-			if errors.Is(err, shmsync.ErrIncompatible) {
-				return true // the object was deleted
+			found = a.objectsIn(i, found[:0])
+			a.EndCall()
+			for _, off := range found {
+				if !a.yieldObject(off, yield) {
+					return
+				}
 			}
-			if err == nil {
-				defer a.CloseObject(o)
-			}
-			return yield(o, err)
-		})
+		}
 	}
+}
+
+// objectsIn appends the offsets of the objects in one chunk to the list.
+func (a *Arena) objectsIn(chunk uint64, list []Offset) []Offset {
+	a.eachBlockOf(chunk, func(off Offset, _ uint64, w blockWord) bool {
+		if w.kind() == blockObject {
+			list = append(list, off)
+		}
+		return true
+	})
+	return list
+}
+
+// yieldObject does one iteration of a loop over the objects. It reports whether the loop goes on.
+func (a *Arena) yieldObject(off Offset, yield func(Object, error) bool) bool {
+	o, err := a.ObjectAt(off)
+	switch {
+	case errors.Is(err, shmsync.ErrIncompatible):
+		return true // the object was deleted
+	case err == nil:
+		defer a.CloseObject(o)
+	case errors.Is(err, shmsync.ErrClosed):
+		yield(o, err)
+		return false
+	}
+	return yield(o, err)
 }
 
 // visit calls f for the objects of the arena, without opening them. If an object is deleted while f

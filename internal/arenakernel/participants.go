@@ -35,11 +35,18 @@ func (p Participant) Name() ParticipantID { return makeParticipantID(p.Slot, p.G
 // Participants iterates over the participants of the arena, including dead participants that have not
 // been reaped. If a participant has only just taken its slot, only its slot, generation and state are
 // known.
+//
+// Close does not wait for the loop. When Close has begun, the loop ends with the present iteration.
 func (a *Arena) Participants() iter.Seq[Participant] {
 	return func(yield func(Participant) bool) {
 		a.mustUse("arena.participants")
 		for i := 1; i <= a.geo.slots; i++ {
-			if p, ok := a.participant(i); ok && !yield(p) {
+			if a.BeginCall("arena.participants") != nil {
+				return
+			}
+			p, ok := a.participant(i)
+			a.EndCall()
+			if ok && !yield(p) {
 				return
 			}
 		}

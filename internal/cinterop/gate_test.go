@@ -48,6 +48,9 @@ func TestLastCloseInCAwaitsTheGate(t *testing.T) { runGate(t, "last", unusedName
 // A relative path of a process in C still counts as the path of the arena after a chdir.
 func TestRelativePathInCOutlivesChdir(t *testing.T) { runGate(t, "chdir", t.TempDir()) }
 
+// A loop over the participants in C ends when the arena is closed meanwhile.
+func TestLoopInCEndsWithClose(t *testing.T) { runGate(t, "loop", unusedName(t)) }
+
 // A process in C that cannot read the boot ID does not conclude that the host has rebooted.
 func TestUnknownBootInCIsNoReboot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk")

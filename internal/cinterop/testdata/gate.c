@@ -304,6 +304,23 @@ static void changes_directory(const char *dir)
     }
 }
 
+/* The function that shmsync_arena_participants calls closes the arena. */
+static int closes(const shmsync_participant *p, void *a)
+{
+    (void)p;
+    calls++;
+    CHECK(shmsync_arena_close((shmsync_arena *)a), 0);
+    return 0;
+}
+
+static void close_in_loop(const char *name)
+{
+    shmsync_arena *a;
+    CHECK(shmsync_arena_open(name, NULL, &a), 0);
+    CHECK(shmsync_arena_participants(a, closes, a), EBADF);
+    CHECK(calls, 1);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3)
@@ -325,6 +342,8 @@ int main(int argc, char **argv)
         last_close(argv[2]);
     else if (strcmp(argv[1], "chdir") == 0)
         changes_directory(argv[2]);
+    else if (strcmp(argv[1], "loop") == 0)
+        close_in_loop(argv[2]);
     else
         return 2;
     return 0;
