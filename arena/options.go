@@ -32,9 +32,10 @@ const (
 // zero value.
 type Options struct {
 	// Size of a new arena in bytes, rounded up to a multiple of 64 KiB; 0 means 64 MiB. The size never
-	// changes. The file is sparse: it takes memory only as the arena fills. The slots of participants
-	// take memory when the arena is created, 2 KiB each. That is 256 KiB for the default of 128 slots,
-	// and 4 MiB for 2047.
+	// changes. The file is sparse: most of it takes memory only as the arena fills. When the arena is
+	// created, the directory of names takes 1.6 % of a Size that is a power of two, and up to 3.2 % of
+	// another Size. That is 16 MiB for 1 GiB. The slots of participants take 2 KiB each: 256 KiB for
+	// the default of 128 slots, and 4 MiB for 2047.
 	Size int64
 	// MaxParticipants of a new arena, at most 2047; 0 means 128. It never changes.
 	MaxParticipants int

@@ -176,3 +176,20 @@ func FuzzHeader(f *testing.F) {
 		require.Less(t, g.blocksOff, g.heapOff)
 	})
 }
+
+// TestMemoryOfAnEmptyArena: an arena takes as much memory when it is created as the comment of Options.Size
+// says.
+func TestMemoryOfAnEmptyArena(t *testing.T) {
+	for _, size := range []uint64{1 << 20, 64 << 20, 1<<30 - chunkSize, 1 << 30, 1<<30 + chunkSize, 3 << 30, 16 << 30, 1 << 47} {
+		g := plan(size, 128)
+		directory := float64(g.dirCount*8) / float64(size)
+		if size&(size-1) == 0 {
+			require.InDelta(t, 0.016, directory, 0.0005, "%d", size)
+		}
+		require.Greater(t, directory, 0.0155, "%d", size)
+		require.Less(t, directory, 0.032, "%d", size)
+		// The words of the chunks take 8 bytes for each 64 KiB.
+		rest := g.fixedEnd() - g.dirCount*8 - 128*slotStride - size/chunkSize*8
+		require.LessOrEqual(t, rest, uint64(128<<10), "%d", size)
+	}
+}
