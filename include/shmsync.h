@@ -15834,6 +15834,7 @@ typedef struct shmi_rq_parts {
     uint64_t *(*end)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* an end of a queue, as shmi_rq_kind.word */
     void (*turn_to)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w); /* chooses the queue of a wait */
     void (*catch_up)(struct shmi_rq *q);                                /* learns what others have added to the object */
+    int (*serve)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* as shmi_rq_kind.serve, for the chosen queue only */
     void (*before)(struct shmi_rq *q, struct shmi_wakes *b);            /* is called before this participant writes a record */
 } shmi_rq_parts;
 
@@ -16434,20 +16435,21 @@ SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
 /* Takes the waits of dead participants off the queue. The walk goes from each node to the next one. Waits may leave at any
  * place, and an owner may queue its node again at another place. So when the walk visits a node, it checks that the node
  * before still has the same link. If the link has changed, or the node is not on this queue, the walk begins again at the
- * first wait, a few times at most. A wait of a dead participant that it misses is taken off by the next reap. */
+ * first wait, a few times at most. A wait of a dead participant that it misses is taken off by the next reap. A wait
+ * whose links a peer has overwritten stays where it is: the walk goes on behind it, and the result is EPROTO. */
 SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint32_t again = 0, steps, anchor = 0, lap = 64, v;
     shmi_node *before = NULL; /* the node in front of v, or NULL if v was the first */
     uint64_t link = 0;        /* its word next */
-    int begun = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
+    int damaged = 0, begun = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
     if (begun != 0)
         return begun;
     v = shmi_recorded_value(q->first);
     for (steps = 0; v >= SHMI_RECORDED_FIRST && v != anchor && again < SHMI_rqAgain && steps < 1u << 24; steps++) {
         struct shmi_wait w;
         uint64_t next = 0;
-        int ok = 0, err;
+        int ok = 0, queued, err;
         if (steps == lap) { /* if a peer has closed the queue to a circle, the walk comes back to an anchor */
             anchor = v;
             lap *= 2;
@@ -16455,7 +16457,10 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         w.off = (shmi_off)v * SHMI_nodeSize;
         w.n = shmi_node_at(q->a, w.off);
         /* The owner of a node may have queued it again at another place, and then the node before has another link. */
-        if (!shmi_rq_queued_at(q, w.n, &next) || (before == NULL ? shmi_recorded_value(q->first) != v : shmi_ld64(&before->next) != link)) {
+        queued = shmi_rq_queued_at(q, w.n, &next);
+        if (!queued && damaged != 0)
+            return damaged;
+        if (!queued || (before == NULL ? shmi_recorded_value(q->first) != v : shmi_ld64(&before->next) != link)) {
             again++;
             v = shmi_recorded_value(q->first);
             before = NULL;
@@ -16477,8 +16482,13 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
                 q->parts->turn_to(q, x, w); /* the key of these waits may have got another entry during the walk */
             q->kind->remove(q, x, w, SHMI_RECORDED_REMOVED);
             err = shmi_rq_end(q, x, b, &ok);
-            if (err != 0)
-                return err;
+            if (err != 0) {
+                damaged = err;
+                v = (uint32_t)(next >> 32);
+                before = w.n;
+                link = next;
+                continue;
+            }
         }
         if (ok && before == NULL) {
             v = shmi_recorded_value(q->first);
@@ -16491,9 +16501,9 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
             anchor = 0;
         }
     }
-    if (again >= SHMI_rqAgain)
-        shmi_st32(&q->unreaped, 1);
-    return 0;
+    if (again >= SHMI_rqAgain || (v >= SHMI_RECORDED_FIRST && v == anchor))
+        shmi_st32(&q->unreaped, 1); /* the next reap tries again */
+    return damaged;
 }
 
 /* Wakes the owners of the first waits, whose waits go on, so that they look after the object. One is enough, unless it is
@@ -16528,12 +16538,13 @@ SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
 
 /* ---- What all objects with a recorded queue do alike: prims/record_deaths.go and others in C ---- */
 
-/* Whether the owner of a queued wait is alive. It checks the marks of death itself: what a dead participant was granted
- * comes back only when that participant is reaped. */
+/* Whether the owner of a queued wait is alive and still waits. It checks the marks of death itself: what a dead
+ * participant was granted comes back only when that participant is reaped. A participant that has found the object
+ * damaged may have given up the node, which is in the state left then. */
 SHMI_FN int shmi_rq_waiting(struct shmi_rq *q, struct shmi_wait w)
 {
     shmi_participant_id owner = shmi_node_owner(w.n);
-    return shmi_rq_current(q, owner) && !shmi_dead(q->a, owner);
+    return shmi_rq_current(q, owner) && !shmi_dead(q->a, owner) && shmi_node_state(shmi_node_load(w.n)) != SHMI_NodeLeft;
 }
 SHMI_FN int shmi_rq_reap_due(struct shmi_rq *q) { return shmi_ld32(&q->deaths) != shmi_deaths(q->a) || shmi_ld32(&q->unreaped) != 0; }
 /* Begins a reap: takes the waits of the dead off the queue, so that nothing is granted to them any more. */
@@ -16594,6 +16605,99 @@ SHMI_FN void shmi_rq_check(void *arg)
     struct shmi_rq *q = (struct shmi_rq *)arg;
     if (shmi_check_due(&q->looked))
         shmi_rq_check_now(q);
+}
+
+/* ---- Damage of the queue: prims/record_torn.go in C ----
+ *
+ * A peer may overwrite the links of a queue while threads wait in it. No grant then reaches some of the waits. So each
+ * thread that waits examines the links beside its wait from time to time, and gives up if they are damaged. It cannot see
+ * damage between two other waits. The owners of these waits see it and give up, and their nodes stay in the queue in the
+ * state left. The owner of the next wait finds such a node before its own, and gives up, too. */
+enum {
+    SHMI_tornTries = 4,   /* how often shmi_rq_is_torn begins again if other processes change the object meanwhile */
+    SHMI_tornForgone = 64 /* how many nodes in the state left shmi_rq_torn_at visits at most */
+};
+
+/* The node at v, an offset divided by 64, if it has a wait in a queue of the object, and otherwise NULL. */
+SHMI_FN shmi_node *shmi_rq_linked(struct shmi_rq *q, uint32_t v)
+{
+    shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
+    return n != NULL && shmi_ld64(&n->object) == q->o.off && shmi_recorded_queued(shmi_recorded_value(&n->next)) ? n : NULL;
+}
+/* Whether the links beside a wait of this process, or its node, are damaged. The record of the commit word is complete. If
+ * the commit word changes meanwhile, the result is meaningless. */
+SHMI_FN int shmi_rq_torn_at(struct shmi_rq *q, struct shmi_wait w)
+{
+    uint32_t next = shmi_recorded_value(&w.n->next), me = (uint32_t)(w.off / SHMI_nodeSize), prev, i;
+    shmi_node *n;
+    if (shmi_rq_ended(q, next))
+        return shmi_node_queued(shmi_node_load(w.n)); /* each process that completes a record resolves the waits that it ends */
+    if (!shmi_recorded_queued(next) || shmi_ld64(&w.n->object) != q->o.off)
+        return 1;
+    if (next == SHMI_RECORDED_LAST) {
+        if (shmi_recorded_value(q->last) != me)
+            return 1;
+    } else {
+        n = shmi_rq_linked(q, next);
+        if (n == NULL || shmi_recorded_value(&n->extra) != me)
+            return 1;
+    }
+    for (i = 0; i < SHMI_tornForgone; i++) {
+        prev = shmi_recorded_value(&w.n->extra);
+        if (prev == 0)
+            return shmi_recorded_value(q->first) != me;
+        n = shmi_rq_linked(q, prev);
+        if (n == NULL || shmi_recorded_value(&n->next) != me)
+            return 1;
+        if (shmi_node_state(shmi_node_load(n)) != SHMI_NodeLeft)
+            return 0;
+        w.n = n;
+        me = prev;
+    }
+    return 0;
+}
+/* Begins a change that concerns the queue of a wait; EPROTO: a peer has overwritten something. */
+SHMI_FN int shmi_rq_begin_at(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, struct shmi_wakes *b)
+{
+    int err = shmi_rq_begin(q, x, b);
+    if (err == 0 && q->parts != NULL) {
+        q->parts->turn_to(q, x, w);
+        if (x->torn && shmi_ld64(q->commit) == x->c)
+            return EPROTO;
+    }
+    return err;
+}
+/* Whether the queue is so damaged that a wait of this process may never end. It serves the queue first. If other processes
+ * change the object all the time, it may return 0 for a damaged queue; the next check examines the queue again. */
+SHMI_FN int shmi_rq_is_torn(struct shmi_rq *q, const shmi_wait_node *wait_node)
+{
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    struct shmi_wait w;
+    int torn = 0, tries;
+    w.off = wait_node->off;
+    w.n = wait_node->node;
+    shmi_rq_catch_up(q);
+    shmi_wakes_init(&b);
+    shmi_rq_lock(q);
+    for (tries = 0; tries < SHMI_tornTries; tries++) {
+        int (*serve)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b) = q->parts != NULL ? q->parts->serve : q->kind->serve;
+        torn = shmi_rq_begin_at(q, &x, w, &b) != 0;
+        if (torn)
+            break;
+        if (x.torn)
+            continue;
+        torn = serve(q, &x, &b) != 0 || shmi_rq_begin_at(q, &x, w, &b) != 0;
+        if (torn)
+            break;
+        torn = !x.torn && shmi_rq_torn_at(q, w);
+        if (!x.torn && shmi_ld64(q->commit) == x.c)
+            break;
+        torn = 0;
+    }
+    shmi_rq_unlock(q);
+    shmi_rq_wake(q, &b);
+    return torn;
 }
 
 /* Takes a wait of this process off the queue, and gives its wait node back; 0 if a record has ended the wait. *before
@@ -16658,12 +16762,15 @@ SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
 SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, int *before)
 {
     shmi_tuning t = shmi_rq_tuning(q);
-    int err = 0, over = shmi_add32(&q->waiting, 1) == 0 && spin && shmi_spin(&t, shmi_wait_node_resolved_arg, s);
+    int torn = 0, err = 0, over = shmi_add32(&q->waiting, 1) == 0 && spin && shmi_spin(&t, shmi_wait_node_resolved_arg, s);
     *before = 0;
     while (!over && !shmi_wait_node_resolved(s)) {
         int r = shmi_rq_sleep(q, s, abs);
         if (r == SHMI_LOOK) {
             shmi_rq_check(q);
+            torn = shmi_rq_is_torn(q, s);
+            if (torn)
+                err = EPROTO;
         } else if (r == SHMI_AGAIN) {
             uint32_t w = shmi_node_load(s->node);
             if (shmi_node_queued(w))
@@ -16685,7 +16792,7 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
         SHMSYNC_CRASHPOINT("record.await.withdrawn");
         if (err == EBADF)
             return shmi_fail(EBADF, op, shmi_called(&q->o), "this process closed the arena");
-        return err == EPROTO ? q->kind->corrupt(q, "a wait node") : err;
+        return err == EPROTO ? q->kind->corrupt(q, torn ? "its queue of waits" : "a wait node") : err;
     }
     return 0;
 }
@@ -22890,6 +22997,14 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
                 if (passes)
                     shmi_cond_give(q, x, to, extra, &woken);
             }
+            if (x->torn) {
+                /* A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. Only what
+                 * the node owes ends. */
+                x->torn = 0;
+                x->n = woken.n = 0;
+                done = 1;
+                shmi_rq_add(x, SHMI_rqNext, me, &w.n->next, next, outcome);
+            }
         }
         err = shmi_rq_end(q, x, b, &ok);
         if (err != 0)
@@ -22953,7 +23068,7 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
         for (i = 0; i < d.n; i++) {
             err = shmi_cond_settle(k, x, b, d.at[i].w, SHMI_RECORDED_REMOVED, &settled);
             if (err != 0)
-                return err;
+                return err; /* the record of the commit word is corrupt, so no change is possible */
         }
     } while (d.n == SHMI_condDebts);
     return 0;
@@ -22971,16 +23086,15 @@ SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)
     return sum;
 }
 /* Takes the waits of the dead off the queue, so that nobody wakes them any more, and settles then what their other waits
- * owe. */
+ * owe, even if a peer has overwritten the queue. */
 SHMI_FN int shmi_cond_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint64_t there = shmi_cond_there(q);
-    int err = shmi_rq_begin_reap(q, x, b);
-    if (err == 0)
-        err = shmi_cond_settle_dead(shmi_cond_of(q), x, b);
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue is that of the waits */
+    err = shmi_cond_settle_dead(shmi_cond_of(q), x, b);
     if (err == 0)
         shmi_st64(&shmi_cond_of(q)->there, there);
-    return err;
+    return first != 0 ? first : err;
 }
 /* Marks the participants that are dead and not marked yet, at most once in 50 ms in each process. All processes that watch
  * a participant may be stopped. */
@@ -23109,9 +23223,8 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struc
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (shmi_rq_reap_due(q))
-        err = shmi_cond_reap(q, &x, &b);
-    if (err == 0)
-        err = how(k, &x, &b);
+        shmi_cond_reap(q, &x, &b); /* an error is that of the waits, or the next call finds it, too */
+    err = how(k, &x, &b);
     shmi_rq_unlock(q);
     shmi_rq_wake(q, &b);
     return shmi_exit_with(q->a, err);
@@ -23708,10 +23821,12 @@ SHMI_FN int shmi_sem_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     shmi_semaphore_record *r;
     shmi_rq_walk i;
-    int err = shmi_rq_begin_reap(q, x, b);
-    for (shmi_rq_walk_slots(q, &i); err == 0 && (r = shmi_sem_next(s, &i)) != NULL;)
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue is that of the waits */
+    for (shmi_rq_walk_slots(q, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
         err = shmi_sem_reap_share(s, x, i.slot, r, b);
-    return err;
+        first = first != 0 ? first : err;
+    }
+    return first;
 }
 /* Whether a participant that has permits is dead. */
 SHMI_FN int shmi_sem_dead(struct shmi_rq *q)
@@ -27719,21 +27834,22 @@ SHMI_FN int shmi_key_serve(struct shmi_key_bucket *k, struct shmi_rq_change *x, 
     struct shmi_record_lock l = shmi_key_lock_of(k);
     return shmi_lock_serve(&l, x, b);
 }
-/* Serves the queue of each key of the bucket. The error is that of the first queue that is corrupt. */
+SHMI_FN int shmi_multi_serve_chosen(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b) { return shmi_key_serve(shmi_bucket_of_queue(q), x, b); }
+/* Serves the queue of each key of the bucket. If a peer has overwritten the queue of one key, that concerns only the calls
+ * for this key. */
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
-    int err = shmi_rq_begin(q, x, b), first = err;
+    int err = shmi_rq_begin(q, x, b);
     shmi_entry_walk v;
     if (err != 0)
         return err;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
         if (shmi_recorded_value(&v.at.e->first) != 0) {
             shmi_key_focus(k, v.at);
-            err = shmi_key_serve(k, x, b);
-            first = first != 0 ? first : err;
+            shmi_key_serve(k, x, b);
         }
-    return first;
+    return 0;
 }
 
 SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wakes *b)
@@ -27824,7 +27940,7 @@ static const shmi_rq_kind shmi_multi_kind = {
     sizeof(shmi_fairmutex_record), offsetof(shmi_fairmutex_record, entries), 1, NULL, shmi_multi_word_at, shmi_multi_corrupt,
     shmi_multi_remove, shmi_multi_serve, shmi_multi_reap, shmi_multi_dead,
 };
-static const shmi_rq_parts shmi_multi_parts = {shmi_multi_word_at, shmi_multi_turn_to, shmi_multi_catch_up, shmi_multi_before};
+static const shmi_rq_parts shmi_multi_parts = {shmi_multi_word_at, shmi_multi_turn_to, shmi_multi_catch_up, shmi_multi_serve_chosen, shmi_multi_before};
 
 /* ---- Handles and views ---- */
 
@@ -28098,11 +28214,14 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
         dead = found && shmi_key_dead(k, at.e);
         if (!tidied && (dead || shmi_rq_reap_due(q) || (found && shmi_recorded_value(&at.e->first) != 0))) {
             tidied = 1; /* the dead may have the key, or it may be the turn of the first wait */
-            if (dead || shmi_rq_reap_due(q))
+            if (dead || shmi_rq_reap_due(q)) {
                 err = shmi_multi_reap(q, &x, b);
-            if (err == 0 && found) {
+                if (err == 0)
+                    err = shmi_multi_serve(q, &x, b);
+            }
+            if (err == 0 && found && shmi_key_has(at.e, key)) { /* the entry may have got another key */
                 shmi_key_focus(k, at);
-                err = shmi_key_serve(k, &x, b);
+                err = shmi_key_serve(k, &x, b); /* it finds damage of this queue */
             }
             if (err != 0)
                 return err;

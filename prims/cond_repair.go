@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/park"
 )
 
 func init() {
@@ -68,24 +69,22 @@ func completeCond(a *arenakernel.Arena, o arenakernel.Object) bool {
 }
 
 // reapIfDue reaps if a participant has died since the last reap.
-func (k *condCore) reapIfDue(x *recordedChange, b *wakes) error {
-	if !k.reapDue() {
-		return nil
+func (k *condCore) reapIfDue(x *recordedChange, b *wakes) {
+	if k.reapDue() {
+		k.reap(x, b, k.a.NodesOfAllDead(k.object.Offset, 0))
 	}
-	return k.reap(x, b, k.a.NodesOfAllDead(k.object.Offset, 0))
 }
 
 // reap recovers what dead participants left in the Cond. It first takes their waits off the queue, so that nobody
 // wakes these waits any more. Then it finds the waits that were woken before that; nodes are the wait nodes of the
 // dead participants. It passes their Signals on in the order in which the Signals were given, because a later
-// Signal may go to waits to which an earlier one may not. The caller holds k.private.
-func (k *condCore) reap(x *recordedChange, b *wakes, nodes []arenakernel.Offset) error {
-	if err := k.beginReap(x, b); err != nil {
-		return err
-	}
+// Signal may go to waits to which an earlier one may not. If a peer has overwritten something, reap goes on with the
+// rest: the damage concerns only the waits whose links were overwritten. The caller holds k.private.
+func (k *condCore) reap(x *recordedChange, b *wakes, nodes []arenakernel.Offset) {
+	k.beginReap(x, b)
 	// Another process may have committed a change that wakes one of these waits, and not have carried it out yet.
-	if err := k.begin(x, b); err != nil {
-		return err
+	if k.begin(x, b) != nil {
+		return
 	}
 	var all []condDebt
 	for _, off := range nodes {
@@ -96,11 +95,8 @@ func (k *condCore) reap(x *recordedChange, b *wakes, nodes []arenakernel.Offset)
 	}
 	slices.SortStableFunc(all, func(p, q condDebt) int { return cmp.Compare(p.bound, q.bound) })
 	for _, d := range all {
-		if _, err := k.settle(x, b, d.wait, arenakernel.RecordedRemoved); err != nil {
-			return err
-		}
+		k.settle(x, b, d.wait, arenakernel.RecordedRemoved)
 	}
-	return nil
 }
 
 // condDebt is a wait node that owes a Signal: the wait was woken by a Signal that has to pass on to another wait.
@@ -151,6 +147,11 @@ func (k *condCore) check() {
 		k.serve(x, b, math.MaxUint32)
 	}
 	k.dateFirst()
+}
+
+// torn reports whether a peer has damaged the queue, so that a wait of this process may never end; see isTorn.
+func (k *condCore) torn(s *park.WaitNode) bool {
+	return k.isTorn(s, oneQueue, func(x *recordedChange, b *wakes) error { return k.serve(x, b, k.limit) })
 }
 
 func checkCond(a *arenakernel.Arena, o arenakernel.Object) error {

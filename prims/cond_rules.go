@@ -66,7 +66,7 @@ func buildCond(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*condCore
 	k.opening = newOpening(a, o)
 	k.queue = park.NewQueue(park.Config{
 		WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller},
-		Object:   o, Word: o.Body + condWakeOff, All: true, Check: k.check,
+		Object:   o, Word: o.Body + condWakeOff, All: true, Check: k.check, Torn: k.torn,
 	})
 	k.opening.waitsIn(k.queue)
 	k.opening.end = k.queue.Close
@@ -148,9 +148,7 @@ func (k *condCore) signal() error {
 	k.private.Lock()
 	defer k.private.Unlock()
 	x := &k.scratch
-	if err := k.reapIfDue(x, b); err != nil {
-		return err
-	}
+	k.reapIfDue(x, b)
 	for {
 		// Another iteration means that another call has changed the Cond, or that this call has removed
 		// the wait of a dead participant.
@@ -187,9 +185,7 @@ func (k *condCore) broadcast() error {
 	k.private.Lock()
 	defer k.private.Unlock()
 	x := &k.scratch
-	if err := k.reapIfDue(x, b); err != nil {
-		return err
-	}
+	k.reapIfDue(x, b)
 	for {
 		// Another iteration means that another call has changed the Cond, so the loop is lock-free.
 		if err := k.begin(x, b); err != nil {
@@ -296,6 +292,12 @@ func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (
 			}
 			done = true
 		}
+		if x.torn {
+			// A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. Only what
+			// the node owes ends.
+			x.n, x.torn, done = 0, false, true
+			x.add(recordNext, w.index(), w.Next(), next, outcome)
+		}
 		if ok, err := k.end(x, b); err != nil || ok && done {
 			if ok && owes {
 				crashpoint.Hit("cond.settle.committed")
@@ -364,8 +366,11 @@ func (k *condCore) sleepIn(ctx context.Context, s *park.WaitNode) (covered bool,
 	}
 	crashpoint.Hit("record.await.withdrawn")
 	covered = k.withdrawn(s)
-	if r == park.Closed {
+	switch r {
+	case park.Closed:
 		return false, k.closed()
+	case park.Torn:
+		return false, failed(k.a, k.object, "cond.wait", shmsync.ErrCorrupt, nil, tornQueue)
 	}
 	return covered, err
 }

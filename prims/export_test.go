@@ -154,6 +154,12 @@ func (s *Semaphore) Queued() (n int) {
 	}
 }
 
+// Ends returns the words that name the first and the last wait of the queue.
+func (q *recordQueue) Ends() (first, last *atomic.Uint64) { return q.first, q.last }
+
+// Ends returns the words that name the first and the last wait of the queue.
+func (c *Cond) Ends() (first, last *atomic.Uint64) { return c.core.Ends() }
+
 // HasRecordOf reports whether the handle x knows the record of a slot.
 func (x *Barrier) HasRecordOf(slot int) bool { return x.slotOf(slot) != nil }
 

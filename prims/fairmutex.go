@@ -134,7 +134,7 @@ func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOp
 	f.opening = newOpening(a, o)
 	f.queue = park.NewQueue(park.Config{
 		WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller},
-		Object:   o, Word: o.Body + fairMutexWakeOff, All: true, Check: f.check,
+		Object:   o, Word: o.Body + fairMutexWakeOff, All: true, Check: f.check, Torn: f.torn,
 	})
 	f.opening.waitsIn(f.queue)
 	f.opening.end = func() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/park"
 )
 
 func init() {
@@ -84,6 +85,9 @@ func (f *FairMutex) check() {
 	f.serve(x, b)
 	f.dateFirst()
 }
+
+// torn reports whether a peer has damaged the queue, so that a wait of this process may never end; see isTorn.
+func (f *FairMutex) torn(s *park.WaitNode) bool { return f.isTorn(s, oneQueue, f.serve) }
 
 func checkFairMutex(a *arenakernel.Arena, o arenakernel.Object) error {
 	if o.Size < fairMutexBytes(a) {

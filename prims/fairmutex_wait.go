@@ -136,14 +136,22 @@ func (w fairPending) told(p *Pending) {
 	switch {
 	case w.s.Resolved():
 		p.end(w.f.ended(w.s))
-	case !w.f.queue.Closing():
-		return
-	case w.f.withdraw(w.s):
-		p.end(w.f.closedError())
+	case w.f.queue.Closing():
+		w.giveUp(p, w.f.closedError())
+	case w.s.Torn(w.f.queue):
+		w.giveUp(p, w.f.fail("fairmutex.lock", shmsync.ErrCorrupt, nil, tornQueue))
 	default:
-		p.end(w.f.ended(w.s))
+		return
 	}
 	w.f.queue.Exit()
+}
+
+// giveUp ends p with the error why, unless the wait was granted or refused meanwhile.
+func (w fairPending) giveUp(p *Pending, why error) {
+	if !w.f.withdraw(w.s) {
+		why = w.f.ended(w.s)
+	}
+	p.end(why)
 }
 
 func (w fairPending) cancel(p *Pending) bool {

@@ -151,7 +151,7 @@ func buildMultiLock(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Mul
 		x.opening = newOpening(a, o)
 		x.queue = park.NewQueue(park.Config{
 			WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller},
-			Object:   o, Word: o.Body + multiLockWakeOff, All: true, Check: x.check,
+			Object:   o, Word: o.Body + multiLockWakeOff, All: true, Check: x.check, Torn: x.torn,
 		})
 		x.opening.waitsIn(x.queue)
 		x.opening.end = x.end

@@ -5,6 +5,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/park"
 )
 
 func init() {
@@ -144,9 +145,7 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 	if err := k.begin(x, b); err != nil {
 		return err
 	}
-	if err := k.of.findBlocks(); err != nil {
-		return err
-	}
+	err := k.of.findBlocks() // after an error, the keys in the other blocks are reaped all the same
 	// If a peer has overwritten the queue of one key, that concerns only the calls for this key, which find the damage
 	// themselves.
 	for i := range k.size() {
@@ -161,7 +160,7 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 			k.takeBack(x, b)
 		}
 	}
-	return nil
+	return err
 }
 
 // takeOpen takes back the keys of dead holders whose word hold is open.
@@ -202,6 +201,23 @@ func (k *multiBucket) check() {
 			k.dateFirst()
 		}
 	}
+}
+
+// torn reports whether a peer has damaged the queue of a key, so that a wait of this process may never end; see isTorn.
+func (x *MultiLock) torn(s *park.WaitNode) bool {
+	k := x.all[x.index(s.Node.Wanted().Load())].Load()
+	return k == nil || k.isTorn(s, k.focusKnown, k.serve)
+}
+
+// focusKnown does what focusOn does. It looks for the entry among the known ones first, so damage of the list of blocks
+// ends no wait for a key whose entry is known.
+func (k *multiBucket) focusKnown(x *recordedChange, key uint64) (ok bool, err error) {
+	i, ok := k.search(key)
+	if !ok {
+		return k.focusOn(x, key)
+	}
+	k.focus(i)
+	return true, nil
 }
 
 func checkMultiLock(a *arenakernel.Arena, o arenakernel.Object) error {

@@ -5,12 +5,12 @@ import "github.com/shmsync/shmsync/internal/arenakernel"
 // absent reports whether n is a participant that is dead or has left the arena.
 func (q *recordQueue) absent(n arenakernel.ParticipantID) bool { return n != 0 && !q.current(n) }
 
-// waiting reports whether the participant that owns a queued wait is alive. It also asks the method Dead of the
-// arena, because a participant can be dead before it is reaped, and whatever is granted to it is unavailable until
-// then.
+// waiting reports whether the participant that owns a queued wait is alive and still waits. It also asks the method
+// Dead of the arena, because a participant can be dead before it is reaped, and whatever is granted to it is unavailable
+// until then. A participant that has found the object damaged may have given up the node, which then is in the state left.
 func (q *recordQueue) waiting(w wait) bool {
 	owner := w.Owner()
-	return q.current(owner) && !q.a.Dead(owner)
+	return q.current(owner) && !q.a.Dead(owner) && w.State() != arenakernel.NodeLeft
 }
 
 // reapDue reports whether there is something to reap: a participant has died since the last reap, or the last reap has

@@ -14,6 +14,7 @@ import (
 // turn when the hold ends. After an error, the wait was given up.
 func (l *recordLock) awaitTurn(ctx context.Context, s *park.WaitNode) error {
 	l.queue.StartPoller() // the poller checks the queue after each death
+	wanted := s.Node.Wanted().Load()
 	c := park.CancelBy(ctx)
 	r, awake := s.SleepInTurn(l.queue, l.tuning, &c)
 	c.Stop()
@@ -29,6 +30,8 @@ func (l *recordLock) awaitTurn(ctx context.Context, s *park.WaitNode) error {
 	case park.Closed:
 		crashpoint.Hit("record.await.withdrawn")
 		return l.hooks.closedError()
+	case park.Torn:
+		return l.hooks.lockError(wanted, shmsync.ErrCorrupt, 0, tornQueue)
 	}
 	s.LeaveLine(valueIn(s.Node.Next()) == arenakernel.RecordedGranted)
 	return nil

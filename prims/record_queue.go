@@ -233,7 +233,7 @@ func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 	case q.load() != x.c:
 		return false, nil
 	case x.torn:
-		return false, q.of.corrupt("its queue of waits")
+		return false, q.of.corrupt(tornQueue)
 	case x.n == 0:
 		return true, nil
 	case x.tooMany:

@@ -268,10 +268,14 @@ func noteTag(s *park.WaitNode) {
 // may also have queued its node again further on. If the walk may have missed a wait of a dead participant for one of
 // these reasons, the next reap removes that wait. A wait that is added where the walk has been already, as only a
 // Waitable does, is left to the reap after the death of its owner.
+//
+// If a peer has overwritten the links of a wait, removeDead leaves that wait where it is, and goes on behind it. It then
+// returns an error.
 func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 	if err := q.begin(x, b); err != nil { // the last change of the dead participant may be a join
 		return err
 	}
+	var damaged error
 	again, anchor, lap := 0, uint32(0), 64
 	var before *arenakernel.Node // the node in front of v, or nil if v was the first
 	var link recordedWord        // its word next
@@ -281,6 +285,9 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 			anchor, lap = v, 2*lap
 		}
 		n, next, ok := q.queuedAt(v)
+		if !ok && damaged != nil {
+			return damaged
+		}
 		if !ok || before == nil && valueIn(q.first) != v || before != nil && recordedWord(before.Next().Load()) != link {
 			again++
 			v, before, anchor = valueIn(q.first), nil, 0
@@ -303,7 +310,9 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 			q.of.removed(x)
 			switch ok, err := q.end(x, b); {
 			case err != nil:
-				return err
+				damaged = err
+				v, before, link = next.value(), n, next
+				continue
 			case ok && before == nil:
 				v, anchor = valueIn(q.first), 0
 				continue
@@ -317,7 +326,7 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 	if again >= removeDeadAgain || v >= arenakernel.RecordedFirst && v == anchor {
 		q.unreaped.Store(true) // the next reap tries again
 	}
-	return nil
+	return damaged
 }
 
 // queuedAt returns the node at v, an offset divided by 64, and the value of its word next, if the node is on this

@@ -197,6 +197,8 @@ func (s *Semaphore) awaitGrant(ctx context.Context, waitNode *park.WaitNode, n u
 	case park.Closed:
 		crashpoint.Hit("record.await.withdrawn")
 		return s.closedError()
+	case park.Torn:
+		return s.corrupt(tornQueue)
 	}
 	if !s.collect(waitNode) {
 		if s.withdraw(waitNode) {

@@ -1,10 +1,12 @@
 package prims
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/park"
 )
 
 // repairSemaphore makes the permits of the participant named dead free again. A participant cannot change the
@@ -51,15 +53,11 @@ func completeSemaphore(a *arenakernel.Arena, o arenakernel.Object) bool {
 // participant had not accepted, and need not wait until its process has ended: such a process has written nothing
 // under the protection of the granted permit. The caller holds s.private.
 func (s *Semaphore) reap(x *recordedChange, b *wakes) error {
-	if err := s.beginReap(x, b); err != nil {
-		return err
-	}
+	err := s.beginReap(x, b) // it fails if a peer has overwritten the queue, which concerns only the waits
 	for _, h := range s.shares().all {
-		if err := s.reapShare(x, h, b); err != nil {
-			return err
-		}
+		err = cmp.Or(err, s.reapShare(x, h, b))
 	}
-	return nil
+	return err
 }
 
 func (s *Semaphore) reapShare(x *recordedChange, h slotShare, b *wakes) error {
@@ -135,6 +133,9 @@ func (s *Semaphore) check() {
 	s.serve(x, b)
 	s.dateFirst()
 }
+
+// torn reports whether a peer has damaged the queue, so that a wait of this process may never end; see isTorn.
+func (s *Semaphore) torn(w *park.WaitNode) bool { return s.isTorn(w, oneQueue, s.serve) }
 
 func checkSemaphore(a *arenakernel.Arena, o arenakernel.Object) error {
 	if o.Size < semaphoreBytes(a) {

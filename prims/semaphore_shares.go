@@ -47,7 +47,7 @@ func buildSemaphore(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Sem
 	s.opening = newOpening(a, o)
 	s.queue = park.NewQueue(park.Config{
 		WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller},
-		Object:   o, Word: o.Body + semaphoreWakeOff, All: true, Check: s.check,
+		Object:   o, Word: o.Body + semaphoreWakeOff, All: true, Check: s.check, Torn: s.torn,
 	})
 	s.opening.waitsIn(s.queue)
 	s.opening.end = s.ends

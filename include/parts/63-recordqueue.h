@@ -56,6 +56,7 @@ typedef struct shmi_rq_parts {
     uint64_t *(*end)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* an end of a queue, as shmi_rq_kind.word */
     void (*turn_to)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w); /* chooses the queue of a wait */
     void (*catch_up)(struct shmi_rq *q);                                /* learns what others have added to the object */
+    int (*serve)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* as shmi_rq_kind.serve, for the chosen queue only */
     void (*before)(struct shmi_rq *q, struct shmi_wakes *b);            /* is called before this participant writes a record */
 } shmi_rq_parts;
 
@@ -656,20 +657,21 @@ SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
 /* Takes the waits of dead participants off the queue. The walk goes from each node to the next one. Waits may leave at any
  * place, and an owner may queue its node again at another place. So when the walk visits a node, it checks that the node
  * before still has the same link. If the link has changed, or the node is not on this queue, the walk begins again at the
- * first wait, a few times at most. A wait of a dead participant that it misses is taken off by the next reap. */
+ * first wait, a few times at most. A wait of a dead participant that it misses is taken off by the next reap. A wait
+ * whose links a peer has overwritten stays where it is: the walk goes on behind it, and the result is EPROTO. */
 SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint32_t again = 0, steps, anchor = 0, lap = 64, v;
     shmi_node *before = NULL; /* the node in front of v, or NULL if v was the first */
     uint64_t link = 0;        /* its word next */
-    int begun = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
+    int damaged = 0, begun = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
     if (begun != 0)
         return begun;
     v = shmi_recorded_value(q->first);
     for (steps = 0; v >= SHMI_RECORDED_FIRST && v != anchor && again < SHMI_rqAgain && steps < 1u << 24; steps++) {
         struct shmi_wait w;
         uint64_t next = 0;
-        int ok = 0, err;
+        int ok = 0, queued, err;
         if (steps == lap) { /* if a peer has closed the queue to a circle, the walk comes back to an anchor */
             anchor = v;
             lap *= 2;
@@ -677,7 +679,10 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         w.off = (shmi_off)v * SHMI_nodeSize;
         w.n = shmi_node_at(q->a, w.off);
         /* The owner of a node may have queued it again at another place, and then the node before has another link. */
-        if (!shmi_rq_queued_at(q, w.n, &next) || (before == NULL ? shmi_recorded_value(q->first) != v : shmi_ld64(&before->next) != link)) {
+        queued = shmi_rq_queued_at(q, w.n, &next);
+        if (!queued && damaged != 0)
+            return damaged;
+        if (!queued || (before == NULL ? shmi_recorded_value(q->first) != v : shmi_ld64(&before->next) != link)) {
             again++;
             v = shmi_recorded_value(q->first);
             before = NULL;
@@ -699,8 +704,13 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
                 q->parts->turn_to(q, x, w); /* the key of these waits may have got another entry during the walk */
             q->kind->remove(q, x, w, SHMI_RECORDED_REMOVED);
             err = shmi_rq_end(q, x, b, &ok);
-            if (err != 0)
-                return err;
+            if (err != 0) {
+                damaged = err;
+                v = (uint32_t)(next >> 32);
+                before = w.n;
+                link = next;
+                continue;
+            }
         }
         if (ok && before == NULL) {
             v = shmi_recorded_value(q->first);
@@ -713,9 +723,9 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
             anchor = 0;
         }
     }
-    if (again >= SHMI_rqAgain)
-        shmi_st32(&q->unreaped, 1);
-    return 0;
+    if (again >= SHMI_rqAgain || (v >= SHMI_RECORDED_FIRST && v == anchor))
+        shmi_st32(&q->unreaped, 1); /* the next reap tries again */
+    return damaged;
 }
 
 /* Wakes the owners of the first waits, whose waits go on, so that they look after the object. One is enough, unless it is

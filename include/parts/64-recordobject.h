@@ -1,12 +1,13 @@
 
 /* ---- What all objects with a recorded queue do alike: prims/record_deaths.go and others in C ---- */
 
-/* Whether the owner of a queued wait is alive. It checks the marks of death itself: what a dead participant was granted
- * comes back only when that participant is reaped. */
+/* Whether the owner of a queued wait is alive and still waits. It checks the marks of death itself: what a dead
+ * participant was granted comes back only when that participant is reaped. A participant that has found the object
+ * damaged may have given up the node, which is in the state left then. */
 SHMI_FN int shmi_rq_waiting(struct shmi_rq *q, struct shmi_wait w)
 {
     shmi_participant_id owner = shmi_node_owner(w.n);
-    return shmi_rq_current(q, owner) && !shmi_dead(q->a, owner);
+    return shmi_rq_current(q, owner) && !shmi_dead(q->a, owner) && shmi_node_state(shmi_node_load(w.n)) != SHMI_NodeLeft;
 }
 SHMI_FN int shmi_rq_reap_due(struct shmi_rq *q) { return shmi_ld32(&q->deaths) != shmi_deaths(q->a) || shmi_ld32(&q->unreaped) != 0; }
 /* Begins a reap: takes the waits of the dead off the queue, so that nothing is granted to them any more. */
@@ -67,6 +68,99 @@ SHMI_FN void shmi_rq_check(void *arg)
     struct shmi_rq *q = (struct shmi_rq *)arg;
     if (shmi_check_due(&q->looked))
         shmi_rq_check_now(q);
+}
+
+/* ---- Damage of the queue: prims/record_torn.go in C ----
+ *
+ * A peer may overwrite the links of a queue while threads wait in it. No grant then reaches some of the waits. So each
+ * thread that waits examines the links beside its wait from time to time, and gives up if they are damaged. It cannot see
+ * damage between two other waits. The owners of these waits see it and give up, and their nodes stay in the queue in the
+ * state left. The owner of the next wait finds such a node before its own, and gives up, too. */
+enum {
+    SHMI_tornTries = 4,   /* how often shmi_rq_is_torn begins again if other processes change the object meanwhile */
+    SHMI_tornForgone = 64 /* how many nodes in the state left shmi_rq_torn_at visits at most */
+};
+
+/* The node at v, an offset divided by 64, if it has a wait in a queue of the object, and otherwise NULL. */
+SHMI_FN shmi_node *shmi_rq_linked(struct shmi_rq *q, uint32_t v)
+{
+    shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
+    return n != NULL && shmi_ld64(&n->object) == q->o.off && shmi_recorded_queued(shmi_recorded_value(&n->next)) ? n : NULL;
+}
+/* Whether the links beside a wait of this process, or its node, are damaged. The record of the commit word is complete. If
+ * the commit word changes meanwhile, the result is meaningless. */
+SHMI_FN int shmi_rq_torn_at(struct shmi_rq *q, struct shmi_wait w)
+{
+    uint32_t next = shmi_recorded_value(&w.n->next), me = (uint32_t)(w.off / SHMI_nodeSize), prev, i;
+    shmi_node *n;
+    if (shmi_rq_ended(q, next))
+        return shmi_node_queued(shmi_node_load(w.n)); /* each process that completes a record resolves the waits that it ends */
+    if (!shmi_recorded_queued(next) || shmi_ld64(&w.n->object) != q->o.off)
+        return 1;
+    if (next == SHMI_RECORDED_LAST) {
+        if (shmi_recorded_value(q->last) != me)
+            return 1;
+    } else {
+        n = shmi_rq_linked(q, next);
+        if (n == NULL || shmi_recorded_value(&n->extra) != me)
+            return 1;
+    }
+    for (i = 0; i < SHMI_tornForgone; i++) {
+        prev = shmi_recorded_value(&w.n->extra);
+        if (prev == 0)
+            return shmi_recorded_value(q->first) != me;
+        n = shmi_rq_linked(q, prev);
+        if (n == NULL || shmi_recorded_value(&n->next) != me)
+            return 1;
+        if (shmi_node_state(shmi_node_load(n)) != SHMI_NodeLeft)
+            return 0;
+        w.n = n;
+        me = prev;
+    }
+    return 0;
+}
+/* Begins a change that concerns the queue of a wait; EPROTO: a peer has overwritten something. */
+SHMI_FN int shmi_rq_begin_at(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, struct shmi_wakes *b)
+{
+    int err = shmi_rq_begin(q, x, b);
+    if (err == 0 && q->parts != NULL) {
+        q->parts->turn_to(q, x, w);
+        if (x->torn && shmi_ld64(q->commit) == x->c)
+            return EPROTO;
+    }
+    return err;
+}
+/* Whether the queue is so damaged that a wait of this process may never end. It serves the queue first. If other processes
+ * change the object all the time, it may return 0 for a damaged queue; the next check examines the queue again. */
+SHMI_FN int shmi_rq_is_torn(struct shmi_rq *q, const shmi_wait_node *wait_node)
+{
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    struct shmi_wait w;
+    int torn = 0, tries;
+    w.off = wait_node->off;
+    w.n = wait_node->node;
+    shmi_rq_catch_up(q);
+    shmi_wakes_init(&b);
+    shmi_rq_lock(q);
+    for (tries = 0; tries < SHMI_tornTries; tries++) {
+        int (*serve)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b) = q->parts != NULL ? q->parts->serve : q->kind->serve;
+        torn = shmi_rq_begin_at(q, &x, w, &b) != 0;
+        if (torn)
+            break;
+        if (x.torn)
+            continue;
+        torn = serve(q, &x, &b) != 0 || shmi_rq_begin_at(q, &x, w, &b) != 0;
+        if (torn)
+            break;
+        torn = !x.torn && shmi_rq_torn_at(q, w);
+        if (!x.torn && shmi_ld64(q->commit) == x.c)
+            break;
+        torn = 0;
+    }
+    shmi_rq_unlock(q);
+    shmi_rq_wake(q, &b);
+    return torn;
 }
 
 /* Takes a wait of this process off the queue, and gives its wait node back; 0 if a record has ended the wait. *before
@@ -131,12 +225,15 @@ SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
 SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, int *before)
 {
     shmi_tuning t = shmi_rq_tuning(q);
-    int err = 0, over = shmi_add32(&q->waiting, 1) == 0 && spin && shmi_spin(&t, shmi_wait_node_resolved_arg, s);
+    int torn = 0, err = 0, over = shmi_add32(&q->waiting, 1) == 0 && spin && shmi_spin(&t, shmi_wait_node_resolved_arg, s);
     *before = 0;
     while (!over && !shmi_wait_node_resolved(s)) {
         int r = shmi_rq_sleep(q, s, abs);
         if (r == SHMI_LOOK) {
             shmi_rq_check(q);
+            torn = shmi_rq_is_torn(q, s);
+            if (torn)
+                err = EPROTO;
         } else if (r == SHMI_AGAIN) {
             uint32_t w = shmi_node_load(s->node);
             if (shmi_node_queued(w))
@@ -158,7 +255,7 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
         SHMSYNC_CRASHPOINT("record.await.withdrawn");
         if (err == EBADF)
             return shmi_fail(EBADF, op, shmi_called(&q->o), "this process closed the arena");
-        return err == EPROTO ? q->kind->corrupt(q, "a wait node") : err;
+        return err == EPROTO ? q->kind->corrupt(q, torn ? "its queue of waits" : "a wait node") : err;
     }
     return 0;
 }

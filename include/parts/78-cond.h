@@ -179,6 +179,14 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
                 if (passes)
                     shmi_cond_give(q, x, to, extra, &woken);
             }
+            if (x->torn) {
+                /* A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. Only what
+                 * the node owes ends. */
+                x->torn = 0;
+                x->n = woken.n = 0;
+                done = 1;
+                shmi_rq_add(x, SHMI_rqNext, me, &w.n->next, next, outcome);
+            }
         }
         err = shmi_rq_end(q, x, b, &ok);
         if (err != 0)
@@ -242,7 +250,7 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
         for (i = 0; i < d.n; i++) {
             err = shmi_cond_settle(k, x, b, d.at[i].w, SHMI_RECORDED_REMOVED, &settled);
             if (err != 0)
-                return err;
+                return err; /* the record of the commit word is corrupt, so no change is possible */
         }
     } while (d.n == SHMI_condDebts);
     return 0;
@@ -260,16 +268,15 @@ SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)
     return sum;
 }
 /* Takes the waits of the dead off the queue, so that nobody wakes them any more, and settles then what their other waits
- * owe. */
+ * owe, even if a peer has overwritten the queue. */
 SHMI_FN int shmi_cond_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint64_t there = shmi_cond_there(q);
-    int err = shmi_rq_begin_reap(q, x, b);
-    if (err == 0)
-        err = shmi_cond_settle_dead(shmi_cond_of(q), x, b);
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue is that of the waits */
+    err = shmi_cond_settle_dead(shmi_cond_of(q), x, b);
     if (err == 0)
         shmi_st64(&shmi_cond_of(q)->there, there);
-    return err;
+    return first != 0 ? first : err;
 }
 /* Marks the participants that are dead and not marked yet, at most once in 50 ms in each process. All processes that watch
  * a participant may be stopped. */
@@ -398,9 +405,8 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struc
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (shmi_rq_reap_due(q))
-        err = shmi_cond_reap(q, &x, &b);
-    if (err == 0)
-        err = how(k, &x, &b);
+        shmi_cond_reap(q, &x, &b); /* an error is that of the waits, or the next call finds it, too */
+    err = how(k, &x, &b);
     shmi_rq_unlock(q);
     shmi_rq_wake(q, &b);
     return shmi_exit_with(q->a, err);

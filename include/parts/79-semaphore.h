@@ -313,10 +313,12 @@ SHMI_FN int shmi_sem_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     shmi_semaphore_record *r;
     shmi_rq_walk i;
-    int err = shmi_rq_begin_reap(q, x, b);
-    for (shmi_rq_walk_slots(q, &i); err == 0 && (r = shmi_sem_next(s, &i)) != NULL;)
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue is that of the waits */
+    for (shmi_rq_walk_slots(q, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
         err = shmi_sem_reap_share(s, x, i.slot, r, b);
-    return err;
+        first = first != 0 ? first : err;
+    }
+    return first;
 }
 /* Whether a participant that has permits is dead. */
 SHMI_FN int shmi_sem_dead(struct shmi_rq *q)

@@ -429,21 +429,22 @@ SHMI_FN int shmi_key_serve(struct shmi_key_bucket *k, struct shmi_rq_change *x, 
     struct shmi_record_lock l = shmi_key_lock_of(k);
     return shmi_lock_serve(&l, x, b);
 }
-/* Serves the queue of each key of the bucket. The error is that of the first queue that is corrupt. */
+SHMI_FN int shmi_multi_serve_chosen(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b) { return shmi_key_serve(shmi_bucket_of_queue(q), x, b); }
+/* Serves the queue of each key of the bucket. If a peer has overwritten the queue of one key, that concerns only the calls
+ * for this key. */
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
-    int err = shmi_rq_begin(q, x, b), first = err;
+    int err = shmi_rq_begin(q, x, b);
     shmi_entry_walk v;
     if (err != 0)
         return err;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
         if (shmi_recorded_value(&v.at.e->first) != 0) {
             shmi_key_focus(k, v.at);
-            err = shmi_key_serve(k, x, b);
-            first = first != 0 ? first : err;
+            shmi_key_serve(k, x, b);
         }
-    return first;
+    return 0;
 }
 
 SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, struct shmi_wakes *b)
@@ -534,7 +535,7 @@ static const shmi_rq_kind shmi_multi_kind = {
     sizeof(shmi_fairmutex_record), offsetof(shmi_fairmutex_record, entries), 1, NULL, shmi_multi_word_at, shmi_multi_corrupt,
     shmi_multi_remove, shmi_multi_serve, shmi_multi_reap, shmi_multi_dead,
 };
-static const shmi_rq_parts shmi_multi_parts = {shmi_multi_word_at, shmi_multi_turn_to, shmi_multi_catch_up, shmi_multi_before};
+static const shmi_rq_parts shmi_multi_parts = {shmi_multi_word_at, shmi_multi_turn_to, shmi_multi_catch_up, shmi_multi_serve_chosen, shmi_multi_before};
 
 /* ---- Handles and views ---- */
 
@@ -808,11 +809,14 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
         dead = found && shmi_key_dead(k, at.e);
         if (!tidied && (dead || shmi_rq_reap_due(q) || (found && shmi_recorded_value(&at.e->first) != 0))) {
             tidied = 1; /* the dead may have the key, or it may be the turn of the first wait */
-            if (dead || shmi_rq_reap_due(q))
+            if (dead || shmi_rq_reap_due(q)) {
                 err = shmi_multi_reap(q, &x, b);
-            if (err == 0 && found) {
+                if (err == 0)
+                    err = shmi_multi_serve(q, &x, b);
+            }
+            if (err == 0 && found && shmi_key_has(at.e, key)) { /* the entry may have got another key */
                 shmi_key_focus(k, at);
-                err = shmi_key_serve(k, &x, b);
+                err = shmi_key_serve(k, &x, b); /* it finds damage of this queue */
             }
             if (err != 0)
                 return err;

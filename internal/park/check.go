@@ -38,6 +38,7 @@ func (h *lot) runChecks() {
 		h.mu.Unlock()
 		h.a.StampAnnounced()
 		h.nodePool.check()
+		h.nodePool.checkQueues()
 		kept := c.check(queues)
 		resting := c.rest()
 		h.resting.Store(int32(resting))

@@ -20,6 +20,8 @@ type nodePool struct {
 	of   map[arenakernel.Offset]*WaitNode // guarded by: mu; by their nodes
 	all  []*WaitNode                      // guarded by: mu; the values of the map of
 	free []*WaitNode                      // guarded by: mu; the wait nodes that are not in use
+
+	looked int // guarded by: mu; the index in all of the last wait node that checkQueues has examined
 }
 
 // TakeNode returns an idle wait node for one wait. If the arena has no room for another node, the error Is ErrNoSpace.
@@ -35,6 +37,7 @@ func (b *nodePool) cached() *WaitNode { // guarded by: mu
 	b.free = b.free[:n-1]
 	s.taken, s.notify, s.told, s.Withdrawer = true, nil, false, nil
 	s.in.Store(nil)
+	s.suspect.Store(false)
 	select {
 	case <-s.wake: // a wake that an earlier wait did not need
 	default:
@@ -183,6 +186,41 @@ func (b *nodePool) check() {
 			b.prod(s, false)
 		}
 	}
+}
+
+// queuesMost is for how many waits checkQueues examines the queue in each tick of the checker. That takes less than 1 %
+// of a CPU. If a process has more waits, each of them is examined less often.
+const queuesMost = 256
+
+// checkQueues examines the queues of some waits, and wakes the waiters whose queue a peer has damaged. No granter would
+// ever wake them.
+func (b *nodePool) checkQueues() {
+	b.mu.Lock()
+	some := make([]*WaitNode, min(len(b.all), queuesMost))
+	for i := range some {
+		b.looked = (b.looked + 1) % len(b.all)
+		some[i] = b.all[b.looked]
+	}
+	b.mu.Unlock()
+	for _, s := range some {
+		switch s.Node.State() {
+		case arenakernel.NodeQueued, arenakernel.NodeAsleep, arenakernel.NodeParked:
+			if q := s.in.Load(); q != nil && q.torn(s) {
+				s.suspect.Store(true)
+				b.prod(s, true)
+			}
+		}
+	}
+}
+
+// torn calls Config.Torn, unless the queue is closed.
+func (q *Queue) torn(s *WaitNode) bool {
+	if q.config.Torn == nil {
+		return false
+	}
+	q.life.Lock()
+	defer q.life.Unlock()
+	return !q.closed && q.config.Torn(s)
 }
 
 // prod wakes the waiter of a wait node if its wait is over, or in any case if the parameter always

@@ -23,6 +23,7 @@ const (
 	Closed
 	// Granted means that the method Grant chose this waiter.
 	Granted
+	Torn // the queue of the wait is damaged; see WaitNode.Torn
 )
 
 // A Queue is the part of a WaitList that belongs to one handle. Goroutines that use the handle wait in its Queue.
@@ -96,6 +97,7 @@ type Config struct {
 	// due. Every process changes the word before a wake becomes due. So Check is called only every few seconds
 	// while the word has that value. ok is false if none is known. Rest is nil if the object has no such word.
 	Rest func() (word *atomic.Uint64, value uint64, ok bool)
+	Torn func(s *WaitNode) bool // see WaitNode.Torn; nil if the object has no queue of wait nodes
 	// Miss is called if a wake for one waiter finds no waiter in this queue. It wakes another
 	// waiter instead. Miss is nil if each wake is for all waiters.
 	Miss func()

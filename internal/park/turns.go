@@ -206,6 +206,8 @@ func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 			return Again, true
 		case q.Closing():
 			return s.giveUp(Closed), true
+		case s.Torn(q):
+			return s.giveUp(Torn), true
 		}
 		if done == nil {
 			<-s.wake // this is faster than the select below

@@ -38,6 +38,7 @@ type WaitNode struct {
 	// Found is where the Withdrawer stores in what state Withdraw found the wait. Only the owner uses it.
 	Found uint8
 
+	suspect       atomic.Bool // a periodic check has found the queue damaged, so the owner has to look itself
 	since         int64       // only used by the owner; when the wait for the turn began, CLOCK_MONOTONIC ns, or 0
 	turns         *Turns      // only used by the owner; nil if the wait is on no line
 	line          *turnLine   // only used by the owner; nil if the wait is on no line
@@ -53,9 +54,9 @@ type WaitNode struct {
 	index  int    // in nodePool.all
 }
 
-// Sleep waits until the wait is resolved, the context of c ends or the handle is closed. The node is on a queue, in
-// state queued. If Sleep returns Canceled or Closed, the Withdrawer has given the node back, so the caller must not use
-// the node any more.
+// Sleep waits until the wait is resolved, the context of c ends, the handle is closed or the queue is found damaged. The
+// node is on a queue, in state queued. If Sleep returns Canceled, Closed or Torn, the Withdrawer has given the node back,
+// so the caller must not use the node any more.
 //
 // q is the Queue of the object's handle. The caller has called Enter of q.
 func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
@@ -87,8 +88,11 @@ func (s *WaitNode) direct(q *Queue, c *Cancel) Result {
 	}
 	crashpoint.Hit("park.waitnode.asleep")
 	for s.Node.Load() == w && w.State() == arenakernel.NodeAsleep {
-		if q.Closing() {
+		switch {
+		case q.Closing():
 			return s.giveUp(Closed)
+		case s.Torn(q):
+			return s.giveUp(Torn)
 		}
 		var err error
 		if c.word != nil {
@@ -128,6 +132,8 @@ func (s *WaitNode) parked(q *Queue, c *Cancel) Result {
 				return Again
 			case q.Closing():
 				return s.giveUp(Closed)
+			case s.Torn(q):
+				return s.giveUp(Torn)
 			}
 		case <-done:
 			return s.giveUp(Canceled)
@@ -155,8 +161,8 @@ func (s *WaitNode) park(notify func()) bool {
 	return true
 }
 
-// Watch registers the function notify, which is called once: when the wait is resolved, or when this process leaves
-// the arena. It must not block. It may be called before Watch returns.
+// Watch registers the function notify, which is called when the wait is resolved, when this process leaves the arena, and
+// when a periodic check has found the queue damaged; see Torn. It must not block. It may be called before Watch returns.
 func (s *WaitNode) Watch(q *Queue, notify func()) {
 	s.nodePool.lot.checkPeriodically(q)
 	s.in.Store(q)
@@ -172,6 +178,13 @@ func (s *WaitNode) giveUp(why Result) Result {
 		return why
 	}
 	return Again
+}
+
+// Torn reports whether a peer has damaged the queue of the wait, so that the wait may never end. The periodic checker
+// cannot decide that for the owner: when it has examined the queue, the wait node may have the next wait. So the checker
+// only tells the owner to look. Torn looks if that has happened. The caller is the owner.
+func (s *WaitNode) Torn(q *Queue) bool {
+	return s.suspect.Load() && s.suspect.Swap(false) && q.config.Torn(s)
 }
 
 // Resolved reports whether a granter has ended the wait.

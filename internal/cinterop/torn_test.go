@@ -1,0 +1,195 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// queueKind is a kind of object with a recorded queue: its verbs in orders, and their arguments.
+type queueKind struct {
+	name string // of the kind
+	open []any
+	hold string // makes the object such that waits block; empty if they block anyway
+	wait string
+	give string // lets the first wait go on
+	args []any  // of these three
+}
+
+var queueKinds = []queueKind{
+	{"fair", []any{0}, "fair.lock", "fair.lock", "fair.unlock", nil},
+	{"multi", []any{0, 1}, "multi.lock", "multi.lock", "multi.unlock", []any{7}},
+	{"sem", []any{1, 0}, "sem.acquire", "sem.acquire", "sem.release", []any{1}},
+	{"sem, transferable", []any{1, 1}, "sem.acquire", "sem.acquire", "sem.release", []any{1}},
+	{"cond", nil, "", "cond.apart", "cond.signal", nil},
+}
+
+// hangingQueue is an object in whose queue processes wait.
+type hangingQueue struct {
+	queueKind
+	arena  string
+	off    uint64
+	holder *agent // its give lets the first wait go on
+	waits  []pending
+}
+
+func newHangingQueue(t *testing.T, k queueKind, holderLang string) *hangingQueue {
+	verb, _, _ := strings.Cut(k.wait, ".")
+	q := &hangingQueue{queueKind: k, arena: newArena(t)}
+	q.holder = newAgent(t, holderLang, q.arena, "holder")
+	q.off = q.holder.do(t, verb+".open", "x", k.open...)
+	if k.hold != "" {
+		q.holder.do(t, k.hold, "x", k.args...)
+	}
+	return q
+}
+
+// add makes the process x wait at the end of the queue.
+func (q *hangingQueue) add(t *testing.T, x *agent) pending {
+	t.Helper()
+	p := x.blocked(t, q.off, uint64(len(q.waits)+1), q.wait, "x", q.args...)
+	q.waits = append(q.waits, p)
+	return p
+}
+
+func (q *hangingQueue) give(t *testing.T) pending {
+	t.Helper()
+	return q.holder.start(t, q.queueKind.give, "x", q.args...)
+}
+
+// tear calls f, as a peer, with the nodes of the queue, in order.
+func (q *hangingQueue) tear(t *testing.T, f func(n []*arenakernel.Node)) {
+	t.Helper()
+	asPeer(t, q.arena, q.off, func(a *arena.Arena, o arenakernel.Object) {
+		k := (*arenakernel.Arena)(a)
+		var all []*arenakernel.Node
+		k.EachNode(o.Offset, func(_ arena.Offset, n *arenakernel.Node) {
+			if n.Extra().Load()>>32 == 0 && n.Next().Load()>>32 != arenakernel.RecordedOwes {
+				all = append(all, n)
+			}
+		})
+		require.Len(t, all, 1, "the first node")
+		for next := all[0].Next().Load() >> 32; next >= arenakernel.RecordedFirst; next = all[len(all)-1].Next().Load() >> 32 {
+			n, err := k.NodeAt(arena.Offset(next * 64))
+			require.NoError(t, err)
+			all = append(all, n)
+		}
+		f(all)
+	})
+}
+
+// behind overwrites the link of a wait to the one before.
+func behind(i int) func(n []*arenakernel.Node) {
+	return func(n []*arenakernel.Node) { n[i].Extra().Store(1 << 63) }
+}
+
+func eachQueueKind(t *testing.T, f func(t *testing.T, k queueKind, lang string)) {
+	for _, k := range queueKinds {
+		for _, lang := range []string{"go", "c"} {
+			t.Run(k.name+"/"+lang, func(t *testing.T) { f(t, k, lang) })
+		}
+	}
+}
+
+// A peer overwrites a link in a queue in which processes wait. The waits on both sides of the link end with an error, and
+// so do those behind. A wait that is farther ahead goes on until it gets what it waits for.
+func TestWaitsInATornQueueEnd(t *testing.T) {
+	eachQueueKind(t, func(t *testing.T, k queueKind, lang string) {
+		q := newHangingQueue(t, k, "c")
+		for _, label := range []string{"first", "second", "third", "fourth"} {
+			q.add(t, newAgent(t, lang, q.arena, label))
+		}
+		q.tear(t, behind(2))
+		for _, w := range q.waits[1:] {
+			w.fails(t, syscall.EPROTO)
+		}
+		q.give(t).must(t)
+		q.waits[0].must(t)
+	})
+}
+
+// Damage that a process can see only by a grant: the processes beside the torn link are stopped. The wait behind them ends
+// with an error when the object can be granted.
+func TestWaitBehindStoppedOnesInATornQueueEnds(t *testing.T) {
+	eachQueueKind(t, func(t *testing.T, k queueKind, lang string) {
+		if k.hold == "" {
+			return // a Cond grants nothing by itself
+		}
+		q := newHangingQueue(t, k, "c")
+		for _, label := range []string{"first", "second"} {
+			x := newAgent(t, "c", q.arena, label)
+			q.add(t, x)
+			x.stop(t)
+		}
+		w := q.add(t, newAgent(t, lang, q.arena, "third"))
+		q.tear(t, behind(1))
+		q.give(t).wait(t)
+		w.fails(t, syscall.EPROTO)
+	})
+}
+
+// The queue of one key of a MultiLock is torn. A wait for another key of the same bucket goes on, is told of nothing, and
+// gets its key.
+func TestTornQueueOfOneKeyEndsNoOtherWait(t *testing.T) {
+	for _, lang := range []string{"go", "c"} {
+		t.Run(lang, func(t *testing.T) {
+			q := newHangingQueue(t, queueKinds[1], "c")
+			other := newAgent(t, "c", q.arena, "other")
+			other.do(t, "multi.open", "x", 0, 1)
+			other.do(t, "multi.lock", "x", 9)
+			sound := newAgent(t, lang, q.arena, "sound")
+			first, second := q.add(t, newAgent(t, lang, q.arena, "first")), q.add(t, newAgent(t, lang, q.arena, "second"))
+			q.tear(t, behind(1))
+			w := sound.start(t, "multi.lock", "x", 9)
+			first.fails(t, syscall.EPROTO)
+			second.fails(t, syscall.EPROTO)
+			sound.do(t, "multi.lock", "x", 11) // sees the damage of the queue of key 7, if it looks at it
+			other.kill(t)
+			w.fails(t, syscall.EOWNERDEAD)
+			sound.do(t, "multi.recover", "x", 9)
+			sound.do(t, "multi.lock", "x", 9)
+		})
+	}
+}
+
+// A peer tears the queue beside the wait of a process that then dies, and another process dies, too. What the other process
+// has is still reaped: its permit goes to the first wait, and the Signal that it has not used wakes that wait.
+func TestTornWaitOfTheDeadKeepsNothingElse(t *testing.T) {
+	for _, k := range queueKinds[2:] {
+		for _, lang := range []string{"go", "c"} {
+			t.Run(k.name+"/"+lang, func(t *testing.T) {
+				q := newHangingQueue(t, k, "c")
+				q.holder.mortal = true
+				if k.hold == "" { // the holder has the Signal
+					q.holder = newAgent(t, "c", q.arena, "signalled", "SHMSYNC_CRASHPOINT_STOP=cond.wait.woken")
+					q.holder.mortal = true
+					q.add(t, q.holder)
+				}
+				first, dies := newAgent(t, lang, q.arena, "first"), newAgent(t, "c", q.arena, "dies")
+				w := q.add(t, first)
+				q.add(t, dies)
+				last := q.add(t, newAgent(t, lang, q.arena, "last"))
+				if k.hold == "" {
+					first.do(t, q.queueKind.give, "x")
+					q.holder.awaitStop(t)
+				}
+				dies.stop(t)
+				q.tear(t, behind(2))
+				last.fails(t, syscall.EPROTO)
+				dies.kill(t)
+				q.holder.kill(t)
+				if k.name == "sem, transferable" {
+					first.do(t, q.queueKind.give, "x", k.args...) // a death frees no permit of a transferable semaphore
+				}
+				w.must(t)
+			})
+		}
+	}
+}
