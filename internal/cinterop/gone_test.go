@@ -258,7 +258,7 @@ func (h hand) has(ms int) order {
 	return h.timed(ms)
 }
 
-const forever = int(timeout / 1e6)
+var forever = int(timeout / 1e6)
 
 // No thread of a killed process runs any more, but the process has not ended. Survivors repair its words at once,
 // but nobody gets its data yet.

@@ -34,6 +34,9 @@ const (
 
 	// cflagsEnv has more flags for the C programs, such as those of a sanitizer.
 	cflagsEnv = "SHMSYNC_CINTEROP_CFLAGS"
+
+	// partEnv has the name of a part of the header, "=", and the path of a file that replaces it. The mutants use it.
+	partEnv = "SHMSYNC_CINTEROP_PART"
 )
 
 func TestMain(m *testing.M) {
@@ -90,6 +93,14 @@ func needsCompiler(t testing.TB, name string) {
 	}
 }
 
+// part returns the source of a part of the header.
+func part(name string) ([]byte, error) {
+	if replaced, by, _ := strings.Cut(os.Getenv(partEnv), "="); replaced == name {
+		return os.ReadFile(by)
+	}
+	return os.ReadFile(filepath.Join("..", "..", "include", "parts", name))
+}
+
 // header generates the C header in dir.
 func header(dir string) error {
 	parts, err := filepath.Glob(filepath.Join("..", "..", "include", "parts", "*.h"))
@@ -99,7 +110,7 @@ func header(dir string) error {
 	slices.Sort(parts)
 	var whole []byte
 	for _, p := range parts {
-		src, err := os.ReadFile(p)
+		src, err := part(filepath.Base(p))
 		if err != nil {
 			return err
 		}
@@ -273,7 +284,7 @@ func newAgent(t testing.TB, lang, arenaName, label string, env ...string) *agent
 	return x
 }
 
-const timeout = time.Minute
+var timeout = proctest.Scale(time.Minute)
 
 func (x *agent) listen(r *os.File, ready chan struct{}) {
 	defer close(x.ended)

@@ -235,6 +235,23 @@ func TestFutexStress(t *testing.T) {
 	})
 }
 
+// A post clears the announcement of all waiters. One that waits for a later value announces itself again, and so the next
+// post wakes it.
+func TestFutexWaitsForALaterValue(t *testing.T) {
+	name := newArena(t)
+	posts, waits := newAgent(t, "c", name, "posts"), newAgent(t, "c", name, "waits", "SHMSYNC_CRASHPOINT_STOP=futex.wait.woken")
+	off := posts.do(t, "futex.open", "f")
+	w := waits.start(t, "futex.wait", "f", 2)
+	eventually(t, "it sleeps", name, func() bool { return posts.do(t, "sleepers", "-", off) == 1 })
+	posts.do(t, "futex.post", "f")
+	waits.awaitStop(t)
+	require.Zero(t, posts.do(t, "sleepers", "-", off))
+	require.NoError(t, waits.cmd.Process.Signal(syscall.SIGCONT))
+	eventually(t, "it sleeps again", name, func() bool { return posts.do(t, "sleepers", "-", off) == 1 })
+	posts.do(t, "futex.post", "f")
+	w.must(t)
+}
+
 // Both languages lock, wait with deadlines, and create and delete names at the same time.
 func TestMutexStress(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {

@@ -278,9 +278,13 @@ func TestMultiLockOpen(t *testing.T) {
 	}
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "multi.open", "m", 1, 1)
-		for range 2 { // the first lock is a record
+		for i := range 2 { // the first lock is a record
 			s.a.do(t, "multi.lock", "m", 7)
 			s.isOpen(t, off, 7, true, true)
+			if i > 0 { // the hold before is over, although the same process has the key again
+				s.a.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
+				s.isOpen(t, off, 7, true, true)
+			}
 			s.b.start(t, "multi.try", "m", 7).fails(t, syscall.EBUSY)
 			s.isOpen(t, off, 7, true, true)
 			s.a.do(t, "multi.unlock", "m", 7)

@@ -13,12 +13,12 @@ import (
 )
 
 // cut returns the text of a part of the header from one string up to another, without the second string.
-func cut(t *testing.T, part, from, to string) []byte {
+func cut(t *testing.T, name, from, to string) []byte {
 	t.Helper()
-	src, err := os.ReadFile(filepath.Join("..", "..", "include", "parts", part))
+	src, err := part(name)
 	require.NoError(t, err)
 	m := regexp.MustCompile(`(?s)` + regexp.QuoteMeta(from) + `.*?` + regexp.QuoteMeta(to)).Find(src)
-	require.NotNil(t, m, "%s has no longer what lies between %q and %q", part, from, to)
+	require.NotNil(t, m, "%s has no longer what lies between %q and %q", name, from, to)
 	return m[:len(m)-len(to)]
 }
 

@@ -3,7 +3,8 @@
 //	go run ./internal/mutants [-run regexp] [-list] [-v]
 //
 // A mutant is an edit of one file. The command edits a copy of the file, and builds with the copy through the overlay
-// of the go command, so the tree stays as it is. Each mutant has one test, which is the fastest that is known to find
+// of the go command, so the tree stays as it is. If the file is a part of the C header, the tests read the copy when they
+// compile their C programs. Each mutant has one test, which is the fastest that is known to find
 // the mistake; docs/testing/mutants.md lists them. The command fails if the test of a mutant passes, if an edit no
 // longer applies, or if the edited library does not build.
 package main
@@ -18,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -135,13 +137,13 @@ func (b *bench) build(m *mutant, overlay, binary string) error {
 }
 
 // run runs the test of m, and returns an error if it fails.
-func (b *bench) run(m *mutant, binary string) (output string, err error) {
+func (b *bench) run(m *mutant, binary string, env ...string) (output string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit+10*time.Second)
 	defer cancel()
 	test := exec.CommandContext(ctx, binary, "-test.run", m.run, "-test.timeout", limit.String())
 	test.Dir = filepath.Join(b.root, m.pkg)
 	// A shorter limit makes a test that hangs fail sooner.
-	test.Env = append(append(os.Environ(), "SHMSYNC_TEST_TIMEOUT_SCALE=0.5"), m.env...)
+	test.Env = slices.Concat(os.Environ(), []string{"SHMSYNC_TEST_TIMEOUT_SCALE=0.5"}, m.env, env)
 	test.WaitDelay = 5 * time.Second
 	out, err := test.CombinedOutput()
 	return string(out), err
@@ -149,7 +151,7 @@ func (b *bench) run(m *mutant, binary string) (output string, err error) {
 
 // passes returns an error unless the test of m passes without the mistake.
 func (b *bench) passes(m *mutant) error {
-	binary := filepath.Join(b.dir, strings.ReplaceAll(m.pkg, "/", "-")+m.tags+".test")
+	binary := b.soundBinary(m)
 	if _, err := os.Stat(binary); err != nil {
 		if err := b.build(m, "", binary); err != nil {
 			return err
@@ -183,6 +185,13 @@ func (b *bench) test(m *mutant) (output string, err error) {
 	if err := b.passes(m); err != nil {
 		return "", err
 	}
+	if filepath.Ext(m.file) == ".h" {
+		edited := filepath.Join(b.dir, "edited.h")
+		if err := os.WriteFile(edited, []byte(changed), 0o600); err != nil {
+			return "", err
+		}
+		return b.finds(m, b.soundBinary(m), "SHMSYNC_CINTEROP_PART="+filepath.Base(m.file)+"="+edited)
+	}
 	edited, overlay, binary := filepath.Join(b.dir, "edited.go"), filepath.Join(b.dir, "overlay.json"), filepath.Join(b.dir, "mutant.test")
 	if err := os.WriteFile(edited, []byte(changed), 0o600); err != nil {
 		return "", err
@@ -197,12 +206,28 @@ func (b *bench) test(m *mutant) (output string, err error) {
 	if err := b.build(m, overlay, binary); err != nil {
 		return "", err
 	}
+	return b.finds(m, binary)
+}
+
+// finds returns an error unless the test of m fails.
+func (b *bench) finds(m *mutant, binary string, env ...string) (output string, err error) {
 	for range max(m.count, 1) {
-		if output, err = b.run(m, binary); err != nil {
+		if output, err = b.run(m, binary, env...); err != nil {
+			if notCompiled.MatchString(output) {
+				return output, errors.New("the C programs do not compile")
+			}
 			return output, nil
 		}
 	}
 	return output, errors.New(m.run + " passes")
+}
+
+// notCompiled matches the message of a C compiler about an error in the header.
+var notCompiled = regexp.MustCompile(`shmsync\.h:\d+:\d+: error: `)
+
+// soundBinary returns the path of the test binary without a mistake.
+func (b *bench) soundBinary(m *mutant) string {
+	return filepath.Join(b.dir, strings.ReplaceAll(m.pkg, "/", "-")+m.tags+".test")
 }
 
 func indent(s string) string { return "\t" + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n\t") }

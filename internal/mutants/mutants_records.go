@@ -150,4 +150,18 @@ var recordMutants = []mutant{
 		new:  "!known",
 		pkg:  "internal/arenakernel", run: "TestInspectPartsOfAReplacedObject",
 	},
+	{
+		name: "the checker examines no queue",
+		file: "internal/park/check.go",
+		old:  "\t\th.nodePool.checkQueues()\n",
+		new:  "",
+		pkg:  "prims", run: "TestWaitInATornQueueEnds/a_circle/semaphore",
+	},
+	{
+		name: "a torn wait of the dead keeps the permits of others",
+		file: "prims/semaphore_repair.go",
+		old:  "\t\terr = cmp.Or(err, s.reapShare(x, h, b))\n",
+		new:  "\t\tif err == nil {\n\t\t\terr = cmp.Or(err, s.reapShare(x, h, b))\n\t\t}\n",
+		pkg:  "internal/cinterop", run: "TestTornWaitOfTheDeadKeepsNothingElse/^sem$/go",
+	},
 }
