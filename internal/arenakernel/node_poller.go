@@ -135,24 +135,39 @@ func (a *Arena) EachPollerNode(head *atomic.Uint64, f func(Offset, *Node) bool) 
 	return a.walk(head, f)
 }
 
-// walk visits a list of nodes. Brent's algorithm detects a cycle in the list. A peer may also keep
-// changing the list, so walk takes no more steps than the arena can have nodes.
+// nodeWalk ends the walk of a list of nodes if the list does not end. Brent's algorithm detects a cycle in the
+// list. A peer may also keep changing the list, so a walk takes no more steps than the arena can have nodes.
+type nodeWalk struct {
+	anchor           Offset
+	steps, lap, most uint64
+}
+
+func (c *core) newNodeWalk() nodeWalk { return nodeWalk{lap: 1, most: c.geo.chunkCount * blockWords} }
+
+// step reports whether the walk may go on with the node at off.
+func (w *nodeWalk) step(off Offset) bool {
+	if off == w.anchor || w.steps > w.most {
+		return false
+	}
+	if w.steps == w.lap {
+		w.anchor, w.lap = off, w.lap*2
+	}
+	w.steps++
+	return true
+}
+
+// walk visits a list of nodes.
 func (c *core) walk(head *atomic.Uint64, f func(Offset, *Node) bool) error {
-	var anchor Offset
-	steps, lap := uint64(0), uint64(1)
+	w := c.newNodeWalk()
 	// sync(arena.poller): acquire
 	for off := Offset(head.Load()); off != 0; {
 		n, err := c.nodeAt(off)
 		if err != nil {
 			return err
 		}
-		if off == anchor || steps > c.geo.chunkCount*blockWords {
+		if !w.step(off) {
 			return c.fail("arena.node", shmsync.ErrCorrupt, "a list of wait nodes does not end")
 		}
-		if steps == lap {
-			anchor, lap = off, lap*2
-		}
-		steps++
 		if !f(off, n) {
 			return nil
 		}

@@ -3,6 +3,7 @@
 package arenakernel
 
 import (
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -226,6 +227,45 @@ func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	require.Equal(t, off, again)
 	require.EqualValues(t, 1, a.Stats().PollerNodes)
 	requireSound(t, a)
+}
+
+// TestHostileReadyStackEnds: a peer has put a node of this participant on its ready stack, as a node whose wait is
+// over, and has made the stack endless. The walk of the stack ends, and reports that nodes may be missing.
+func TestHostileReadyStackEnds(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a := p.join(1)
+	var ring []Offset
+	for range 5 {
+		off, err := a.ClaimNode()
+		require.NoError(t, err)
+		a.node(off).word.Store(uint32(a.node(off).Load().With(NodeResolved)))
+		ring = append(ring, off)
+	}
+	ready := a.u64(a.slot(a.mySlot) + slotReady)
+	for _, loop := range [][]Offset{ring[:1], ring[:2], ring} {
+		for i, off := range loop {
+			a.node(off).readyNext.Store(uint64(loop[(i+1)%len(loop)]))
+		}
+		ready.Store(uint64(loop[0]))
+		taken := 0
+		orphans := a.TakeReady(func(Offset) {
+			taken++
+			require.Less(t, taken, 1_000_000, "the walk does not end")
+		})
+		require.True(t, orphans)
+	}
+	// The peer changes the stack during the walk, and never leads the walk back to the node by which it finds a cycle.
+	at := func(step int) Offset { return ring[bits.Len(uint(max(step, 1)-1))%2*2+step%2] }
+	a.node(at(0)).readyNext.Store(uint64(at(1)))
+	ready.Store(uint64(at(0)))
+	step := 0
+	require.True(t, a.TakeReady(func(off Offset) {
+		require.Equal(t, at(step), off)
+		a.node(at(step + 1)).readyNext.Store(uint64(at(step + 2)))
+		step++
+		require.Less(t, step, 10_000_000, "the walk does not end")
+	}))
+	require.Greater(t, step, 1000)
 }
 
 // TestResolvedNodesOfTheDeadWaitForWhoTells: a granter has resolved a wait and may still push the node

@@ -135,10 +135,10 @@ func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
 	// After TakeReadyNode, a node may be pushed a second time while it is still on the stack. The
 	// second push cuts off the nodes below the first place of the node. The stack then has one
 	// entry too many, so sooner or later this loop finds a node that is not ready.
-	stale := 0
+	stale, w := 0, a.newNodeWalk()
 	for off != 0 && stale < staleMax {
 		n, err := a.nodeAt(off)
-		if err != nil {
+		if err != nil || !w.step(off) {
 			return true
 		}
 		next := Offset(n.readyNext.Load())
@@ -152,7 +152,8 @@ func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
 	return stale > 0
 }
 
-// staleMax bounds the walk of a stack that a faulty peer has made endless.
+// staleMax bounds how many entries of a stack a walk passes over that are not ready. A faulty peer may also have made
+// a stack endless whose nodes seem to be ready; nodeWalk ends the walk of such a stack.
 const staleMax = 1000
 
 // SetWaiting marks this participant's poller node as waiting, so that releasers can find it.
