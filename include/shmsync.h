@@ -27077,14 +27077,15 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
-/* Begins the wait for x. If no wait has begun, x is reached, or *err says how the wait has ended. A result other
- * than 0 is an error of the waiting itself. */
-SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, shmi_awaited *w, int *err)
+/* Begins the wait for x. thing is what the handle in x was a handle on when the call began, because another thread may
+ * close the handle. If no wait has begun, x is reached, or *err says how the wait has ended. A result other than 0 is an
+ * error of the waiting itself. */
+SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_awaited *w, int *err)
 {
     *err = 0;
     memset(w, 0, sizeof *w);
     if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
-        w->wait = shmi_token_begin(x->sequencer->impl, x->token);
+        w->wait = shmi_token_begin((struct shmi_sequencer *)thing, x->token);
         if (shmi_token_over(&w->wait)) {
             *err = shmi_token_judge(&w->wait);
             w->wait.cell = NULL;
@@ -27092,7 +27093,7 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, shmi_awaited *w, int *e
         return 0;
     }
     if (x->kind != SHMSYNC_AWAIT_FUTURE) {
-        struct shmi_event *ev = x->event->impl;
+        struct shmi_event *ev = (struct shmi_event *)thing;
         uint64_t s;
         if ((ev->mode & SHMI_eventAuto) != 0) {
             int failed = shmi_event_check_shares(ev);
@@ -27107,7 +27108,7 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, shmi_awaited *w, int *e
         }
         return 0;
     } else {
-        struct shmi_future *f = x->future->impl;
+        struct shmi_future *f = (struct shmi_future *)thing;
         uint64_t s = shmi_future_now(f);
         if (shmi_future_over(s)) {
             *err = shmi_future_judge(f, shmi_future_round(s), NULL);
@@ -27118,13 +27119,13 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, shmi_awaited *w, int *e
         return 0;
     }
 }
-/* The result of a wait that is over and is chosen. */
-SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, shmi_awaited *w)
+/* The result of a wait that is over and is chosen. thing is as in shmi_await_begin. */
+SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, void *thing, shmi_awaited *w)
 {
     if (w->wait.cell != NULL)
         return shmi_token_judge(&w->wait);
     if (x->kind == SHMSYNC_AWAIT_FUTURE)
-        return shmi_future_judge(x->future->impl, w->seq >> 1, NULL);
+        return shmi_future_judge((struct shmi_future *)thing, w->seq >> 1, NULL);
     return 0;
 }
 /* Ends a wait that is not over. */
@@ -27188,7 +27189,11 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
     }
     if (i == n && !shmi_await_closing(at, n)) {
         if ((shmi_awaited_in(&at[0])->caps & SHMI_capWaitV) != 0) {
-            shmi_futex_sleepv(v, (unsigned)n, until);
+            int err = shmi_futex_sleepv(v, (unsigned)n, until);
+            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM: no room just now */
+                int64_t soon = shmi_now() + 1000000;
+                shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
+            }
         } else { /* one word at a time: the other words are checked more often */
             int64_t soon = shmi_now() + 2000000;
             shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
@@ -27230,11 +27235,11 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
         if (x->kind < SHMSYNC_AWAIT_SEQUENCER || x->kind > SHMSYNC_AWAIT_EVENT_RESET)
             return shmi_fail(EINVAL, op, NULL, "kind %d", x->kind);
         if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
-            SHMI_OPENED(x->sequencer);
+            SHMI_OPENED_AS(x->sequencer, op);
         else if (x->kind == SHMSYNC_AWAIT_FUTURE)
-            SHMI_OPENED(x->future);
+            SHMI_OPENED_AS(x->future, op);
         else
-            SHMI_OPENED(x->event);
+            SHMI_OPENED_AS(x->event, op);
         err = shmi_use(shmi_kept_by(x).a, op);
         if (err != 0)
             return err;
@@ -27311,7 +27316,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
         return SHMI_TELL(err);
     since = shmi_now();
     for (begun = 0; begun < n && chosen == SIZE_MAX && err == 0; begun++) {
-        err = shmi_await_begin(&list[begun], &at[begun], &result);
+        err = shmi_await_begin(&list[begun], kept[begun].thing, &at[begun], &result);
         if (err != 0)
             break;
         if (!shmi_awaited_begun(&at[begun]))
@@ -27322,7 +27327,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
             if (shmi_awaited_over(&at[i]))
                 chosen = i;
         if (chosen != SIZE_MAX) {
-            result = shmi_await_judge(&list[chosen], &at[chosen]);
+            result = shmi_await_judge(&list[chosen], kept[chosen].thing, &at[chosen]);
             break;
         }
         err = shmi_await_closing(at, n) ? shmi_await_closed("wait_any") : shmi_await_turn(at, n, since, abs);
@@ -27363,7 +27368,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
             return SHMI_TELL(err);
         for (begun = i = 0; i < todo; i++) {
             if (err == 0)
-                err = shmi_await_begin(&list[of[i]], &at[begun], &errs[of[i]]);
+                err = shmi_await_begin(&list[of[i]], kept[of[i]].thing, &at[begun], &errs[of[i]]);
             if (err == 0 && shmi_awaited_begun(&at[begun])) {
                 of[begun] = of[i];
                 kept[begun++] = kept[i];
@@ -27375,7 +27380,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
         while (err == 0) {
             for (i = k = 0; i < left; i++) {
                 if (shmi_awaited_over(&at[i])) {
-                    errs[of[i]] = shmi_await_judge(&list[of[i]], &at[i]);
+                    errs[of[i]] = shmi_await_judge(&list[of[i]], kept[of[i]].thing, &at[i]);
                     shmi_await_exit(1, &kept[i]);
                 } else if (shmi_await_closing(&at[i], 1)) {
                     errs[of[i]] = shmi_await_closed("wait_all");

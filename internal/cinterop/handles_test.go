@@ -14,7 +14,7 @@ import (
 func TestCloseBesideAWait(t *testing.T) {
 	for _, verb := range []string{
 		"mutex", "fairmutex", "spinlock", "rwspinlock", "rwmutex", "rwmutex_write", "rwmutex_upgradable", "multilock", "event",
-		"event_auto", "any", "all", "futex", "sequencer", "future", "waitgroup", "signalwaker", "latch", "barrier", "semaphore",
+		"event_auto", "any", "all", "any_future", "all_future", "futex", "sequencer", "future", "waitgroup", "signalwaker", "latch", "barrier", "semaphore",
 		"queue", "synchronized", "cond", "once",
 		"mutex_recover", "rwmutex_recover", "spinlock_recover", "rwspinlock_recover", "fairmutex_recover", "multilock_recover",
 	} {

@@ -48,3 +48,14 @@ func TestLateCallChangesNoOtherObject(t *testing.T) {
 		})
 	}
 }
+
+// While the kernel has no memory for a wait for several objects, the wait does not spin. The error of a closed handle
+// names the call.
+func TestAwaitInC(t *testing.T) {
+	for _, verb := range []string{"nomem", "closed"} {
+		t.Run(verb, func(t *testing.T) {
+			out, err := exec.Command(program(t, "await.c"), newArena(t), verb).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		})
+	}
+}

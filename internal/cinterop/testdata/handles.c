@@ -82,6 +82,27 @@ static int all_of(shmsync_event *x)
 }
 WAIT(any, event, shmsync_event_open(arena, "x", NULL, x), 0, any_of(x), shmsync_event_set(x), 0)
 WAIT(all, event, shmsync_event_open(arena, "x", NULL, x), 0, all_of(x), shmsync_event_set(x), 0)
+/* Waits for a future through the very handle that is closed. Another handle ends the wait. */
+#define AWAIT_FUTURE(name, wait)                                                \
+    static shmsync_future name##_x, name##_other;                               \
+    static void name##_begin(void) { CHECK(shmsync_future_open(arena, "x", NULL, &name##_x), 0); } \
+    static void *name##_waits(void *arg)                                        \
+    {                                                                           \
+        shmsync_awaitable a = {.kind = SHMSYNC_AWAIT_FUTURE, .future = &name##_x}; \
+        size_t index;                                                           \
+        (void)index;                                                            \
+        CHECK(wait, 0);                                                         \
+        return arg;                                                             \
+    }                                                                           \
+    static void name##_close(void) { CHECK(shmsync_future_close(&name##_x), 0); } \
+    static void name##_release(void)                                            \
+    {                                                                           \
+        CHECK(shmsync_future_open(arena, "x", NULL, &name##_other), 0);         \
+        CHECK(shmsync_future_set(&name##_other, 0), 0);                         \
+    }                                                                           \
+    static void name##_after(void) { CHECK(shmsync_future_close(&name##_other), 0); }
+AWAIT_FUTURE(any_future, shmsync_wait_any(&a, 1, NULL, &index))
+AWAIT_FUTURE(all_future, shmsync_wait_all(&a, 1, NULL))
 PLAIN(futex, 0, shmsync_futex_wait(x, 1), shmsync_futex_post(x), 0)
 PLAIN(sequencer, 0, shmsync_sequencer_wait(x, 1), shmsync_sequencer_increment(x, NULL), 0)
 PLAIN(future, 0, shmsync_future_wait(x, NULL), shmsync_future_set(x, 0), 0)
@@ -209,7 +230,7 @@ int main(int argc, char **argv)
         void (*close)(void), (*release)(void), (*after)(void);
     } verbs[] = {
         VERB(mutex), VERB(fairmutex), VERB(spinlock), VERB(rwspinlock), VERB(rwmutex), VERB(rwmutex_write), VERB(rwmutex_upgradable),
-        VERB(multilock), VERB(event), VERB(event_auto), VERB(any), VERB(all), VERB(futex), VERB(sequencer), VERB(future), VERB(waitgroup),
+        VERB(multilock), VERB(event), VERB(event_auto), VERB(any), VERB(all), VERB(any_future), VERB(all_future), VERB(futex), VERB(sequencer), VERB(future), VERB(waitgroup),
         VERB(signalwaker), VERB(latch), VERB(barrier), VERB(semaphore), VERB(queue), VERB(synchronized), VERB(cond), VERB(once),
         VERB(mutex_recover), VERB(rwmutex_recover), VERB(spinlock_recover), VERB(rwspinlock_recover), VERB(fairmutex_recover), VERB(multilock_recover),
     };
