@@ -137,6 +137,11 @@ func (o *Once) DoContext(ctx context.Context, f func()) error {
 // Done reports whether the function of some call has returned.
 func (o *Once) Done() bool {
 	o.opening.use()
+	return o.done()
+}
+
+// done does what Done does, for a call that checks by itself whether the handle is closed.
+func (o *Once) done() bool {
 	// sync(once.done): acquire
 	if !onceWord(o.state.Load()).done() {
 		return false
@@ -156,7 +161,7 @@ func (o *Once) do(ctx context.Context, f func()) error {
 	if err := o.opening.error("once.do"); err != nil {
 		return err
 	}
-	if o.Done() {
+	if o.done() {
 		return nil
 	}
 	began, mine, err := o.join(ctx)

@@ -25,6 +25,11 @@ func (l *RWSpinLock) LockUpgradableContext(ctx context.Context) error { return l
 // not, State tells why.
 func (l *RWSpinLock) TryLockUpgradable() bool {
 	l.core.opening.use()
+	return l.tryUpgradable()
+}
+
+// tryUpgradable does what TryLockUpgradable does, for a call that checks by itself whether the handle is closed.
+func (l *RWSpinLock) tryUpgradable() bool {
 	if !l.core.try(spinUpgrade) {
 		return false
 	}
@@ -36,7 +41,7 @@ func (l *RWSpinLock) lockUpgradable(ctx context.Context) error {
 	if err := l.core.opening.error("rwspinlock.lock"); err != nil {
 		return err
 	}
-	if l.TryLockUpgradable() {
+	if l.tryUpgradable() {
 		return nil
 	}
 	err := l.core.wait(ctx, spinUpgrade, true)

@@ -2,10 +2,10 @@ package prims
 
 import (
 	"context"
-	"github.com/shmsync/shmsync/internal/arenakernel"
 	"math/bits"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -72,6 +72,11 @@ func (v *signalView) rouse(n int) {
 // TryAcquire takes a permit if there is one, and reports whether it did.
 func (w *SignalWaker) TryAcquire() bool {
 	w.opening.use()
+	return w.take()
+}
+
+// take does what TryAcquire does, for a call that checks by itself whether the handle is closed.
+func (w *SignalWaker) take() bool {
 	for {
 		// The CAS fails only if another call has taken or issued a permit, so the loop is lock-free.
 		p := w.head.permits.Load()
@@ -110,7 +115,7 @@ func (w *SignalWaker) AcquireContext(ctx context.Context) error {
 	if err := w.opening.error("signalwaker.acquire"); err != nil {
 		return err
 	}
-	if w.TryAcquire() {
+	if w.take() {
 		return nil
 	}
 	return w.acquireSlow(ctx)
@@ -126,7 +131,7 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 		return w.fail("signalwaker.acquire", shmsync.ErrClosed, closedHandle)
 	}
 	defer w.queue.Exit()
-	if w.tuning().Spin(func() bool { return w.head.permits.Load() != 0 }) && w.TryAcquire() {
+	if w.tuning().Spin(func() bool { return w.head.permits.Load() != 0 }) && w.take() {
 		return nil
 	}
 	c := park.CancelBy(ctx)
@@ -137,7 +142,7 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	for {
 		word := w.wakeWord.Announce()
 		crashpoint.Hit("signal.acquire.announced")
-		if w.TryAcquire() {
+		if w.take() {
 			crashpoint.Hit("signal.acquire.taken")
 			w.passOn()
 			return nil
@@ -155,7 +160,7 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 		case park.Again:
 			crashpoint.Hit("signal.acquire.woken")
 		case park.Canceled:
-			ok := w.TryAcquire()
+			ok := w.take()
 			w.passOn()
 			if ok {
 				return nil
@@ -301,11 +306,7 @@ func (w *SignalWaker) ended(n arenakernel.ParticipantID) bool { return w.a.Dead(
 // check is called ten times a second while a goroutine of this process waits for a permit. It completes what a
 // stopped or dead process has left undone.
 func (w *SignalWaker) check() {
-	at := int(w.cursor.Add(1)-1) * lookGates % len(w.gates)
-	for q := at; q < min(at+lookGates, len(w.gates)); q++ {
-		w.reapGate(q, w.ended)
-	}
-	w.reapIndex()
+	w.sweep()
 	w.restock(0)
 	if w.head.permits.Load() != 0 {
 		w.wakeWord.WakeOne()
@@ -313,5 +314,28 @@ func (w *SignalWaker) check() {
 	w.wakeWord.Announce()
 }
 
-// lookGates is how many gates one periodic check examines.
+// sweep examines the next group of gates, and the index, and does for them what a stopped or dead process has not done.
+func (w *SignalWaker) sweep() {
+	at := int(w.cursor.Add(1)-1) * lookGates % len(w.gates)
+	for q := at; q < min(at+lookGates, len(w.gates)); q++ {
+		w.reapGate(q, w.ended)
+	}
+	w.reapIndex()
+}
+
+// sweepFirst is the part of Next that makes a sweep ten times a second. The workers of this process may always find
+// work, and then none of them waits, so the method check is not called. swept is a flag that a timer clears, because
+// Next would notice the cost of a clock.
+//
+//go:noinline
+func (w *SignalWaker) sweepFirst() {
+	if !w.swept.CompareAndSwap(false, true) {
+		return
+	}
+	defer w.serve().end()
+	w.timer.Reset(park.CheckEvery())
+	w.sweep()
+}
+
+// lookGates is how many gates one sweep examines.
 const lookGates = 256

@@ -122,6 +122,9 @@ const nextPasses = 64
 func (w *SignalWaker) Next(near int) (g Gate, ok bool) {
 	w.opening.use()
 	w.checkQueue(near)
+	if !w.swept.Load() {
+		w.sweepFirst()
+	}
 	for range nextPasses {
 		active := w.SnapshotSummary()
 		if active == 0 {

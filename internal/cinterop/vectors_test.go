@@ -83,7 +83,7 @@ var vectors = []vector{
 	{"sig", "signalwaker", []call{do("open", 2, 1), gives(1, "schedule", 5), gives(1, "schedule", 70), gives(1, "yield"), gives(5, "next", 0), gives(1, "leaf", 3),
 		do("worker", 1), do("inline", 127), do("finish", 127), gives(64, "reserveall", 1, 2), do("count", 8, 9), do("try"), gives(3, "bitset", 0, 63)},
 		[]call{gives(2, "summary"), gives(3, "permits"), gives(3, "status"), gives(8, "partition"), gives(1, "workers"), gives(64, "reserved"), gives(6, "state", 5),
-			refuses(syscall.EPERM, "finish", 5), refuses(syscall.EBUSY, "inline", 70), gives(70, "next", 90), gives(1, "mark", 0), refuses(syscall.EBUSY, "next", 0),
+			refuses(syscall.EPERM, "finish", 5), refuses(syscall.EBUSY, "inline", 70), gives(1, "mark", 0), gives(70, "next", 90), refuses(syscall.EBUSY, "next", 0),
 			gives(64, "nearest", 0, 5), refuses(syscall.EPERM, "unreserve", 64), refuses(syscall.EBUSY, "reserve", 1, 2), do("sync", 0, 2, 1), gives(1, "status"),
 			gives(9, "stat", 8), gives(3, "stat", 0), gives(401164200, "health"), do("finish", 70)}},
 	{"sync", "synchronized", []call{do("open", 5), do("add", 2), do("fail", 9), do("store", 40), do("add", 1)},

@@ -6,6 +6,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
+// CheckEvery returns the time between two periodic checks.
+func CheckEvery() time.Duration { return checkEvery }
+
 // checkPeriodically puts q on the list of the periodic checker, the goroutine that looks for lost wakes ten times a
 // second. The checker removes q from the list when no goroutine waits in q any more.
 func (h *lot) checkPeriodically(q *Queue) {
