@@ -17206,34 +17206,37 @@ int shmsync_sequencer_stopped(const shmsync_sequencer *s)
     return (shmi_ld64(&s->impl->w->turns) & SHMI_TURNS_STOPPED) != 0;
 }
 
-int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value)
+/* Once a call has let others go on, another thread may close the handle, so the call reads the handle only at its begin. */
+int shmsync_sequencer_increment(shmsync_sequencer *sequencer, uint64_t *value)
 {
-    SHMI_OPENED(s);
+    SHMI_OPENED(sequencer);
+    struct shmi_sequencer *s = sequencer->impl;
     uint64_t v;
-    int err = shmi_use(s->impl->a, "sequencer.increment");
+    int err = shmi_use(s->a, "sequencer.increment");
     if (SHMI_UNLIKELY(err != 0))
         return SHMI_TELL(err);
-    v = shmi_add64(&s->impl->w->value, 1) + 1;
+    v = shmi_add64(&s->w->value, 1) + 1;
     if (value != NULL)
         *value = v;
-    shmi_sequencer_counted(s->impl, v, 1);
+    shmi_sequencer_counted(s, v, 1);
     return 0;
 }
 
-int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
+int shmsync_sequencer_advance(shmsync_sequencer *sequencer, uint64_t v, int *advanced)
 {
-    SHMI_OPENED_ELSE(s, shmi_set_flag(advanced, 0));
-    int err = shmi_use(s->impl->a, "sequencer.advance");
+    SHMI_OPENED_ELSE(sequencer, shmi_set_flag(advanced, 0));
+    struct shmi_sequencer *s = sequencer->impl;
+    int err = shmi_use(s->a, "sequencer.advance");
     uint64_t now;
     if (advanced != NULL)
         *advanced = 0;
     if (err != 0)
         return SHMI_TELL(err);
-    for (now = shmi_sequencer_now(s->impl); now < v; now = shmi_sequencer_now(s->impl))
-        if (shmi_cas64(&s->impl->w->value, now, v)) {
+    for (now = shmi_sequencer_now(s); now < v; now = shmi_sequencer_now(s))
+        if (shmi_cas64(&s->w->value, now, v)) {
             if (advanced != NULL)
                 *advanced = 1;
-            shmi_sequencer_counted(s->impl, v, v - now);
+            shmi_sequencer_counted(s, v, v - now);
             return 0;
         }
     return 0;
@@ -17251,46 +17254,49 @@ int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const stru
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_sequencer_await(s->impl, token, ns));
 }
-int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s)
+int shmsync_sequencer_cancel_waiters(shmsync_sequencer *sequencer)
 {
-    SHMI_OPENED(s);
-    int err = shmi_use(s->impl->a, "sequencer.cancel_waiters");
+    SHMI_OPENED(sequencer);
+    struct shmi_sequencer *s = sequencer->impl;
+    int err = shmi_use(s->a, "sequencer.cancel_waiters");
     if (err != 0)
         return SHMI_TELL(err);
-    shmi_add64(&s->impl->w->turns, SHMI_TURNS_ONE);
+    shmi_add64(&s->w->turns, SHMI_TURNS_ONE);
     SHMSYNC_CRASHPOINT("sequencer.cancel.marked");
-    shmi_sequencer_end_waits(s->impl);
+    shmi_sequencer_end_waits(s);
     return 0;
 }
-int shmsync_sequencer_stop(shmsync_sequencer *s)
+int shmsync_sequencer_stop(shmsync_sequencer *sequencer)
 {
-    SHMI_OPENED(s);
-    int err = shmi_use(s->impl->a, "sequencer.stop");
+    SHMI_OPENED(sequencer);
+    struct shmi_sequencer *s = sequencer->impl;
+    int err = shmi_use(s->a, "sequencer.stop");
     if (err != 0)
         return SHMI_TELL(err);
     for (;;) {
-        uint64_t turns = shmi_ld64(&s->impl->w->turns);
+        uint64_t turns = shmi_ld64(&s->w->turns);
         if ((turns & SHMI_TURNS_STOPPED) != 0)
             return 0;
-        if (!shmi_cas64(&s->impl->w->turns, turns, (turns + SHMI_TURNS_ONE) | SHMI_TURNS_STOPPED))
+        if (!shmi_cas64(&s->w->turns, turns, (turns + SHMI_TURNS_ONE) | SHMI_TURNS_STOPPED))
             continue;
         SHMSYNC_CRASHPOINT("sequencer.stop.marked");
-        shmi_sequencer_end_waits(s->impl);
+        shmi_sequencer_end_waits(s);
         return 0;
     }
 }
 
-int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
+int shmsync_sequencer_reset(shmsync_sequencer *sequencer, uint64_t v)
 {
-    SHMI_OPENED(s);
-    int err = shmi_use(s->impl->a, "sequencer.reset");
+    SHMI_OPENED(sequencer);
+    struct shmi_sequencer *s = sequencer->impl;
+    int err = shmi_use(s->a, "sequencer.reset");
     if (err != 0)
         return SHMI_TELL(err);
-    shmi_add64(&s->impl->w->turns, SHMI_TURNS_ONE);
+    shmi_add64(&s->w->turns, SHMI_TURNS_ONE);
     SHMSYNC_CRASHPOINT("sequencer.cancel.marked");
-    shmi_xchg64(&s->impl->w->value, v);
+    shmi_xchg64(&s->w->value, v);
     SHMSYNC_CRASHPOINT("sequencer.reset.stored");
-    shmi_sequencer_end_waits(s->impl);
+    shmi_sequencer_end_waits(s);
     return 0;
 }
 
@@ -19778,7 +19784,8 @@ SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id witho
         }
         if (n == 0 || shmi_counter_is_lost(c) || (n != without && shmi_current(t->a, n)))
             return;
-        if (shmi_cas64(&t->w->commit, c, c | SHMI_COUNTER_DEAD)) {
+        /* The same value may come back with a living participant that has got the ID of n. */
+        if (shmi_take_from64(t->a, n, &t->w->commit, c, c | SHMI_COUNTER_DEAD, 0)) {
             shmi_counter_tell(t);
             return;
         }
@@ -20107,6 +20114,20 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
     shmi_record_set(&ch, SHMI_counterOwed, 0);
     return shmi_counter_commit(t, c, &ch, ok);
 }
+/* Does what shmi_counter_become_zero does, for a word c of the sole form that says that its owner is dead. The same
+ * value may come back after another participant has got the ID of the owner and has died, too. */
+SHMI_FN int shmi_counter_zero_lost(struct shmi_counter *t, uint64_t c, uint64_t *due)
+{
+    shmi_participant_id n = shmi_counter_owner(c);
+    shmi_act act;
+    int ok;
+    if (shmi_current(t->a, n))
+        return shmi_counter_become_zero(t, c, due); /* a peer has overwritten the word */
+    shmi_begin_act(t->a, &act, n);
+    ok = shmi_counter_load(t) == c && shmi_act_holds(t->a, &act, n, 1) && shmi_counter_become_zero(t, c, due);
+    shmi_end_act(t->a, &act);
+    return ok;
+}
 /* Forgets what the dead left undone. */
 SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
 {
@@ -20127,7 +20148,7 @@ SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
         if (!shmi_all_gone(t->a)) {
             err = shmi_await_all_gone(t->a, "counter.reset", shmi_called(&t->o));
         } else if (!shmi_counter_is_logged(c)) {
-            ok = shmi_counter_become_zero(t, c, &due);
+            ok = shmi_counter_zero_lost(t, c, &due);
         } else {
             pthread_mutex_lock(&t->a->counter_lock);
             err = shmi_counter_reset_locked(t, c, &ok, &due);
@@ -20358,8 +20379,17 @@ int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monoton
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    int err = shmsync_latch_count_down(l, n);
-    return SHMI_TELL(err != 0 ? err : shmi_counter_wait(l->impl, 0));
+    /* A thread that the count down has let go may close the handle. */
+    struct shmi_counter *t = l->impl;
+    shmsync_arena *a = t->a;
+    int err = shmi_enter_for(t, a, "latch.count_down");
+    if (err != 0)
+        return SHMI_TELL(err);
+    err = shmi_counter_finish(t, n, "latch.count_down");
+    if (err == 0)
+        err = shmi_counter_wait_entered(t, 0);
+    shmi_exit_for(t, a);
+    return SHMI_TELL(err);
 }
 int shmsync_latch_reset(shmsync_latch *l)
 {
@@ -25743,12 +25773,18 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
     shmi_exit_for(m, m->a);
     return SHMI_TELL(err);
 }
-int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m)
+int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *lock)
 {
-    SHMI_OPENED(m);
-    int err = shmi_rw_open_gate(m->impl, "rwmutex.downgrade_to_upgradable");
+    SHMI_OPENED(lock);
+    struct shmi_rwmutex *m = lock->impl;
+    /* A close waits for this call: a reader that it lets go on may close the handle. */
+    int err = shmi_enter_for(m, m->a, "rwmutex.downgrade_to_upgradable");
+    if (err != 0)
+        return SHMI_TELL(err);
+    err = shmi_rw_open_gate(m, "rwmutex.downgrade_to_upgradable");
     if (err == 0)
-        shmi_rw_become_upgradable(m->impl);
+        shmi_rw_become_upgradable(m);
+    shmi_exit_for(m, m->a);
     return SHMI_TELL(err);
 }
 int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
@@ -30052,30 +30088,32 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
         *work = now != 0 || shmi_ld64(&w->w->partition) != 0;
     return 0;
 }
-int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty)
+int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *waker, int k, int *was_empty)
 {
-    SHMI_OPENED(w);
+    SHMI_OPENED(waker);
+    struct shmi_signalwaker *w = waker->impl;
     uint64_t old;
-    int err = shmi_signal_use(w->impl, "signalwaker.mark_leaf", "leaf", k, SHMI_SIGNAL_BITS);
+    int err = shmi_signal_use(w, "signalwaker.mark_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     if (err != 0)
         return SHMI_TELL(err);
-    old = shmi_or64(&w->impl->w->partition, UINT64_C(1) << k);
+    old = shmi_or64(&w->w->partition, UINT64_C(1) << k);
     SHMSYNC_CRASHPOINT("signal.partition.marked");
-    shmi_signal_mark_status(w->impl, SHMI_SIGNAL_STATUS_TASKS_MASK);
+    shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
     if (was_empty != NULL)
         *was_empty = old == 0;
     return 0;
 }
-int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k)
+int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *waker, int k)
 {
-    SHMI_OPENED(w);
-    int err = shmi_signal_use(w->impl, "signalwaker.clear_leaf", "leaf", k, SHMI_SIGNAL_BITS);
+    SHMI_OPENED(waker);
+    struct shmi_signalwaker *w = waker->impl;
+    int err = shmi_signal_use(w, "signalwaker.clear_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     uint64_t m;
     if (err != 0)
         return SHMI_TELL(err);
     m = UINT64_C(1) << k;
-    if ((shmi_and64(&w->impl->w->partition, ~m) & ~m) == 0)
-        shmi_signal_unmark_tasks(w->impl);
+    if ((shmi_and64(&w->w->partition, ~m) & ~m) == 0)
+        shmi_signal_unmark_tasks(w);
     return 0;
 }
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k)

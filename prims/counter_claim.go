@@ -1,5 +1,7 @@
 package prims
 
+import "github.com/shmsync/shmsync/internal/arenakernel"
+
 // claim makes this participant responsible for n units of the outstanding work: it adds them to this
 // participant's share, so that waits fail if this participant dies before it has done them. It takes first the
 // units that dead participants owe, then units in no share, and then, if fromOthers is set, units in the shares
@@ -179,7 +181,7 @@ func (t *counter) reset() bool {
 		case !t.a.AllGone():
 			t.must(t.awaitAllGone())
 		case !c.logged():
-			ok, due := t.becomeZero(c)
+			ok, due := t.zeroLost(c)
 			t.pay(due)
 			if ok {
 				return true
@@ -193,6 +195,19 @@ func (t *counter) reset() bool {
 			}
 		}
 	}
+}
+
+// zeroLost does what becomeZero does, for a word c of the sole form that says that its owner is dead. The same value
+// may come back after another participant has got the ID of the owner and has died, too. So zeroLost succeeds only
+// while no other participant can get the ID, and the owner is gone.
+func (t *counter) zeroLost(c counterWord) (ok bool, due counterDue) {
+	zero := func() { ok, due = t.becomeZero(c) }
+	if t.a.Current(c.owner()) {
+		zero() // a peer has overwritten the word
+	} else {
+		arenakernel.WhileGone(t.a, c.owner(), &t.words.commit, uint64(c), zero)
+	}
+	return ok, due
 }
 
 func (t *counter) resetLogged(c counterWord) (r attempt, err error) {

@@ -76,6 +76,22 @@ func TestWaitGroupReapBesideABusyPeer(t *testing.T) {
 	require.ErrorIs(t, g.State().Err, shmsync.ErrOwnerDead)
 }
 
+// TestWaitGroupLateReaperSparesTheLiving: a reaper finds the owner of the whole count dead and is stopped. Meanwhile a
+// new participant gets the ID of the owner, and the commit word gets its old value. The reaper does not mark the new
+// participant dead when it goes on.
+func TestWaitGroupLateReaperSparesTheLiving(t *testing.T) {
+	a := newArena(t, nil)
+	g := newWaitGroup(t, a, "g")
+	owner := gateActor(t, a, "owner")
+	owner.must(t, order{Op: "wg.add", Object: "g", N: 3})
+	g.ReapLate()
+	require.NoError(t, g.State().Err)
+	require.False(t, g.Reset())
+	g.Add(-2)
+	owner.must(t, order{Op: "wg.done", Object: "g"})
+	require.NoError(t, g.WaitContext(t.Context()))
+}
+
 // TestWaitGroupPeriodComesBack: a participant died long ago, and its share is void. The share stays
 // void when the counter gets the same period again, 2^32 tickets later.
 func TestWaitGroupPeriodComesBack(t *testing.T) {

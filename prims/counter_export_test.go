@@ -65,9 +65,28 @@ func (g *WaitGroup) ClaimHalfway(n uint64, f func()) bool {
 	return true
 }
 
-// Reap folds the share of each slot for which dead returns true.
+// Reap does what a reaper does after the participants have died for whose slots dead returns true. They need not be
+// dead.
 func (g *WaitGroup) Reap(dead func(slot int) bool) {
-	g.counter.reap(func(n arenakernel.ParticipantID) bool { return dead(n.Slot()) })
+	t := g.counter
+	if c := t.load(); c.owner() != 0 && !c.lost() && dead(c.owner().Slot()) && t.swap(c, c|counterDead) {
+		t.tell()
+		return
+	}
+	t.reap(func(n arenakernel.ParticipantID) bool { return dead(n.Slot()) })
+}
+
+// ReapLate does what a late reaper does: it finds the owner of the whole count dead, and goes on when a living
+// participant has the ID of that owner.
+func (g *WaitGroup) ReapLate() {
+	late := false
+	g.counter.reap(func(n arenakernel.ParticipantID) bool {
+		if !late {
+			late = true
+			return true
+		}
+		return !g.counter.a.Current(n)
+	})
 }
 
 // PrivateHeld reports whether a goroutine of this process holds the private lock.

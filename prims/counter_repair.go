@@ -50,7 +50,9 @@ func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 			if c.owner() == 0 || c.lost() || !dead(c.owner()) {
 				return
 			}
-			if t.swap(c, c|counterDead) {
+			// The same value may come back with a living participant that has got the ID of the owner, because
+			// the sole form has no version. TakeFromDead prevents that meanwhile, or refuses.
+			if arenakernel.TakeFromDead(t.a, c.owner(), &t.words.commit, uint64(c), uint64(c|counterDead)) {
 				t.tell()
 				return
 			}

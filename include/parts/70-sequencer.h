@@ -345,34 +345,37 @@ int shmsync_sequencer_stopped(const shmsync_sequencer *s)
     return (shmi_ld64(&s->impl->w->turns) & SHMI_TURNS_STOPPED) != 0;
 }
 
-int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value)
+/* Once a call has let others go on, another thread may close the handle, so the call reads the handle only at its begin. */
+int shmsync_sequencer_increment(shmsync_sequencer *sequencer, uint64_t *value)
 {
-    SHMI_OPENED(s);
+    SHMI_OPENED(sequencer);
+    struct shmi_sequencer *s = sequencer->impl;
     uint64_t v;
-    int err = shmi_use(s->impl->a, "sequencer.increment");
+    int err = shmi_use(s->a, "sequencer.increment");
     if (SHMI_UNLIKELY(err != 0))
         return SHMI_TELL(err);
-    v = shmi_add64(&s->impl->w->value, 1) + 1;
+    v = shmi_add64(&s->w->value, 1) + 1;
     if (value != NULL)
         *value = v;
-    shmi_sequencer_counted(s->impl, v, 1);
+    shmi_sequencer_counted(s, v, 1);
     return 0;
 }
 
-int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
+int shmsync_sequencer_advance(shmsync_sequencer *sequencer, uint64_t v, int *advanced)
 {
-    SHMI_OPENED_ELSE(s, shmi_set_flag(advanced, 0));
-    int err = shmi_use(s->impl->a, "sequencer.advance");
+    SHMI_OPENED_ELSE(sequencer, shmi_set_flag(advanced, 0));
+    struct shmi_sequencer *s = sequencer->impl;
+    int err = shmi_use(s->a, "sequencer.advance");
     uint64_t now;
     if (advanced != NULL)
         *advanced = 0;
     if (err != 0)
         return SHMI_TELL(err);
-    for (now = shmi_sequencer_now(s->impl); now < v; now = shmi_sequencer_now(s->impl))
-        if (shmi_cas64(&s->impl->w->value, now, v)) {
+    for (now = shmi_sequencer_now(s); now < v; now = shmi_sequencer_now(s))
+        if (shmi_cas64(&s->w->value, now, v)) {
             if (advanced != NULL)
                 *advanced = 1;
-            shmi_sequencer_counted(s->impl, v, v - now);
+            shmi_sequencer_counted(s, v, v - now);
             return 0;
         }
     return 0;
@@ -390,46 +393,49 @@ int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const stru
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_sequencer_await(s->impl, token, ns));
 }
-int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s)
+int shmsync_sequencer_cancel_waiters(shmsync_sequencer *sequencer)
 {
-    SHMI_OPENED(s);
-    int err = shmi_use(s->impl->a, "sequencer.cancel_waiters");
+    SHMI_OPENED(sequencer);
+    struct shmi_sequencer *s = sequencer->impl;
+    int err = shmi_use(s->a, "sequencer.cancel_waiters");
     if (err != 0)
         return SHMI_TELL(err);
-    shmi_add64(&s->impl->w->turns, SHMI_TURNS_ONE);
+    shmi_add64(&s->w->turns, SHMI_TURNS_ONE);
     SHMSYNC_CRASHPOINT("sequencer.cancel.marked");
-    shmi_sequencer_end_waits(s->impl);
+    shmi_sequencer_end_waits(s);
     return 0;
 }
-int shmsync_sequencer_stop(shmsync_sequencer *s)
+int shmsync_sequencer_stop(shmsync_sequencer *sequencer)
 {
-    SHMI_OPENED(s);
-    int err = shmi_use(s->impl->a, "sequencer.stop");
+    SHMI_OPENED(sequencer);
+    struct shmi_sequencer *s = sequencer->impl;
+    int err = shmi_use(s->a, "sequencer.stop");
     if (err != 0)
         return SHMI_TELL(err);
     for (;;) {
-        uint64_t turns = shmi_ld64(&s->impl->w->turns);
+        uint64_t turns = shmi_ld64(&s->w->turns);
         if ((turns & SHMI_TURNS_STOPPED) != 0)
             return 0;
-        if (!shmi_cas64(&s->impl->w->turns, turns, (turns + SHMI_TURNS_ONE) | SHMI_TURNS_STOPPED))
+        if (!shmi_cas64(&s->w->turns, turns, (turns + SHMI_TURNS_ONE) | SHMI_TURNS_STOPPED))
             continue;
         SHMSYNC_CRASHPOINT("sequencer.stop.marked");
-        shmi_sequencer_end_waits(s->impl);
+        shmi_sequencer_end_waits(s);
         return 0;
     }
 }
 
-int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
+int shmsync_sequencer_reset(shmsync_sequencer *sequencer, uint64_t v)
 {
-    SHMI_OPENED(s);
-    int err = shmi_use(s->impl->a, "sequencer.reset");
+    SHMI_OPENED(sequencer);
+    struct shmi_sequencer *s = sequencer->impl;
+    int err = shmi_use(s->a, "sequencer.reset");
     if (err != 0)
         return SHMI_TELL(err);
-    shmi_add64(&s->impl->w->turns, SHMI_TURNS_ONE);
+    shmi_add64(&s->w->turns, SHMI_TURNS_ONE);
     SHMSYNC_CRASHPOINT("sequencer.cancel.marked");
-    shmi_xchg64(&s->impl->w->value, v);
+    shmi_xchg64(&s->w->value, v);
     SHMSYNC_CRASHPOINT("sequencer.reset.stored");
-    shmi_sequencer_end_waits(s->impl);
+    shmi_sequencer_end_waits(s);
     return 0;
 }
 

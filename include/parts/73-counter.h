@@ -443,7 +443,8 @@ SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id witho
         }
         if (n == 0 || shmi_counter_is_lost(c) || (n != without && shmi_current(t->a, n)))
             return;
-        if (shmi_cas64(&t->w->commit, c, c | SHMI_COUNTER_DEAD)) {
+        /* The same value may come back with a living participant that has got the ID of n. */
+        if (shmi_take_from64(t->a, n, &t->w->commit, c, c | SHMI_COUNTER_DEAD, 0)) {
             shmi_counter_tell(t);
             return;
         }
@@ -772,6 +773,20 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
     shmi_record_set(&ch, SHMI_counterOwed, 0);
     return shmi_counter_commit(t, c, &ch, ok);
 }
+/* Does what shmi_counter_become_zero does, for a word c of the sole form that says that its owner is dead. The same
+ * value may come back after another participant has got the ID of the owner and has died, too. */
+SHMI_FN int shmi_counter_zero_lost(struct shmi_counter *t, uint64_t c, uint64_t *due)
+{
+    shmi_participant_id n = shmi_counter_owner(c);
+    shmi_act act;
+    int ok;
+    if (shmi_current(t->a, n))
+        return shmi_counter_become_zero(t, c, due); /* a peer has overwritten the word */
+    shmi_begin_act(t->a, &act, n);
+    ok = shmi_counter_load(t) == c && shmi_act_holds(t->a, &act, n, 1) && shmi_counter_become_zero(t, c, due);
+    shmi_end_act(t->a, &act);
+    return ok;
+}
 /* Forgets what the dead left undone. */
 SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
 {
@@ -792,7 +807,7 @@ SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
         if (!shmi_all_gone(t->a)) {
             err = shmi_await_all_gone(t->a, "counter.reset", shmi_called(&t->o));
         } else if (!shmi_counter_is_logged(c)) {
-            ok = shmi_counter_become_zero(t, c, &due);
+            ok = shmi_counter_zero_lost(t, c, &due);
         } else {
             pthread_mutex_lock(&t->a->counter_lock);
             err = shmi_counter_reset_locked(t, c, &ok, &due);
@@ -1023,8 +1038,17 @@ int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monoton
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    int err = shmsync_latch_count_down(l, n);
-    return SHMI_TELL(err != 0 ? err : shmi_counter_wait(l->impl, 0));
+    /* A thread that the count down has let go may close the handle. */
+    struct shmi_counter *t = l->impl;
+    shmsync_arena *a = t->a;
+    int err = shmi_enter_for(t, a, "latch.count_down");
+    if (err != 0)
+        return SHMI_TELL(err);
+    err = shmi_counter_finish(t, n, "latch.count_down");
+    if (err == 0)
+        err = shmi_counter_wait_entered(t, 0);
+    shmi_exit_for(t, a);
+    return SHMI_TELL(err);
 }
 int shmsync_latch_reset(shmsync_latch *l)
 {

@@ -1463,12 +1463,18 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
     shmi_exit_for(m, m->a);
     return SHMI_TELL(err);
 }
-int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m)
+int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *lock)
 {
-    SHMI_OPENED(m);
-    int err = shmi_rw_open_gate(m->impl, "rwmutex.downgrade_to_upgradable");
+    SHMI_OPENED(lock);
+    struct shmi_rwmutex *m = lock->impl;
+    /* A close waits for this call: a reader that it lets go on may close the handle. */
+    int err = shmi_enter_for(m, m->a, "rwmutex.downgrade_to_upgradable");
+    if (err != 0)
+        return SHMI_TELL(err);
+    err = shmi_rw_open_gate(m, "rwmutex.downgrade_to_upgradable");
     if (err == 0)
-        shmi_rw_become_upgradable(m->impl);
+        shmi_rw_become_upgradable(m);
+    shmi_exit_for(m, m->a);
     return SHMI_TELL(err);
 }
 int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)

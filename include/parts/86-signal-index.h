@@ -207,30 +207,32 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
         *work = now != 0 || shmi_ld64(&w->w->partition) != 0;
     return 0;
 }
-int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty)
+int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *waker, int k, int *was_empty)
 {
-    SHMI_OPENED(w);
+    SHMI_OPENED(waker);
+    struct shmi_signalwaker *w = waker->impl;
     uint64_t old;
-    int err = shmi_signal_use(w->impl, "signalwaker.mark_leaf", "leaf", k, SHMI_SIGNAL_BITS);
+    int err = shmi_signal_use(w, "signalwaker.mark_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     if (err != 0)
         return SHMI_TELL(err);
-    old = shmi_or64(&w->impl->w->partition, UINT64_C(1) << k);
+    old = shmi_or64(&w->w->partition, UINT64_C(1) << k);
     SHMSYNC_CRASHPOINT("signal.partition.marked");
-    shmi_signal_mark_status(w->impl, SHMI_SIGNAL_STATUS_TASKS_MASK);
+    shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
     if (was_empty != NULL)
         *was_empty = old == 0;
     return 0;
 }
-int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k)
+int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *waker, int k)
 {
-    SHMI_OPENED(w);
-    int err = shmi_signal_use(w->impl, "signalwaker.clear_leaf", "leaf", k, SHMI_SIGNAL_BITS);
+    SHMI_OPENED(waker);
+    struct shmi_signalwaker *w = waker->impl;
+    int err = shmi_signal_use(w, "signalwaker.clear_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     uint64_t m;
     if (err != 0)
         return SHMI_TELL(err);
     m = UINT64_C(1) << k;
-    if ((shmi_and64(&w->impl->w->partition, ~m) & ~m) == 0)
-        shmi_signal_unmark_tasks(w->impl);
+    if ((shmi_and64(&w->w->partition, ~m) & ~m) == 0)
+        shmi_signal_unmark_tasks(w);
     return 0;
 }
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k)

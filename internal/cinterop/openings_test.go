@@ -49,6 +49,34 @@ func TestLateCallChangesNoOtherObject(t *testing.T) {
 	}
 }
 
+// A thread closes a handle while a call through that handle has let others go on and is not over. The rest of the call
+// does not read the handle.
+func TestCloseBesideTheRestOfACall(t *testing.T) {
+	for _, verb := range []string{"latch", "sequencer", "signal waker"} {
+		t.Run(verb, func(t *testing.T) { runLate(t, verb) })
+	}
+}
+
+// A C program whose workers always have other work finds the queue of a producer that was stopped in the middle of its
+// announcement.
+func TestSignalWorkersInCFindWhatAStoppedProcessAnnounces(t *testing.T) {
+	runLate(t, "stopped announcement")
+}
+
+// A reaper in C finds the owner of the whole count of a WaitGroup dead and is stopped. Meanwhile a new participant gets
+// the ID of the owner, and the commit word gets its old value. The reaper does not mark the new participant dead.
+func TestLateReaperOfAWaitGroupInCSparesTheLiving(t *testing.T) {
+	runLate(t, "waitgroup")
+}
+
+func runLate(t *testing.T, verb string) {
+	t.Helper()
+	name := newArena(t)
+	out, err := exec.Command(program(t, "late.c"), name, verb).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	sound(t, name)
+}
+
 // While the kernel has no memory for a wait for several objects, the wait does not spin. The error of a closed handle
 // names the call.
 func TestAwaitInC(t *testing.T) {

@@ -79,4 +79,32 @@ var closeMutants = []mutant{
 		new:  "",
 		pkg:  "prims", run: "TestCloseWaitsForACallThatEndsWaits/futex", tags: withPoints,
 	},
+	{
+		name: "AcquireContext panics beside a Close",
+		file: "prims/signal_permit.go",
+		old:  "\tif w.take() {\n\t\treturn nil\n\t}\n\treturn w.acquireSlow(ctx)",
+		new:  "\tif w.TryAcquire() {\n\t\treturn nil\n\t}\n\treturn w.acquireSlow(ctx)",
+		pkg:  "prims", run: "TestContextFormsBesideAClose/signal",
+	},
+	{
+		name: "Next does not find what a stopped process announces",
+		file: "prims/signal_summary.go",
+		old:  "\tif !w.swept.Load() {",
+		new:  "\tif false {",
+		pkg:  "prims", run: "TestSignalWorkersFind", tags: withPoints,
+	},
+	{
+		name: "a late reaper of a WaitGroup marks a living participant dead",
+		file: "prims/counter_repair.go",
+		old:  "arenakernel.TakeFromDead(t.a, c.owner(), &t.words.commit, uint64(c), uint64(c|counterDead))",
+		new:  "t.swap(c, c|counterDead)",
+		pkg:  "prims", run: "TestWaitGroupLateReaper",
+	},
+	{
+		name: "the walk of a ready stack has no end",
+		file: "internal/arenakernel/poller.go",
+		old:  "err != nil || !w.step(off)",
+		new:  "err != nil || !w.step(off) && false",
+		pkg:  "internal/arenakernel", run: "TestHostileReadyStackEnds",
+	},
 }

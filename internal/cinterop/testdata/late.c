@@ -1,5 +1,6 @@
 /* Tests the rest of calls that have taken effect: late ARENA VERB. When a call comes to its wake, the object is closed and
- * deleted, and another object has its bytes. The rest of the call does not change them. SIGALRM ends a test that hangs. */
+ * deleted, and another object has its bytes. The rest of the call does not change them. Other verbs close only the handle,
+ * stop a call for long, or reap late. SIGALRM ends a test that hangs. */
 #define _GNU_SOURCE
 #include <unistd.h>
 static void at_point(const char *name);
@@ -7,6 +8,9 @@ static void at_point(const char *name);
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 #include "check.h"
 
@@ -27,6 +31,8 @@ static void at_point(const char *name)
         return;
     point = NULL;
     closes();
+    if (opens == NULL)
+        return;
     CHECK(shmsync_delete(arena, "x"), 0);
     CHECK(opens("next") == body, 1);
     for (i = 0; i < WORDS; i++)
@@ -119,12 +125,159 @@ static void unlocks_rwspin(int reads)
     CHECK(reads ? shmsync_rwspinlock_rdunlock(&rwspin) : shmsync_rwspinlock_unlock(&rwspin), 0);
 }
 
+static shmsync_latch latch;
+static void closes_latch(void)
+{
+    CHECK(shmsync_latch_close(&latch), 0);
+    CHECK(shmsync_delete(arena, "x"), EBUSY);
+}
+/* The last arrival wakes the others, and one of them closes the handle. The call has a second step after the wake. */
+static void arrives_at_latch(void)
+{
+    struct timespec past = {0, 1};
+    CHECK(shmsync_latch_open(arena, "x", 1, NULL, &latch), 0);
+    CHECK(shmsync_latch_timedwait(&latch, &past), ETIMEDOUT); /* a waiter is announced */
+    closes = closes_latch;
+    point = "counter.zero.before_wake";
+    CHECK(shmsync_latch_arrive_and_wait(&latch, 1), 0);
+    CHECK(point == NULL, 1);
+    CHECK(shmsync_delete(arena, "x"), 0);
+}
+
+static shmsync_sequencer sequencer;
+static void closes_sequencer(void) { CHECK(shmsync_sequencer_close(&sequencer), 0); }
+static void stops_sequencer(void)
+{
+    CHECK(shmsync_sequencer_open(arena, "x", NULL, &sequencer), 0);
+    closes = closes_sequencer;
+    point = "sequencer.stop.marked";
+    CHECK(shmsync_sequencer_stop(&sequencer), 0);
+    CHECK(point == NULL, 1);
+}
+static shmsync_signalwaker waker;
+static void closes_waker(void) { CHECK(shmsync_signalwaker_close(&waker), 0); }
+static void marks_leaf(void)
+{
+    CHECK(shmsync_signalwaker_open(arena, "x", NULL, &waker), 0);
+    closes = closes_waker;
+    point = "signal.partition.marked";
+    CHECK(shmsync_signalwaker_mark_leaf(&waker, 1, NULL), 0);
+    CHECK(point == NULL, 1);
+}
+
+static pid_t child(void (*runs)(const char *name), const char *name)
+{
+    int status;
+    pid_t p = fork();
+    if (p == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        CHECK(shmsync_arena_open(name, NULL, &arena), 0);
+        runs(name);
+        _exit(0);
+    }
+    CHECK(waitpid(p, &status, WUNTRACED), p);
+    CHECK(WIFSTOPPED(status), 1);
+    CHECK(shmsync_arena_open(name, NULL, &arena), 0);
+    return p;
+}
+static void goes_on(pid_t p)
+{
+    int status;
+    kill(p, SIGCONT);
+    CHECK(waitpid(p, &status, 0), p);
+    CHECK(status, 0);
+}
+
+static void stops(void) { raise(SIGSTOP); }
+enum { BUSY = 70, ANNOUNCED = 1000 };
+static void schedules(const char *name)
+{
+    shmsync_gate g;
+    (void)name;
+    CHECK(shmsync_signalwaker_open(arena, "x", NULL, &waker), 0);
+    CHECK(shmsync_signalwaker_gate(&waker, ANNOUNCED, &g), 0);
+    closes = stops;
+    point = "signal.schedule.gated";
+    CHECK(shmsync_gate_schedule(&g, NULL), 0);
+}
+/* A process is stopped after it has scheduled a queue, and before a worker can find the queue. Another process, whose
+ * worker always has other work, finds it all the same. */
+static void serves_a_stopped_announcement(const char *name)
+{
+    pid_t p = child(schedules, name);
+    shmsync_gate g;
+    CHECK(shmsync_signalwaker_open(arena, "x", NULL, &waker), 0);
+    CHECK(shmsync_signalwaker_gate(&waker, BUSY, &g), 0);
+    CHECK(shmsync_gate_schedule(&g, NULL), 0);
+    for (;;) {
+        CHECK(shmsync_signalwaker_next(&waker, ANNOUNCED, &g), 0);
+        if (g.queue == ANNOUNCED)
+            break;
+        CHECK(g.queue, BUSY);
+        CHECK(shmsync_gate_finish_and_schedule(&g), 0);
+    }
+    CHECK(shmsync_gate_finish(&g, NULL), 0);
+    goes_on(p);
+}
+
+static shmsync_waitgroup group;
+static uint32_t *state, living;
+static void undertakes(const char *name)
+{
+    (void)name;
+    CHECK(shmsync_waitgroup_open(arena, "x", NULL, &group), 0);
+    CHECK(shmsync_waitgroup_add(&group, 3), 0);
+    raise(SIGSTOP);
+    CHECK(shmsync_waitgroup_add(&group, -3), 0);
+}
+static void gets_the_id(void) { shmi_st32(state, living); }
+/* A reaper finds the owner of the whole count dead, and goes on when a living participant has the ID of the owner, and the
+ * commit word has its old value. */
+static void reaps_late(const char *name)
+{
+    pid_t p = child(undertakes, name);
+    uint64_t c;
+    CHECK(shmsync_waitgroup_open(arena, "x", NULL, &group), 0);
+    c = shmi_counter_load(group.impl);
+    state = shmi_slot32(arena, shmi_id_slot(shmi_counter_owner(c)), SHMI_slotState);
+    living = shmi_ld32(state);
+    shmi_st32(state, living + 8); /* another generation */
+    closes = gets_the_id;
+    point = "arena.act.begun";
+    shmi_counter_reap(group.impl, 0);
+    shmi_st32(state, living);
+    CHECK(shmi_counter_load(group.impl) == c, 1);
+    CHECK(point == NULL, 1);
+    goes_on(p);
+    CHECK(shmsync_waitgroup_wait(&group), 0);
+}
+
 int main(int argc, char **argv)
 {
     int i;
     CHECK(argc, 3);
     alarm(60);
+    if (strcmp(argv[2], "stopped announcement") == 0) {
+        serves_a_stopped_announcement(argv[1]);
+        return 0;
+    }
+    if (strcmp(argv[2], "waitgroup") == 0) {
+        reaps_late(argv[1]);
+        return 0;
+    }
     CHECK(shmsync_arena_open(argv[1], NULL, &arena), 0);
+    if (strcmp(argv[2], "latch") == 0) {
+        arrives_at_latch();
+        return 0;
+    }
+    if (strcmp(argv[2], "sequencer") == 0) {
+        stops_sequencer();
+        return 0;
+    }
+    if (strcmp(argv[2], "signal waker") == 0) {
+        marks_leaf();
+        return 0;
+    }
     checked = strcmp(argv[2], "mutex, checked") == 0;
     if (strncmp(argv[2], "mutex", 5) == 0)
         unlocks_mutex(strcmp(argv[2], "mutex, not biased") == 0);
