@@ -31,7 +31,7 @@ func twoOpenings(t *testing.T) (a, b *arena.Arena) {
 
 // closing starts the Close of an arena. It returns when the opening refuses new calls or new
 // handles.
-func closing(t *testing.T, a *arena.Arena) <-chan error {
+func closing(t *testing.T, a *arena.Arena) chan error {
 	t.Helper()
 	closed := make(chan error, 1)
 	go func() { closed <- a.Close() }()

@@ -404,6 +404,11 @@ func (m *RWMutex) LogRecords() []byte {
 	return append([]byte(nil), m.log.records[:uint64(m.log.state())&0xffffffff]...)
 }
 
+// LogRecords returns the records of the transaction in the undo log of m.
+func (m *Mutex) LogRecords() []byte {
+	return append([]byte(nil), m.log.records[:uint64(m.log.state())&0xffffffff]...)
+}
+
 // FlipGate changes the gate, which names n, from held to recovering, or back from recovering to
 // held.
 func (m *RWMutex) FlipGate(n arenakernel.ParticipantID) {

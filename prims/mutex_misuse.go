@@ -8,7 +8,7 @@ const allSleepers = 1 << 30
 // local lock of a CohortMutex. The library unlocks a local lock only while it holds it, so a peer must have
 // overwritten the word. Then the next caller that takes the local lock gets an error.
 func (m *Mutex) badUnlock(o ownerWord) {
-	if m.localLock {
+	if m.localLock || m.inner && m.opening.ended.Load() { // the end of the arena has released an inner mutex
 		return
 	}
 	if !o.valid() {

@@ -28,11 +28,20 @@ func init() {
 // markOwnerDead replaces the owner word o of a participant that was found dead, as the policy says. It returns
 // false if the word has to stay for now: the data that the lock guards may go to others only when no system call of
 // the dead participant can store any more.
-func (m *Mutex) markOwnerDead(o ownerWord) (changed bool) {
-	if m.log != nil && o.held() {
-		return rollBackMutex(m.a, m.object, m.words, m.log, o)
+//
+// A rollback counts itself, because TryLock and the periodic checks are not counted. The end of the arena rolls back
+// what this process has begun, and two rollbacks must not copy old bytes at the same time. If this process is already
+// leaving the arena, markOwnerDead returns ErrClosed.
+func (m *Mutex) markOwnerDead(o ownerWord) (changed bool, err error) {
+	if m.log == nil || !o.held() {
+		return markOwnerDeadMutex(m.a, m.object, m.words, o, m.internal), nil
 	}
-	return markOwnerDeadMutex(m.a, m.object, m.words, o, m.internal)
+	s, ok := m.opening.tryServe(m.queue)
+	if !ok {
+		return false, m.closed()
+	}
+	defer s.end()
+	return rollBackMutex(m.a, m.object, m.words, m.log, o), nil
 }
 
 // markOwnerDeadMutex does the work of markOwnerDead for the words w. The parameter internal says that the mutex

@@ -98,7 +98,8 @@ func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 		took = m.owner.CompareAndSwap(uint32(o), uint32(m.name))
 		return took, true, nil
 	case m.a.Dead(o.participant()):
-		return false, m.markOwnerDead(o), nil
+		changed, err = m.markOwnerDead(o)
+		return false, changed, err
 	}
 	return false, false, nil
 }

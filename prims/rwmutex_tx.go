@@ -118,12 +118,20 @@ func (m *RWMutex) logged(g gateWord) bool { return m.log != nil && g.undone() }
 // participant, or marks the gate. It returns false if the gate has to stay as it is for now, because a system call
 // of that participant may still write to the data.
 //
+// A rollback counts itself, for the reason that [Mutex.markOwnerDead] has. If this process is already leaving the
+// arena, endDead returns false.
+//
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) endDead(g gateWord) (changed bool) {
-	if m.logged(g) {
-		return rollBackRWMutex(m.a, m.object, m.words, m.log, g)
+	if !m.logged(g) {
+		return m.markOwnerDead(g)
 	}
-	return m.markOwnerDead(g)
+	s, ok := m.opening.tryServe(m.writers.queue)
+	if !ok {
+		return false
+	}
+	defer s.end()
+	return rollBackRWMutex(m.a, m.object, m.words, m.log, g)
 }
 
 // tryEndDead does what the method endDead does, for a reader, which does not have the writers' mutex. If the
@@ -270,18 +278,32 @@ func releaseAfterRollback(a *arenakernel.Arena, o arenakernel.Object, w rwmutexA
 // So no rollback is missed. If the process of the dead writer ends while the caller has the mutex, releaseWriters
 // finds that and rolls back. If it ends later, the reaper finds the mutex free and rolls back.
 //
-// The next writer may close the handle before the call has returned. So the call keeps the handle open if it may have
-// to roll back. If the handle has ended already, the next call that locks rolls back.
+// The caller may be a call that is not counted, and the next writer may close the handle before the call has returned.
+// So releaseWriters counts itself. If this process is already leaving the arena, the end of the arena releases the mutex
+// and rolls back. If only the handle has ended, releaseWriters releases the mutex, and leaves the rollback to the next
+// call.
 func (m *RWMutex) releaseWriters() {
-	if m.log == nil {
-		m.writers.Unlock()
+	s, ok := m.opening.tryServe(m.writers.queue)
+	if !ok {
+		m.unlockWriters()
 		return
 	}
-	call, ok := m.opening.tryServe(m.writers.queue)
+	defer s.end()
 	m.writers.Unlock()
-	if ok {
+	if m.log != nil {
 		reapUpdate(m.a, m.object, m.words, m.log, gateWord(m.gate.Load()).participant())
-		call.end()
+	}
+}
+
+// unlockWriters releases the writers' mutex, unless the end of the arena, or a peer that has overwritten the words, has
+// taken it from this process.
+func (m *RWMutex) unlockWriters() {
+	if !m.writers.queue.EnterStay() {
+		return
+	}
+	defer m.writers.queue.ExitLasting()
+	if o := ownerWord(m.words.writers.owner.Load()); o.held() && o.participant() == m.name {
+		m.writers.Unlock()
 	}
 }
 

@@ -82,7 +82,7 @@ func (m *RWMutex) becomeUpgradable() {
 // TryLockUpgradable does what LockUpgradable does if that is possible without waiting, and reports whether it did.
 // If it did not, State tells why.
 func (m *RWMutex) TryLockUpgradable() bool {
-	m.opening.use()
+	defer m.opening.serve(m.writers.queue).end()
 	if !m.writers.TryLock() {
 		return false
 	}

@@ -325,7 +325,7 @@ func (m *RWMutex) sleepWhileRead(reader slotReaderWord, cancel *park.Cancel) par
 // TryLock locks m for writing if that is possible without waiting, and reports whether it did. If it did not, State
 // tells why.
 func (m *RWMutex) TryLock() bool {
-	m.opening.use()
+	defer m.opening.serve(m.writers.queue).end()
 	if !m.writers.TryLock() {
 		return false
 	}

@@ -1,0 +1,148 @@
+//go:build linux && crashpoint
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/arenatest"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// rollsBack has the calls that may roll back although they do not wait for a lock. Each function makes the call on a
+// lock whose dead holder has left an unfinished transaction.
+var rollsBack = map[string]struct {
+	rw   bool
+	call func(m txLock, leave func())
+}{
+	"mutex trylock": {false, func(m txLock, leave func()) {
+		leave()
+		m.(*prims.Mutex).TryLock()
+	}},
+	"rwmutex trylock": {true, func(m txLock, leave func()) {
+		leave()
+		m.(*prims.RWMutex).TryLock()
+	}},
+	"rwmutex tryrlock": {true, func(m txLock, leave func()) {
+		leave()
+		m.(*prims.RWMutex).TryRLock()
+	}},
+	"rwmutex trylockupgradable": {true, func(m txLock, leave func()) {
+		leave()
+		m.(*prims.RWMutex).TryLockUpgradable()
+	}},
+	"rwmutex trylock that gives up": {true, func(m txLock, leave func()) {
+		x := m.(*prims.RWMutex)
+		x.RLock() // so that TryLock does not examine the gate
+		crashpoint.ArmFunc("rwmutex.lock.queued", 1, func() {
+			leave()
+			x.ReapUpdate(rwGone) // the mutex is held, so the reaper gives up
+			x.RUnlock()
+		})
+		x.TryLock()
+	}},
+}
+
+// TestCloseOfTheArenaWaitsForARollback: a goroutine rolls back for a dead holder, in a call that does not wait. Another
+// goroutine closes the arena, which would roll back, too. Close waits for the call. If it did not, a peer would get the
+// lock after the rollback of Close, and the call would copy old bytes over what the peer has committed.
+func TestCloseOfTheArenaWaitsForARollback(t *testing.T) {
+	for name, c := range rollsBack {
+		t.Run(name, func(t *testing.T) {
+			w := arenatest.New(t, nil)
+			closer, peer := w.Join("closer"), w.Join("peer")
+			m, _, leave := unfinishedIn(t, closer, c.rw)
+			in, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan any, 1)
+			t.Cleanup(crashpoint.Disarm)
+			crashpoint.ArmFunc("tx.undo.range", 1, func() { close(in); <-goOn })
+			go func() {
+				defer func() { ended <- recover() }()
+				c.call(m, leave)
+			}()
+			<-in
+			rolledBack, leaves := make(chan struct{}), make(chan struct{})
+			crashpoint.ArmFunc("arena.close.repaired", 1, func() { close(rolledBack); <-leaves })
+			closed := closing(t, closer)
+			committed := false
+			select {
+			case <-rolledBack:
+				t.Error("Close has rolled back while a call rolled back")
+				theirs, l, _ := txLockIn(t, peer, c.rw)
+				require.NoError(t, theirs.Update(func(tx *prims.Tx) error { prims.Set(tx, &l.From, 100); return nil }))
+				committed = true
+			case <-after(100 * time.Millisecond):
+			}
+			close(goOn)
+			require.Nil(t, <-ended)
+			close(leaves)
+			require.NoError(t, <-closed)
+			theirs, l, _ := txLockIn(t, peer, c.rw)
+			if committed {
+				require.EqualValues(t, 100, l.From, "a committed Update is lost")
+			} else {
+				require.EqualValues(t, 3, l.From)
+				require.EqualValues(t, 4, l.To)
+			}
+			switch m := theirs.(type) { // the call may have left a hold to Close
+			case *prims.Mutex:
+				requireIdle(t, peer, m)
+			case *prims.RWMutex:
+				requireIdle(t, peer, m)
+			}
+		})
+	}
+}
+
+func txLockIn(t *testing.T, a *arena.Arena, rw bool) (m txLock, l *ledger, leave func(state uint64, records []byte)) {
+	t.Helper()
+	if rw {
+		m, l := newRWRollback(t, a, 0)
+		return m, l, m.LeaveLog
+	}
+	x, l := newRollback(t, a, 0)
+	return x, l, x.LeaveLog
+}
+
+// unfinishedIn returns a lock with an undo log, and a function leave. The function leave puts the lock into the state
+// that a process leaves which dies in an Update after it has changed both fields of the ledger.
+func unfinishedIn(t *testing.T, a *arena.Arena, rw bool) (m txLock, l *ledger, leave func()) {
+	m, l, left := txLockIn(t, a, rw)
+	l.From, l.To = 3, 4
+	var records []byte
+	gaveUp := errors.New("gave up")
+	require.Equal(t, gaveUp, m.Update(func(tx *prims.Tx) error {
+		prims.Set(tx, &l.From, 5)
+		prims.Set(tx, &l.To, 6)
+		records = m.(interface{ LogRecords() []byte }).LogRecords()
+		return gaveUp
+	}))
+	return m, l, func() {
+		l.From, l.To = 5, 6
+		left(1<<61|uint64(rwGone)<<32|uint64(len(records)), records)
+	}
+}
+
+// TestRWMutexLockBesideTheCloseOfTheArena: a Lock that finds m free does not count itself. It has the writers' mutex and
+// has closed the gate. Before it goes on, this process closes the arena, which opens the gate and releases the mutex.
+// The call ends with ErrClosed, and does not panic.
+func TestRWMutexLockBesideTheCloseOfTheArena(t *testing.T) {
+	w := arenatest.New(t, nil)
+	closer, peer := w.Join("closer"), w.Join("peer")
+	m, err := prims.OpenRWMutex(closer, "x", nil)
+	require.NoError(t, err)
+	t.Cleanup(crashpoint.Disarm)
+	crashpoint.ArmFunc("rwmutex.lock.closed", 1, func() { require.NoError(t, closer.Close()) })
+	require.ErrorIs(t, m.LockContext(context.Background()), shmsync.ErrClosed)
+	x, err := prims.OpenRWMutex(peer, "x", nil)
+	require.NoError(t, err)
+	require.True(t, x.TryLock(), "%v", x)
+	x.Unlock()
+}
