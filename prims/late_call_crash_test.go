@@ -23,8 +23,6 @@ type lateObject struct {
 	wakes []arena.Offset // the wake words of the object, relative to the body
 	call  func()
 	close func() error
-	// others is nil, or a call of another goroutine between the effect of the call and the close
-	others func()
 }
 
 // lateCalls has a call for each place at which a call that has taken effect may wake others. The point is between the
@@ -46,12 +44,12 @@ var lateCalls = map[string]struct {
 		m, err := prims.OpenCohortMutex(a, "x", nil)
 		require.NoError(t, err)
 		m.Lock()
-		return lateObject{m.Object().Body, m.Object().Size, []arena.Offset{64}, m.Unlock, m.Close, nil}
+		return lateObject{m.Object().Body, m.Object().Size, []arena.Offset{64}, m.Unlock, m.Close}
 	}},
 	"synchronized/Store": {"mutex.unlock.before_wake", func(t *testing.T, a *arena.Arena) lateObject {
 		s, err := prims.OpenSynchronized(a, "x", uint64(0), nil)
 		require.NoError(t, err)
-		return lateObject{s.Object().Body, s.Object().Size, []arena.Offset{64}, func() { s.Store(1) }, s.Close, nil}
+		return lateObject{s.Object().Body, s.Object().Size, []arena.Offset{64}, func() { s.Store(1) }, s.Close}
 	}},
 	"rwmutex/Unlock": {"mutex.unlock.before_wake", lateRWMutex((*prims.RWMutex).Lock, (*prims.RWMutex).Unlock)},
 	"rwmutex/UnlockUpgradable": {"mutex.unlock.before_wake",
@@ -59,28 +57,18 @@ var lateCalls = map[string]struct {
 	"rwmutex/RUnlock":    {"rwmutex.runlock.left", lateRWMutex((*prims.RWMutex).RLock, (*prims.RWMutex).RUnlock)},
 	"rwspinlock/Unlock":  {"spinlock.unlock.before_wake", lateRWSpin((*prims.RWSpinLock).Lock, (*prims.RWSpinLock).Unlock)},
 	"rwspinlock/RUnlock": {"rwspinlock.runlock.before_wake", lateRWSpin((*prims.RWSpinLock).RLock, (*prims.RWSpinLock).RUnlock)},
-	"rwspinlock/LockContext": {"spinlock.unlock.before_wake", func(t *testing.T, a *arena.Arena) lateObject {
-		// The call waits for a reader, and gives up. That lets others go on, too.
-		l, err := prims.OpenRWSpinLock(a, "x", nil)
-		require.NoError(t, err)
-		l.RLock()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		lock := func() { require.ErrorIs(t, l.LockContext(ctx), context.Canceled) }
-		return lateObject{l.Object().Body, l.Object().Size, []arena.Offset{64, 68}, lock, l.Close, l.RUnlock}
-	}},
 	"rwspinlock/UnlockUpgradable": {"spinlock.unlock.before_wake",
 		lateRWSpin((*prims.RWSpinLock).LockUpgradable, (*prims.RWSpinLock).UnlockUpgradable)},
 	"spin lock/Unlock": {"spinlock.unlock.before_wake", func(t *testing.T, a *arena.Arena) lateObject {
 		l, err := prims.OpenSpinLock(a, "x", nil)
 		require.NoError(t, err)
 		l.Lock()
-		return lateObject{l.Object().Body, l.Object().Size, []arena.Offset{64}, l.Unlock, l.Close, nil}
+		return lateObject{l.Object().Body, l.Object().Size, []arena.Offset{64}, l.Unlock, l.Close}
 	}},
 	"signal waker/Release": {"signal.release.permitted", func(t *testing.T, a *arena.Arena) lateObject {
 		w, err := prims.OpenSignalWaker(a, "x", &prims.SignalWakerOptions{Signals: 1})
 		require.NoError(t, err)
-		return lateObject{w.Object().Body, w.Object().Size, []arena.Offset{384}, func() { w.Release(3) }, w.Close, nil}
+		return lateObject{w.Object().Body, w.Object().Size, []arena.Offset{384}, func() { w.Release(3) }, w.Close}
 	}},
 }
 
@@ -95,7 +83,7 @@ func lateMutex(t *testing.T, a *arena.Arena, opts *prims.MutexOptions, warm int)
 		m.Unlock()
 	}
 	m.Lock()
-	return lateObject{m.Object().Body, m.Object().Size, []arena.Offset{64}, m.Unlock, m.Close, nil}
+	return lateObject{m.Object().Body, m.Object().Size, []arena.Offset{64}, m.Unlock, m.Close}
 }
 
 func lateRWMutex(lock, unlock func(*prims.RWMutex)) func(*testing.T, *arena.Arena) lateObject {
@@ -103,7 +91,7 @@ func lateRWMutex(lock, unlock func(*prims.RWMutex)) func(*testing.T, *arena.Aren
 		m, err := prims.OpenRWMutex(a, "x", nil)
 		require.NoError(t, err)
 		lock(m)
-		return lateObject{m.Object().Body, m.Object().Size, []arena.Offset{64}, func() { unlock(m) }, m.Close, nil}
+		return lateObject{m.Object().Body, m.Object().Size, []arena.Offset{64}, func() { unlock(m) }, m.Close}
 	}
 }
 
@@ -112,7 +100,7 @@ func lateRWSpin(lock, unlock func(*prims.RWSpinLock)) func(*testing.T, *arena.Ar
 		l, err := prims.OpenRWSpinLock(a, "x", nil)
 		require.NoError(t, err)
 		lock(l)
-		return lateObject{l.Object().Body, l.Object().Size, []arena.Offset{4, 64, 68}, func() { unlock(l) }, l.Close, nil}
+		return lateObject{l.Object().Body, l.Object().Size, []arena.Offset{4, 64, 68}, func() { unlock(l) }, l.Close}
 	}
 }
 
@@ -128,9 +116,6 @@ func TestLateCallChangesNoOtherObject(t *testing.T) {
 			}
 			var words []*atomic.Uint64
 			crashpoint.ArmFunc(c.point, 1, func() {
-				if o.others != nil {
-					o.others()
-				}
 				require.NoError(t, o.close())
 				require.NoError(t, a.Delete("x"))
 				words = fillNext(t, a, c.open(t, a), o.body)
@@ -193,7 +178,15 @@ func TestCloseWaitsForACallOfSeveralSteps(t *testing.T) {
 		"MarkYield":                   {"signal.status.marked", signals(func(*prims.SignalWaker) {}, func(w *prims.SignalWaker) { w.MarkYield() })},
 		"MarkActive":                  {"signal.mark.marked", signals(func(*prims.SignalWaker) {}, func(w *prims.SignalWaker) { w.MarkActive(0) })},
 		"MarkPartitionLeafActive":     {"signal.partition.marked", signals(func(*prims.SignalWaker) {}, func(w *prims.SignalWaker) { w.MarkPartitionLeafActive(0) })},
-		"ReleaseTask":                 {"signal.unreserve.freed", signals(func(w *prims.SignalWaker) { task, _ = w.ReserveTask() }, func(w *prims.SignalWaker) { w.ReleaseTask(task) })},
+		"LockContext of an RWSpinLock that gives up": {"rwspinlock.drain.given_up", func(t *testing.T, a *arena.Arena) (func(), func() error) {
+			l, err := prims.OpenRWSpinLock(a, "x", nil)
+			require.NoError(t, err)
+			l.RLock()
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			return func() { require.ErrorIs(t, l.LockContext(ctx), context.Canceled) }, l.Close
+		}},
+		"ReleaseTask": {"signal.unreserve.freed", signals(func(w *prims.SignalWaker) { task, _ = w.ReserveTask() }, func(w *prims.SignalWaker) { w.ReleaseTask(task) })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newArena(t, nil)

@@ -220,7 +220,7 @@ func (l *RWSpinLock) tryLockFast() bool {
 	if l.nobodyReads() {
 		return true
 	}
-	l.core.release("Lock", spinHeld, spinFree)
+	l.core.giveBack()
 	return false
 }
 

@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/race"
 )
@@ -72,6 +73,11 @@ func (l *RWSpinLock) UpgradeContext(ctx context.Context) error {
 	if err := l.core.opening.error("rwspinlock.upgrade"); err != nil {
 		return err
 	}
+	// Close of the arena would end the hold, so it waits until the call has returned.
+	if !l.core.begin() {
+		return l.core.fail("upgrade", shmsync.ErrClosed, nil, closedHandle)
+	}
+	defer l.core.finish()
 	d := drainForUpgrade(l.core.name)
 	if spinWord(l.core.state.Load()) != d.from {
 		l.core.notHeld("Upgrade")

@@ -43,6 +43,7 @@ type spinCore struct {
 	key    race.Key
 
 	opening *opening
+	calls   atomic.Int32 // how many calls are between begin and finish; Close waits for them
 }
 
 func (c *spinCore) init(a *arenakernel.Arena, o arenakernel.Object, w *spinWords, op, what string, repair func() error) {
@@ -73,7 +74,20 @@ func (c *spinCore) queues() []*park.Queue {
 
 func (c *spinCore) refuse() { park.Refuse(c.queues()...) }
 
-func (c *spinCore) callsLeft() bool { return park.Left(c.queues()...) }
+func (c *spinCore) callsLeft() bool { return park.Left(c.queues()...) && c.calls.Load() == 0 }
+
+// begin counts a call that waits in two queues one after the other, until the method finish. It returns false if the
+// handle is being closed. The calls in the queues are not enough, because tools show them as waits.
+func (c *spinCore) begin() bool {
+	c.calls.Add(1)
+	if c.opening.closing.Load() {
+		c.calls.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (c *spinCore) finish() { c.calls.Add(-1) }
 
 func (c *spinCore) end() {
 	for _, q := range c.queues() {
@@ -111,11 +125,16 @@ func (c *spinCore) lock(ctx context.Context) error {
 }
 
 // own takes the lock exclusively. It does what lock does, except that it does not report the hold to the race
-// detector and to tests.
+// detector and to tests. Close waits for own, and not only for its two waits: between them the state word says that
+// this process drains the lock, and a Close that left the arena then would give the lock to others.
 func (c *spinCore) own(ctx context.Context, mayRepair bool) error {
 	if c.rw == nil {
 		return c.wait(ctx, spinHeld, mayRepair)
 	}
+	if !c.begin() {
+		return c.closed()
+	}
+	defer c.finish()
 	err := c.wait(ctx, spinDraining, mayRepair)
 	if err == nil {
 		err = c.rw.drain(ctx, drainForLock(c.name))
@@ -387,6 +406,15 @@ func (c *spinCore) release(verb string, from spinKind, to spinWord) {
 		c.notHeld(verb)
 	}
 	if to.free() && c.waited() {
+		c.passOn()
+	}
+}
+
+// giveBack releases a hold of which the caller has not told anybody. Such a call is not counted. So this process may
+// have left the arena meanwhile, which has ended the hold.
+func (c *spinCore) giveBack() {
+	// sync(spinlock.release): release
+	if c.state.CompareAndSwap(uint32(makeSpin(spinHeld, c.name)), 0) && c.waited() {
 		c.passOn()
 	}
 }
