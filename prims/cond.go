@@ -172,12 +172,12 @@ func (c *Cond) wait(ctx context.Context) error {
 	}
 	c.mustNotTearUpdate()
 	k := c.core
-	// Close waits for the method sleep, but not for the rest of this call, which locks L again. After stayIfOpen, a
+	// Close waits for the method sleep, but not for the rest of this call, which locks L again. After keepIfOpen, a
 	// concurrent Close leaves the memory of the Cond in place until this call has returned.
-	if !k.opening.stayIfOpen() {
+	if !k.opening.keepIfOpen() {
 		return k.closed()
 	}
-	defer k.opening.leaveStay(k.queue)
+	defer k.opening.letGoLate(k.queue)
 	s, unlocked, err := c.sleep(ctx)
 	if !unlocked {
 		return err

@@ -31,9 +31,9 @@ func (f *FairMutex) Recover(repair func() error) error {
 // RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
 func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, "fair mutex "+objectName(f.object))
-	// stayIfOpen keeps the object open until the end of the repair is recorded in its words. Close does not
-	// wait for that, because a repair may take long.
-	if !f.opening.stayIfOpen() {
+	// stayToRun keeps the object open until the end of the repair is recorded in its words. Close of the handle does
+	// not wait for that, because a repair may take long. Close of the arena does.
+	if !f.opening.stayToRun() {
 		return f.closedError()
 	}
 	defer f.opening.leaveStay(f.queue)

@@ -34,10 +34,11 @@ type opening struct {
 	ended   atomic.Bool
 	closed  chan struct{} // closed when the Close of the handle has ended
 
-	mu     sync.Mutex
-	needed int  // guarded by: mu; how many users need the words, including the handle
-	lost   bool // guarded by: mu; the arena may have been unmapped
-	shares bool // guarded by: handles; the opening uses a part that common returned
+	mu      sync.Mutex
+	needed  int  // guarded by: mu; how many users need the words, including the handle
+	awaited int  // guarded by: mu; how many of these users Close of the arena waits for; see stayIfOpen
+	lost    bool // guarded by: mu; the arena may have been unmapped
+	shares  bool // guarded by: handles; the opening uses a part that common returned
 }
 
 // newOpening makes the opening of a handle. As long as the fields refuse, left and end are not set, the Close
@@ -284,51 +285,6 @@ func (p *opening) forget() {
 	}
 }
 
-// stayIfOpen keeps the object open and its words in place until the caller calls the method leave. It is for a
-// call that has to clean up but for which Close does not wait. If the opening has ended, stayIfOpen returns
-// false. In that case the caller must not call leave, which would end the opening twice.
-func (p *opening) stayIfOpen() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.needed == 0 || p.lost {
-		return false
-	}
-	p.needed++
-	return true
-}
-
-// Each call of leave ends what one call of stayIfOpen has begun. The Close of the handle calls leave, too. The
-// last of these calls ends the opening.
-func (p *opening) leave() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.needed--; p.needed == 0 && !p.lost {
-		p.ended.Store(true)
-		p.end()
-		p.owed()
-		p.leaveCommon() // before CloseObject, after which a peer may delete the object
-		p.a.CloseObject(p.object)
-		p.forget() // last, because the arena stays mapped until then
-	}
-}
-
-// leaveStay calls leave, unless this process is leaving the arena. q is a queue of the handle. Neither Close of the
-// handle nor the end of the arena waits until leaveStay is called.
-func (p *opening) leaveStay(q *park.Queue) {
-	if q.EnterStay() {
-		defer q.ExitLasting()
-		p.leave()
-	}
-}
-
-// lose records that the arena is about to be unmapped, even though calls of this handle may still use it.
-func (p *opening) lose() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lost = true
-	p.ended.Store(true)
-}
-
 const closedHandle = "this handle is closed"
 
 // error returns the error for a call of a closed handle, or nil if the handle is open.
@@ -336,6 +292,11 @@ func (p *opening) error(op string) error {
 	if !p.ended.Load() {
 		return nil
 	}
+	return p.refused(op)
+}
+
+// refused returns the error for a call that came after the beginning of Close.
+func (p *opening) refused(op string) error {
 	return &shmsync.Error{Op: op, Object: objectName(p.object), Err: shmsync.ErrClosed, Detail: closedHandle}
 }
 

@@ -28,7 +28,7 @@ func closeHandles(a *arenakernel.Arena) {
 		}
 	}
 	handles.Unlock() // from here on, the function register adds no handle of a, since a is closing
-	closeAll(mine)
+	closeAll(mine, slices.Concat(mine, others))
 	for _, p := range others {
 		// Do not wait if a test has made this participant dead: the goroutine that closes the handle may then
 		// never end.
@@ -38,17 +38,20 @@ func closeHandles(a *arenakernel.Arena) {
 	}
 }
 
-// closeAll closes handles. The caller has set the field closing of each of them. closeAll does each of these
-// steps for all handles before it begins the next step:
+// closeAll closes the handles in the parameter all. The caller has set the field closing of each of them. closeAll
+// does each of these steps for all handles before it begins the next step:
 //
 //  1. refuse: a wait that begins from now on ends with ErrClosed.
 //  2. left: the present waits are woken until their calls have left. Such a call may run a function of the
 //     caller, such as one of an Update or a Repair, and that function may use another of the handles. Its
 //     waits then end, but it may still unlock what it has locked.
 //  3. drain: calls that do not wait come to an end, or a bounded time passes.
-//  4. leave: the words of the fast paths are replaced, the wakes are made that late calls have left to Close, and the
+//  4. letGo: the words of the fast paths are replaced, the wakes are made that late calls have left to Close, and the
 //     object is closed.
-func closeAll(all []*opening) {
+//
+// In step 2 closeAll also waits until no call keeps one of the handles in the parameter idle open by the method
+// stayIfOpen. Close of the arena passes all its handles there, and Close of a handle passes none.
+func closeAll(all, idle []*opening) {
 	for _, p := range all {
 		p.refuse()
 	}
@@ -61,7 +64,8 @@ func closeAll(all []*opening) {
 			p.owed()
 			return false
 		})
-		if len(busy) == 0 {
+		// A call that has not left yet may still begin to keep its handle open, so the calls are checked first.
+		if len(busy) == 0 && !slices.ContainsFunc(idle, func(p *opening) bool { return !p.idle() && !p.a.Killed() }) {
 			break
 		}
 		if tries < 10 {
@@ -73,7 +77,7 @@ func closeAll(all []*opening) {
 	for _, p := range all {
 		p.drain()
 		p.owed() // here too, because a call for which Close does not wait may put off the end of the opening
-		p.leave()
+		p.letGo()
 		close(p.closed)
 	}
 }
@@ -82,7 +86,7 @@ func closeAll(all []*opening) {
 // it has ended.
 type served struct {
 	queue *park.Queue
-	stays *opening // nil if Close waits for the call; otherwise the call has called stayIfOpen
+	stays *opening // nil if Close waits for the call; otherwise the call has called keepIfOpen
 }
 
 // serve begins a call that does not wait. It panics if the handle has ended. But it succeeds while Close waits
@@ -105,7 +109,7 @@ func (p *opening) tryServe(q *park.Queue) (s served, ok bool) {
 	if !q.EnterStay() {
 		return served{}, false
 	}
-	if !p.stayIfOpen() {
+	if !p.keepIfOpen() {
 		q.ExitLasting()
 		return served{}, false
 	}
@@ -118,7 +122,7 @@ func (s served) end() {
 		s.queue.Exit()
 		return
 	}
-	s.stays.leave()
+	s.stays.letGo()
 	s.queue.ExitLasting()
 }
 
@@ -159,6 +163,6 @@ func (p *opening) close(op string) error {
 	if !p.closing.CompareAndSwap(false, true) {
 		return &shmsync.Error{Op: op, Object: objectName(p.object), Err: shmsync.ErrClosed, Detail: closedHandle}
 	}
-	closeAll([]*opening{p})
+	closeAll([]*opening{p}, nil)
 	return nil
 }

@@ -32,12 +32,9 @@ func (x *MultiLock) Recover(key uint64, repair func() error) error {
 // RecoverContext is like Recover, but returns ctx.Err() if ctx ends before repair is called.
 func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func() error) error {
 	mustHaveRepair(repair != nil, fmt.Sprintf("key %d of multilock %s", key, objectName(x.object)))
-	if err := x.opening.error("multilock.recover"); err != nil {
-		return err
-	}
-	// stayIfOpen keeps the words of the object valid until the result of the repair is stored in them. Close does
-	// not wait for that, because a repair may take long.
-	if !x.opening.stayIfOpen() {
+	// stayToRun keeps the words of the object valid until the result of the repair is stored in them. Close of the
+	// handle does not wait for that, because a repair may take long. Close of the arena does.
+	if !x.opening.stayToRun() {
 		return x.closed("multilock.recover")
 	}
 	defer x.opening.leaveStay(x.queue)

@@ -248,7 +248,9 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	if err := m.runRepair(m.repair); err != nil {
 		return false, err
 	}
-	m.repaired(uint32(m.name))
+	if err := m.repaired(uint32(m.name)); err != nil {
+		return false, err
+	}
 	return true, nil
 }
 
@@ -268,10 +270,8 @@ func (m *Mutex) Recover(repair func() error) error {
 // RecoverContext is like Recover, but returns ctx.Err() if ctx ends before repair is called.
 func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, m.named("mutex "))
-	// stayIfOpen keeps the object open until the end of the repair is recorded in its words. Close does not wait for
-	// that, because a repair may take long.
-	if !m.opening.stayIfOpen() {
-		return m.opening.error("mutex.recover")
+	if !m.opening.stayToRun() {
+		return m.opening.refused("mutex.recover")
 	}
 	defer m.opening.leaveStay(m.queue)
 	for {
@@ -309,24 +309,43 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 			return err
 		}
 		race.ReleaseMerge(m.key)
-		m.repaired(0)
+		if err := m.repaired(0); err != nil {
+			return err
+		}
 		crashpoint.Hit("mutex.recover.before_wake")
 		m.wakeNext()
 		return nil
 	}
 }
 
-// repaired ends a repair that succeeded, by changing the owner word to next.
-func (m *Mutex) repaired(next uint32) {
+// repaired ends a repair that succeeded, by changing the owner word to next. If the word no longer says that this
+// process recovers m, repaired returns an error: then another process may have repaired m too, or may be using it.
+func (m *Mutex) repaired(next uint32) error {
+	recovering := makeOwner(kindRecovering, m.name)
+	if o := ownerWord(m.owner.Load()); o != recovering {
+		return m.recoveryLost(o)
+	}
 	died := m.diedName()
 	m.words.died.Store(0)
 	if m.log != nil {
 		m.log.storeState(0)
 	}
 	// sync(mutex.release): release
-	if m.owner.CompareAndSwap(uint32(makeOwner(kindRecovering, m.name)), next) && !m.internal {
+	if !m.owner.CompareAndSwap(uint32(recovering), next) {
+		return m.recoveryLost(ownerWord(m.owner.Load()))
+	}
+	if !m.internal {
 		m.a.Happened(arenakernel.EventRepaired, m.object, nil, died, nil)
 	}
+	return nil
+}
+
+// recoveryLost returns the error for a repair after which the owner word is o, and not what this process has stored.
+func (m *Mutex) recoveryLost(o ownerWord) error {
+	if err := m.opening.lostWords("mutex.recover"); err != nil {
+		return err
+	}
+	return m.fail("mutex.recover", shmsync.ErrCorrupt, nil, overwritten(o))
 }
 
 // passThrough takes a lock that needs no recovery, and releases it.

@@ -184,7 +184,7 @@ func (o *Once) run(began onceWord, f func()) {
 // while the function ran.
 func (o *Once) finish(began onceWord) {
 	if !o.queue.EnterStay() {
-		panic(o.closed()) // this process has left the arena
+		panic(o.closed()) // this process has left the arena, because a test has killed it
 	}
 	defer o.queue.ExitLasting()
 	defer o.opening.leave()

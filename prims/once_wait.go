@@ -30,6 +30,16 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 		return 0, false, o.closed()
 	}
 	defer o.queue.Exit()
+	// stayToRun keeps the words valid until the end of the function is recorded in them. Close of the handle does not
+	// wait for that, but Close of the arena does. A call that stays before it becomes the runner is never refused later.
+	if !o.opening.stayToRun() {
+		return 0, false, o.closed()
+	}
+	defer func() {
+		if !mine {
+			o.opening.leave()
+		}
+	}()
 	cancel := park.CancelBy(ctx)
 	defer cancel.Stop()
 	waits := false
@@ -44,7 +54,8 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 			return 0, false, nil
 		case o.free(w):
 			if began = w.takenBy(o.name); o.swap(w, began) {
-				return o.took(w, began)
+				o.took(w)
+				return began, true, nil
 			}
 			continue
 		case !waits:
@@ -79,18 +90,12 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 }
 
 // took completes join for a call that has become the runner, that is, the call whose function counts.
-func (o *Once) took(was, began onceWord) (onceWord, bool, error) {
+func (o *Once) took(was onceWord) {
 	o.counts.took()
 	if was.turn() != 0 {
 		o.counts.add(countRecovery)
 	}
 	race.Acquire(o.key) // the next function sees everything that the dead process has stored
-	// stayIfOpen keeps the words valid until the end of the function is recorded in them. Close does not wait for
-	// that.
-	if !o.opening.stayIfOpen() {
-		return 0, false, o.closed() // the arena is being unmapped; other processes see that this participant has left
-	}
-	return began, true, nil
 }
 
 // free reports whether the next call may run its function. That is so if no process runs a function, or if the

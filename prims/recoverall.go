@@ -127,6 +127,7 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 		return false, l.fail(l.Err, "a peer has overwritten it; Delete removes it")
 	}
 	var x interface {
+		handle
 		Reset() bool
 		Close() error
 	}
@@ -142,6 +143,11 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 		f, err = FutureAt(a, l.Object.Offset)
 		x = abandonedFuture{f}
 	case waitableKind:
+		k := (*arenakernel.Arena)(a)
+		if err := k.BeginCall("prims.recover_all"); err != nil { // Close of the arena waits for repair
+			return false, err
+		}
+		defer k.EndCall()
 		if err := repair(l); err != nil {
 			return false, l.fail(shmsync.ErrNotRecoverable, "the repair failed: "+err.Error())
 		}
@@ -165,6 +171,10 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 		return false, err
 	}
 	defer x.Close()
+	if !x.opened().stayToRun() { // Close of the arena waits for repair, and for the Reset after it
+		return false, x.opened().refused("prims.recover_all")
+	}
+	defer x.opened().leave() // before the Close
 	if err := repair(l); err != nil {
 		return false, l.fail(l.Err, "the repair failed: "+err.Error())
 	}

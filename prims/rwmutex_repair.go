@@ -211,13 +211,16 @@ func (m *RWMutex) Recover(repair func() error) error {
 // RecoverContext is like Recover, but returns ctx.Err() if ctx ends before repair is called.
 func (m *RWMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, "rwmutex "+objectName(m.object))
-	return m.recoverBy(ctx, "rwmutex.recover", repair)
+	const op = "rwmutex.recover"
+	if !m.opening.stayToRun() {
+		return m.opening.refused(op)
+	}
+	defer m.opening.leaveStay(m.writers.queue)
+	return m.recoverBy(ctx, op, repair)
 }
 
+// recoverBy does what Recover does, for a call that Close of the arena waits for.
 func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error) error {
-	if err := m.opening.error(op); err != nil {
-		return err
-	}
 	if err := m.enqueue(ctx, op); err != nil {
 		return err
 	}
@@ -255,7 +258,7 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 			break
 		}
 	}
-	defer m.writers.Unlock()
+	defer m.unlockWriters()
 	crashpoint.Hit("rwmutex.recover.taken")
 	if m.log != nil {
 		m.log.lose()
@@ -265,6 +268,9 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	if err := m.runRepair(repair); err != nil {
 		return err
 	}
+	if g := gateWord(m.gate.Load()); g != recovering {
+		return m.recoveryLost(op, g)
+	}
 	died := m.diedName()
 	m.words.died.Store(0)
 	if m.log != nil {
@@ -272,12 +278,21 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	}
 	race.ReleaseMerge(m.wrote)
 	// sync(rwmutex.gate): release
-	if m.gate.CompareAndSwap(uint32(recovering), uint32(gateOpen)) {
-		crashpoint.Hit("rwmutex.recover.opened")
-		m.letIn()
-		m.a.Happened(arenakernel.EventRepaired, m.object, nil, died, nil)
+	if !m.gate.CompareAndSwap(uint32(recovering), uint32(gateOpen)) {
+		return m.recoveryLost(op, gateWord(m.gate.Load()))
 	}
+	crashpoint.Hit("rwmutex.recover.opened")
+	m.letIn()
+	m.a.Happened(arenakernel.EventRepaired, m.object, nil, died, nil)
 	return nil
+}
+
+// recoveryLost returns the error for a repair after which the gate is g, and not what this process has stored.
+func (m *RWMutex) recoveryLost(op string, g gateWord) error {
+	if err := m.opening.lostWords(op); err != nil {
+		return err
+	}
+	return m.fail(op, shmsync.ErrCorrupt, nil, overwritten(g))
 }
 
 // runRepair runs repair while the gate says that this process recovers m. If repair fails, m becomes not

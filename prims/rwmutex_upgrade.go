@@ -38,6 +38,10 @@ func (m *RWMutex) LockUpgradableContext(ctx context.Context) error { return m.lo
 
 func (m *RWMutex) lockUpgradable(ctx context.Context) error {
 	const op = "rwmutex.lockupgradable"
+	if err := m.begin(op); err != nil {
+		return err
+	}
+	defer m.finish() // after a Repair, too: Close waits for it
 	for {
 		err := m.lockUpgradableOnce(ctx, op)
 		if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {
@@ -52,10 +56,6 @@ func (m *RWMutex) lockUpgradable(ctx context.Context) error {
 // lockUpgradableOnce does what the method lockUpgradable does, but does not call the function Repair of the
 // options.
 func (m *RWMutex) lockUpgradableOnce(ctx context.Context, op string) error {
-	if err := m.begin(op); err != nil {
-		return err
-	}
-	defer m.finish()
 	if err := m.enqueue(ctx, op); err != nil {
 		return err
 	}

@@ -38,10 +38,27 @@ func (m *RWMutex) Lock() {
 // that gives up lets in the readers that it kept waiting.
 func (m *RWMutex) LockContext(ctx context.Context) error { return m.lock(ctx) }
 
+// lock first tries to take a free lock without calling begin. Only a call that may wait has to be counted by begin, and
+// counting would make the lock of a free RWMutex slower by a third.
 func (m *RWMutex) lock(ctx context.Context) error {
 	const op = "rwmutex.lock"
-	for {
-		err := m.lockOnce(ctx, op)
+	if m.opening.closing.Load() {
+		return m.closed(op)
+	}
+	queued := m.firstReader(1) == 0 && m.enqueueAtOnce()
+	// The mutex is taken before this check, so that awaitUnlock sees it if the check sees no Close.
+	if queued && !m.opening.closing.Load() && m.takeAtOnce() {
+		return nil
+	}
+	if err := m.begin(op); err != nil {
+		if queued {
+			m.releaseWriters()
+		}
+		return err
+	}
+	defer m.finish() // after a Repair, too: Close waits for it
+	for ; ; queued = false {
+		err := m.lockOnce(ctx, op, queued)
 		if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {
 			return waysOutOf(ctx, err)
 		}
@@ -51,24 +68,9 @@ func (m *RWMutex) lock(ctx context.Context) error {
 	}
 }
 
-// lockOnce does what the method lock does, but does not call the function Repair of the options. It first tries to
-// take a free lock without calling begin. Only a call that may wait has to be counted by begin, and counting would
-// make the lock of a free RWMutex slower by a third.
-func (m *RWMutex) lockOnce(ctx context.Context, op string) error {
-	if m.opening.closing.Load() {
-		return m.closed(op)
-	}
-	queued := m.firstReader(1) == 0 && m.enqueueAtOnce()
-	if queued && m.takeAtOnce() {
-		return nil
-	}
-	if err := m.begin(op); err != nil {
-		if queued {
-			m.releaseWriters()
-		}
-		return err
-	}
-	defer m.finish()
+// lockOnce locks m for writing, and does not call the function Repair of the options. The parameter queued says whether
+// this goroutine has the writers' mutex already.
+func (m *RWMutex) lockOnce(ctx context.Context, op string, queued bool) error {
 	if !queued {
 		if err := m.enqueue(ctx, op); err != nil {
 			return err

@@ -246,7 +246,7 @@ func (l *RWSpinLock) Recover(repair func() error) error {
 // RecoverContext is like Recover, but returns ctx.Err() if ctx ends before repair is called.
 func (l *RWSpinLock) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, l.core.what+" "+objectName(l.core.object))
-	return l.core.recover(ctx, repair)
+	return l.core.recoverCounted(ctx, repair)
 }
 
 // Offset is the place of the RWSpinLock in its arena, for RWSpinLockAt in another process.

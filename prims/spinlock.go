@@ -160,7 +160,7 @@ func (l *SpinLock) Recover(repair func() error) error {
 // RecoverContext does what Recover does, but returns ctx.Err() when ctx ends before repair is called.
 func (l *SpinLock) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, l.core.what+" "+objectName(l.core.object))
-	return l.core.recover(ctx, repair)
+	return l.core.recoverCounted(ctx, repair)
 }
 
 // Offset returns the place of the SpinLock in its arena, for SpinLockAt in another process.

@@ -63,48 +63,6 @@ func spinWakeWord(a *arenakernel.Arena, w *spinWords) park.WakeWord {
 	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller}}
 }
 
-func (c *spinCore) close() error { return c.opening.close(c.op + ".close") }
-
-func (c *spinCore) queues() []*park.Queue {
-	if c.rw == nil {
-		return []*park.Queue{c.queue}
-	}
-	return []*park.Queue{c.queue, c.rw.gateQueue, c.rw.drainQueue}
-}
-
-func (c *spinCore) refuse() { park.Refuse(c.queues()...) }
-
-func (c *spinCore) callsLeft() bool { return park.Left(c.queues()...) && c.calls.Load() == 0 }
-
-// begin counts a call that waits in two queues one after the other, until the method finish. It returns false if the
-// handle is being closed. The calls in the queues are not enough, because tools show them as waits.
-func (c *spinCore) begin() bool {
-	c.calls.Add(1)
-	if c.opening.closing.Load() {
-		c.calls.Add(-1)
-		return false
-	}
-	return true
-}
-
-func (c *spinCore) finish() { c.calls.Add(-1) }
-
-func (c *spinCore) end() {
-	for _, q := range c.queues() {
-		q.Close()
-	}
-}
-
-// wakeOwed makes the wakes that calls have left to the Close of their handle; see enterLate.
-func (c *spinCore) wakeOwed() {
-	if c.waited() && spinWord(c.state.Load()).free() {
-		c.wakeWaited()
-	}
-	if c.rw != nil && c.rw.drained.Announced() && c.rw.nobodyReads() {
-		c.rw.drained.WakeAll()
-	}
-}
-
 // lockOrPanic is the slow path of Lock. It must not be inlined into Lock, because then the compiler would no longer
 // inline Lock into its callers.
 //

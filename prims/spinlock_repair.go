@@ -157,14 +157,18 @@ func (c *spinCore) meetAgain(v park.Word) {
 	}
 }
 
-// recover does what Recover of a SpinLock and of an RWSpinLock does.
-func (c *spinCore) recover(ctx context.Context, repair func() error) error {
-	// stayIfOpen keeps the object open until the end of the repair is recorded in its words. Close does not wait for
-	// that, because a repair may take long.
-	if !c.opening.stayIfOpen() {
-		return c.opening.error(c.op + ".recover")
+// recoverCounted does what Recover of a SpinLock and of an RWSpinLock does.
+func (c *spinCore) recoverCounted(ctx context.Context, repair func() error) error {
+	if !c.opening.stayToRun() {
+		return c.opening.refused(c.op + ".recover")
 	}
 	defer c.opening.leaveStay(c.queue)
+	return c.recover(ctx, repair)
+}
+
+// recover does what the method recoverCounted does, for a call that Close of the arena waits for.
+func (c *spinCore) recover(ctx context.Context, repair func() error) error {
+	op := c.op + ".recover"
 	for {
 		o := spinWord(c.state.Load())
 		if o.kind() != spinOwnerDead && o != spinLost {
@@ -208,18 +212,30 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 			return err
 		}
 		died := c.diedName()
-		c.words.died.Store(0)
 		race.ReleaseMerge(c.key)
-		// sync(spinlock.release): release
-		if c.state.CompareAndSwap(uint32(mine), 0) {
-			c.a.Happened(arenakernel.EventRepaired, c.object, nil, died, nil)
+		if o := spinWord(c.state.Load()); o != mine {
+			return c.recoveryLost(op, o)
 		}
+		c.words.died.Store(0)
+		// sync(spinlock.release): release
+		if !c.state.CompareAndSwap(uint32(mine), 0) {
+			return c.recoveryLost(op, spinWord(c.state.Load()))
+		}
+		c.a.Happened(arenakernel.EventRepaired, c.object, nil, died, nil)
 		crashpoint.Hit("spinlock.recover.before_wake")
 		if c.waited() {
 			c.passOn()
 		}
 		return nil
 	}
+}
+
+// recoveryLost returns the error for a repair after which the state word is o, and not what this process has stored.
+func (c *spinCore) recoveryLost(op string, o spinWord) error {
+	if err := c.opening.lostWords(op); err != nil {
+		return err
+	}
+	return c.fail("recover", shmsync.ErrCorrupt, nil, overwritten(o))
 }
 
 // passThrough takes a healthy lock and releases it. It does not run the Repair of the options, because the

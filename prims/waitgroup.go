@@ -113,7 +113,8 @@ func (g *WaitGroup) done(n int64) {
 }
 
 // Go calls f in a new goroutine and adds one to the counter until f has returned. If f panics,
-// which ends the process, Done is not called, and waits in other processes end with an error.
+// which ends the process, Done is not called, and waits in other processes end with an error. Go does
+// not wait for f, and neither does Close: wait with Wait before Close, because Done panics afterwards.
 func (g *WaitGroup) Go(f func()) {
 	g.Add(1)
 	go func() {

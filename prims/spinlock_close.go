@@ -1,0 +1,45 @@
+package prims
+
+import "github.com/shmsync/shmsync/internal/park"
+
+func (c *spinCore) close() error { return c.opening.close(c.op + ".close") }
+
+func (c *spinCore) queues() []*park.Queue {
+	if c.rw == nil {
+		return []*park.Queue{c.queue}
+	}
+	return []*park.Queue{c.queue, c.rw.gateQueue, c.rw.drainQueue}
+}
+
+func (c *spinCore) refuse() { park.Refuse(c.queues()...) }
+
+func (c *spinCore) callsLeft() bool { return park.Left(c.queues()...) && c.calls.Load() == 0 }
+
+// begin counts a call that waits in two queues one after the other, until the method finish. It returns false if the
+// handle is being closed. The calls in the queues are not enough, because tools show them as waits.
+func (c *spinCore) begin() bool {
+	c.calls.Add(1)
+	if c.opening.closing.Load() {
+		c.calls.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (c *spinCore) finish() { c.calls.Add(-1) }
+
+func (c *spinCore) end() {
+	for _, q := range c.queues() {
+		q.Close()
+	}
+}
+
+// wakeOwed makes the wakes that calls have left to the Close of their handle; see enterLate.
+func (c *spinCore) wakeOwed() {
+	if c.waited() && spinWord(c.state.Load()).free() {
+		c.wakeWaited()
+	}
+	if c.rw != nil && c.rw.drained.Announced() && c.rw.nobodyReads() {
+		c.rw.drained.WakeAll()
+	}
+}
