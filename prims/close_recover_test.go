@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/arenatest"
 	"github.com/shmsync/shmsync/prims"
@@ -161,6 +162,10 @@ var functionsOfCalls = map[string]runsFunction{
 			g.Add(1)
 		},
 		run: func(t *testing.T, a *arena.Arena, f func() error) error {
+			g, err := prims.OpenWaitGroup(a, "x", nil)
+			require.NoError(t, err)
+			require.ErrorIs(t, g.WaitContext(t.Context()), shmsync.ErrOwnerDead) // the death is known
+			require.NoError(t, g.Close())
 			lost, err := prims.RecoverAll(a, func(prims.Lost) error { return f() })
 			if err == nil && len(lost) != 1 {
 				err = errors.New("the waitgroup is not lost")
@@ -187,18 +192,24 @@ func TestCloseOfTheArenaWaitsForAFunctionOfACall(t *testing.T) {
 			w.Kill(victim)
 			in, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 			go func() {
+				err := errors.New("a requirement of the call failed")
 				defer func() {
 					if r := recover(); r != nil {
-						ended <- fmt.Errorf("panic: %v", r)
+						err = fmt.Errorf("panic: %v", r)
 					}
+					ended <- err
 				}()
-				ended <- call.run(t, closer, func() error {
+				err = call.run(t, closer, func() error {
 					close(in)
 					<-goOn
 					return nil
 				})
 			}()
-			<-in
+			select {
+			case <-in:
+			case err := <-ended:
+				t.Fatalf("the call returned %v and did not run its function", err)
+			}
 			closed := closing(t, closer)
 			select {
 			case err := <-closed:

@@ -118,20 +118,13 @@ func (m *RWMutex) logged(g gateWord) bool { return m.log != nil && g.undone() }
 // participant, or marks the gate. It returns false if the gate has to stay as it is for now, because a system call
 // of that participant may still write to the data.
 //
-// A rollback counts itself, for the reason that [Mutex.markOwnerDead] has. If this process is already leaving the
-// arena, endDead returns false.
-//
-// Preconditions: this goroutine has the writers' mutex.
+// Preconditions: this goroutine has the writers' mutex, and Close of the arena waits for the call. The end of the arena
+// rolls back, too, and two rollbacks must not copy old bytes at the same time.
 func (m *RWMutex) endDead(g gateWord) (changed bool) {
-	if !m.logged(g) {
-		return m.markOwnerDead(g)
+	if m.logged(g) {
+		return rollBackRWMutex(m.a, m.object, m.words, m.log, g)
 	}
-	s, ok := m.opening.tryServe(m.writers.queue)
-	if !ok {
-		return false
-	}
-	defer s.end()
-	return rollBackRWMutex(m.a, m.object, m.words, m.log, g)
+	return m.markOwnerDead(g)
 }
 
 // tryEndDead does what the method endDead does, for a reader, which does not have the writers' mutex. If the
