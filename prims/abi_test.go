@@ -44,6 +44,8 @@ var abiStructs = map[string]reflect.Type{
 	"Waitable":                   reflect.TypeFor[waitableWords](),
 	"Hold of a waitable":         reflect.TypeFor[waitableHold](),
 	"Slot record of a Waitable":  reflect.TypeFor[waitableRecord](),
+	"Block of a Waitable":        reflect.TypeFor[waitableBlock](),
+	"Text of a Waitable":         reflect.TypeFor[waitableTextBlock](),
 
 	"Sequencer": reflect.TypeFor[sequencerWords](),
 
@@ -74,7 +76,7 @@ var abiStructs = map[string]reflect.Type{
 
 // abiParts are the sections of abiStructs that describe a part of an object, not a whole object.
 var abiParts = []string{
-	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Share of a semaphore", "Slot record of a Semaphore", "Slot record of a FairMutex", "Slot record of a Cond", "Bucket of keys", "Entry of a key", "Block of keys", "Hold of a waitable", "Slot record of a Waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Share of an auto-reset Event",
+	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Share of a semaphore", "Slot record of a Semaphore", "Slot record of a FairMutex", "Slot record of a Cond", "Bucket of keys", "Entry of a key", "Block of keys", "Hold of a waitable", "Slot record of a Waitable", "Block of a Waitable", "Text of a Waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Share of an auto-reset Event",
 }
 
 // abiKinds maps each section to the kind and the version of the object that it describes.

@@ -242,7 +242,7 @@ func (x *MultiLock) findBlocks() error {
 	defer x.mu.Unlock()
 	head := x.slots.head.Load()
 	found, bad := map[int][]*multiLockBlock{}, false // the new blocks of each bucket, the latest first
-	err := x.a.EachAddedBlock(x.object, multiBlockBytes, head, x.known.Load(), func(off arenakernel.Offset) {
+	err := x.a.EachAddedBlock(x.object, multiBlockBytes, head, x.known.Load(), func(off arenakernel.Offset, _ uint64) {
 		b := arenakernel.SlotRecordAt[multiLockBlock](x.a, off)
 		bucket := int(atomic.LoadUint32(&b.bucket)) // a peer may be overwriting it
 		bad = bad || bucket >= len(x.all)

@@ -112,7 +112,7 @@ func (x *MultiLock) QueuedNodes(key uint64) (nodes []*arenakernel.Node) {
 
 // MultiBlocks returns the offsets of the additional blocks of the MultiLock, the latest one first.
 func (x *MultiLock) MultiBlocks() (blocks []arenakernel.Offset) {
-	x.a.EachAddedBlock(x.object, 0, x.slots.head.Load(), 0, func(off arenakernel.Offset) { blocks = append(blocks, off) })
+	x.a.EachAddedBlock(x.object, 0, x.slots.head.Load(), 0, func(off arenakernel.Offset, _ uint64) { blocks = append(blocks, off) })
 	return blocks
 }
 

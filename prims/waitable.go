@@ -69,10 +69,6 @@ type Rules[S, E any] struct {
 // WaitableOptions says how a Waitable is created. A nil *WaitableOptions means the
 // zero value.
 type WaitableOptions struct {
-	// Holds bounds how many different claims can exist at a time in a new object. This counts claims that processes
-	// hold, and claims that were granted to waits which have not returned yet. Claims are different if they differ
-	// in the process or in the value of E. 0 means 256.
-	Holds int
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
@@ -81,16 +77,15 @@ type WaitableOptions struct {
 var waitableKind = arenakernel.KindOf("WAIT")
 
 const (
-	waitableVersion   = 4
-	waitableHolds     = 256
-	waitableMostHolds = 1 << 24
-	waitableCount     = 1 << 20 // the maximum number of claims of one participant for one value of E
+	waitableVersion = 5
+	waitableCount   = 1 << 20 // the maximum number of claims of one participant for one value of E
 )
 
 // OpenWaitable finds the Waitable of that name in the arena or creates it with the state initial. An empty name
-// makes a fresh anonymous one. An existing Waitable must have the same S and E. A Waitable takes 128 bytes, the size of
-// S, and 48 bytes for each hold; see [WaitableOptions]. It takes 320 bytes and twice the size of S more for each slot
-// whose participants have opened it. If there is not enough room, the error Is [shmsync.ErrNoSpace].
+// makes a fresh anonymous one. An existing Waitable must have the same S and E. If S has at most eight bytes, a Waitable
+// takes 128 bytes, and 256 more for each slot whose participants have opened it. A larger S takes its size more in the
+// Waitable, and twice its size more for each slot. If a participant has claims for several values of E at a time, the
+// Waitable gets 256 bytes more for each four of them. If there is not enough room, the error Is [shmsync.ErrNoSpace].
 func OpenWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[S, E], opts *WaitableOptions) (*Waitable[S, E], error) {
 	return openWaitable((*arenakernel.Arena)(a), name, initial, rules, opts, false)
 }
@@ -100,22 +95,15 @@ func openWaitable[S, E any](a *arenakernel.Arena, name string, initial S, rules 
 	if opts != nil {
 		opt = *opts
 	}
-	if rules.Claim == nil || opt.Holds < 0 || opt.Holds > waitableMostHolds {
-		panic(fmt.Sprintf("shmsync: OpenWaitable %q without a Claim, or with %d holds", name, opt.Holds))
+	if rules.Claim == nil {
+		panic(fmt.Sprintf("shmsync: OpenWaitable %q without a Claim", name))
 	}
-	layout := waitableLayout[S, E]()
-	count := opt.Holds
-	if count == 0 {
-		count = waitableHolds
-	}
-	shape := waitableShapeOf(a, sizeOf[S](), count)
+	shape := waitableShapeOf(a, sizeOf[S]())
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: waitableKind, Version: waitableVersion, Name: name, Size: shape.size, Layout: layout, AnySize: opt.Holds == 0,
+		Existing: attach, Kind: waitableKind, Version: waitableVersion, Name: name, Size: shape.size, Layout: waitableLayout[S, E](),
 		Type: waitableType[S, E](),
 		Init: func(body []byte) {
-			w := waitableBody(body)
-			w.spin.Store(spinField(opt.Spin))
-			w.holds.Store(uint64(shape.count))
+			waitableBody(body).spin.Store(spinField(opt.Spin))
 			initialState(body, shape, &initial)
 		},
 	}, "waitable.open", newWaitable(rules), nil)
@@ -126,7 +114,7 @@ func WaitableAt[S, E any](a *arena.Arena, off arena.Offset, rules Rules[S, E]) (
 	if rules.Claim == nil {
 		panic("shmsync: WaitableAt without a Claim")
 	}
-	return handleAt(a, off, "waitable.open", waitableKind, waitableVersion, waitableShapeOf((*arenakernel.Arena)(a), sizeOf[S](), 1).size,
+	return handleAt(a, off, "waitable.open", waitableKind, waitableVersion, waitableShapeOf((*arenakernel.Arena)(a), sizeOf[S]()).size,
 		func(k *arenakernel.Arena, o arenakernel.Object) (*Waitable[S, E], error) {
 			if what := k.TypeDiffers(o, waitableLayout[S, E](), waitableType[S, E]()); what != "" {
 				return nil, &shmsync.Error{Op: "waitable.open", Object: objectName(o), Err: shmsync.ErrIncompatible, Detail: "it has another state S or other waits E: " + what}
@@ -189,11 +177,10 @@ func newWaitable[S, E any](rules Rules[S, E]) func(*arenakernel.Arena, arenakern
 }
 
 func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules Rules[S, E]) (*Waitable[S, E], error) {
-	least := waitableShapeOf(a, sizeOf[S](), 0)
-	if o.Size < least.size {
+	shape := waitableShapeOf(a, sizeOf[S]())
+	if o.Size != shape.size {
 		return nil, wrongKind("waitable.open", o, waitableKind, waitableVersion)
 	}
-	shape := waitableShapeOf(a, sizeOf[S](), int((o.Size-least.size)/waitableHoldSize))
 	x := &Waitable[S, E]{rules: rules, fields: fieldBits(reflect.TypeFor[E](), 0)}
 	if err := x.openCore(a, o, shape, false); err != nil {
 		return nil, err
@@ -234,23 +221,21 @@ func (x *Waitable[S, E]) Release(e E) {
 				return false
 			}
 			// The words that this call reads from here on belong to the copied state if the commit word stays the same.
-			by, index := x.lostIn(c), 0
-			index, has = x.find(x.name, extra)
-			count := uint32(0)
-			if has {
-				count = valueIn(&x.holds[index].count)
-			}
-			switch {
+			by := x.lostIn(c)
+			h, missed := x.labelOf(x.name, extra)
+			count := h.counted()
+			switch has = count != 0; {
 			case x.load() != c.c:
 				continue
 			case by != 0:
 				err = x.notRecoverable("waitable.release", by)
 				return false
 			case !has:
+				err = missed
 				return false
 			}
 			x.rules.Release(&x.copied, e)
-			x.setCount(c, index, count-1)
+			x.setCount(c, h, count-1)
 			x.put(c, &x.copied)
 			if changed, err = x.end(c, b); changed || err != nil {
 				return changed

@@ -5,7 +5,7 @@ package prims_test
 import "testing"
 
 // BenchmarkWaitable measures calls that do not wait: a claim and its release, an Update, and a State. The states are
-// of 4 bytes, and of 4 KiB.
+// of 4 bytes, and of 4 KiB. One of the claims is for one of 1,000 values for which the process has claims already.
 func BenchmarkWaitable(b *testing.B) {
 	a := newArena(b, nil)
 	rw, err := shared(a, "rw")
@@ -22,6 +22,22 @@ func BenchmarkWaitable(b *testing.B) {
 				b.Fatal("it is free")
 			}
 			rw.Release(true)
+		}
+	})
+	m, err := many(a, "many")
+	if err != nil {
+		b.Fatal(err)
+	}
+	const values = 1000
+	for e := range int64(values) {
+		m.TryWait(e)
+	}
+	b.Run("one of 1,000 claims", func(b *testing.B) {
+		for e := int64(0); b.Loop(); e = (e + 7) % values {
+			if !m.TryWait(e) {
+				b.Fatal("the rules allow it")
+			}
+			m.Release(e)
 		}
 	})
 	b.Run("update", func(b *testing.B) {

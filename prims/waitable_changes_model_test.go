@@ -26,8 +26,7 @@ func (m *waitableModel) runRule(s *wtState, i int) {
 			m.refused(s, i)
 			return
 		}
-		if h, ok = m.hold(s, p, t.e); !ok {
-			m.over(s, i, wtNothing)
+		if h, ok = m.findHold(s, i, p, t.e, func() { m.over(s, i, wtNothing) }); !ok {
 			return
 		}
 		t.did = wtTook
@@ -53,9 +52,8 @@ func (m *waitableModel) grant(s *wtState, i int) {
 		m.served(s, i)
 		return
 	}
-	h, ok := m.hold(s, of, t.e)
+	h, ok := m.findHold(s, i, of, t.e, func() { m.served(s, i) })
 	if !ok {
-		m.served(s, i)
 		return
 	}
 	if m.wide && s.word[wtLabel+h].v != wtLabelOf(of, t.e) {

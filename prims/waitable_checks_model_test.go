@@ -52,6 +52,9 @@ func (m *waitableModel) rightHolds(s *wtState, w *[wtWords]rqWord) error {
 			return fmt.Errorf("hold %d counts claims, and has no label", h)
 		}
 		p, e := label/4-1, label%4-1
+		if h < wtSlots && m.slot(p) != h {
+			return fmt.Errorf("the hold of slot %d counts claims of process %d", h, p)
+		}
 		if met[p][e] {
 			return fmt.Errorf("two holds count the claims of process %d for %d", p, e+1)
 		}
@@ -147,7 +150,7 @@ func (m *waitableModel) canon(s *wtState) {
 			t.c = rqCommit{}
 		case wtBegin:
 			t.c, t.rec, t.i, t.own, t.did = rqCommit{}, rqRecord{}, 0, false, 0
-			t.img, t.v, t.of, t.e, t.hold, t.undo = 0, 0, 0, 0, 0, false
+			t.img, t.v, t.of, t.e, t.hold, t.undo, t.head = 0, 0, 0, 0, 0, false, 0
 			if !t.fresh && t.mode != wtRecovers {
 				t.copied = [2]uint8{}
 			}

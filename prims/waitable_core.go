@@ -1,7 +1,6 @@
 package prims
 
 import (
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -24,11 +23,14 @@ type waitableCore struct {
 	own   *waitableRecord // the slot record of this participant; nil in the handle of a tool or a reaper
 	words *waitableWords
 	shape waitableShape
-	holds []*waitableHold
 	name  arenakernel.ParticipantID
-	// lastHold is the index of a hold that was used last. guarded by: private
+	// blocks are the additional blocks that this handle knows; see findBlocks.
+	blocks atomic.Pointer[waitableBlocks]
+	// lastHold is the index of the hold of a block that was used last. guarded by: private
 	lastHold int
-	opening  *opening
+	// room is the value of the word SlotRecords before the last search for a hold. guarded by: private
+	room    uint32
+	opening *opening
 	*waitableShared
 }
 
@@ -45,7 +47,7 @@ type waitableSlot struct {
 }
 
 // The kinds of the words of a Waitable that records change, beside the words of the queue. The words of a hold have
-// the index of the hold as their place.
+// the index of the hold as their place; see holdAt.
 const (
 	waitableCurrentWord = recordOwnKinds + iota
 	waitableStoppedWord
@@ -61,9 +63,7 @@ const (
 func (x *waitableCore) openCore(a *arenakernel.Arena, o arenakernel.Object, shape waitableShape, bare bool) error {
 	w, counts := waitableAt(a, o)
 	x.words, x.shape, x.name = w, shape, a.Self()
-	for i := range shape.count {
-		x.holds = append(x.holds, arenakernel.At[waitableHold](a, o.Body+shape.holds+arenakernel.Offset(waitableHoldSize*i)))
-	}
+	x.blocks.Store(&waitableBlocks{})
 	x.init(a, o, recordQueueWords{&w.commit, &w.first, &w.last, &w.spin, &w.pays, &w.lastCPU, counts}, x)
 	x.slots = recordSlots[waitableSlot]{
 		a: a, object: o, size: shape.record(), slotOf: func(r waitableSlot) int { return r.slot },
@@ -100,15 +100,25 @@ func (x *waitableCore) openWaits(check func()) {
 
 // recordAt returns the record of the participant in a slot. The recordQueue calls it.
 func (x *waitableCore) recordAt(slot int) (r recordPlaces, ok bool) {
-	at := x.own
-	if at == nil || slot != x.slot {
-		s, ok := x.slots.of(slot)
-		if !ok {
-			return r, false
-		}
-		at = s.record
+	at := x.slotRecord(slot)
+	if at == nil {
+		return r, false
 	}
 	return recordPlaces{&at.record.head, &at.record.kinds, &at.record.entries}, true
+}
+
+// slotRecord returns the slot record of a slot, or nil if there is none.
+func (x *waitableCore) slotRecord(slot int) *waitableRecord {
+	if x.own != nil && slot == x.slot {
+		return x.own
+	}
+	return x.otherRecord(slot)
+}
+
+// otherRecord does what slotRecord does, for a slot that need not be that of this handle.
+func (x *waitableCore) otherRecord(slot int) *waitableRecord {
+	s, _ := x.slots.of(slot)
+	return s.record
 }
 
 // wordAt returns the word of x that kind and where name in a record. The recordQueue calls it.
@@ -121,10 +131,10 @@ func (x *waitableCore) wordAt(kind uint8, where uint32) *atomic.Uint64 {
 	case waitableLostWord:
 		return &x.words.lostBy
 	}
-	if uint64(where) >= uint64(len(x.holds)) {
+	h := x.holdAt(where)
+	if h == nil {
 		return nil
 	}
-	h := x.holds[where]
 	switch kind {
 	case waitableNameWord:
 		return &h.name
@@ -184,17 +194,6 @@ func (x *waitableCore) lostBy() arenakernel.ParticipantID {
 // notRecoverable returns the error of an operation on x that the participant by has made not recoverable.
 func (x *waitableCore) notRecoverable(op string, by arenakernel.ParticipantID) error {
 	return x.fail(op, shmsync.ErrNotRecoverable, x.a.Who(by), "a rule did not return: "+x.textOf(by))
-}
-
-// textOf returns the text of the panic by which a participant made x not recoverable. A peer may have overwritten the
-// text.
-func (x *waitableCore) textOf(n arenakernel.ParticipantID) string {
-	s, ok := x.slots.of(n.Slot())
-	if !ok {
-		return ""
-	}
-	text, _, _ := strings.Cut(string(s.record.text[:]), "\x00")
-	return strings.ToValidUTF8(text, "")
 }
 
 func (x *waitableCore) wasStopped() error {

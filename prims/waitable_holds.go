@@ -1,11 +1,71 @@
 package prims
 
 import (
+	"iter"
+
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
 var _ = crashpoint.Register("waitable.wait.accepted")
+
+// A hold is in one of two places. Each slot record has one hold, for the participants of the slot only. All other holds
+// are in additional blocks, and any participant can use them. So a search for the hold of a participant visits its slot
+// record and the blocks.
+
+// holdPlace is a hold and its index; see holdAt. In the zero holdPlace there is no hold.
+type holdPlace struct {
+	*waitableHold
+	index uint32
+}
+
+// waitableAdded is the index of the first hold that is in a block. A smaller index is the number of a slot.
+const waitableAdded = 1 << recordSlotBits
+
+// holdAt returns the hold with an index, or nil if there is none. Below waitableAdded, the index is the slot whose slot
+// record has the hold. From there on, it counts the holds of the blocks, the oldest block first. New blocks come last, so
+// the index of a hold never changes.
+func (x *waitableCore) holdAt(index uint32) *waitableHold {
+	if index < waitableAdded {
+		if r := x.slotRecord(int(index)); r != nil {
+			return &r.hold
+		}
+		return nil
+	}
+	index -= waitableAdded
+	known := x.blocks.Load()
+	if index >= uint32(len(known.holds)) {
+		if known, _ = x.findBlocks(); index >= uint32(len(known.holds)) {
+			return nil
+		}
+	}
+	return known.holds[index]
+}
+
+// ofSlot returns the hold in the slot record of the participant n. If there is none, it returns no hold.
+func (x *waitableCore) ofSlot(n arenakernel.ParticipantID) holdPlace {
+	if r := x.slotRecord(n.Slot()); r != nil {
+		return holdPlace{&r.hold, uint32(n.Slot())}
+	}
+	return holdPlace{}
+}
+
+// everyHold returns all holds. After an error in the list of blocks, it leaves out those that this handle does not know.
+func (x *waitableCore) everyHold() iter.Seq[holdPlace] {
+	return func(yield func(holdPlace) bool) {
+		for _, s := range x.slots.load().all {
+			if !yield(holdPlace{&s.record.hold, uint32(s.slot)}) {
+				return
+			}
+		}
+		known, _ := x.findBlocks()
+		for i, h := range known.holds {
+			if !yield(holdPlace{h, waitableAdded + uint32(i)}) {
+				return
+			}
+		}
+	}
+}
 
 // isOf reports whether the hold is labelled for the participant n and the value extra of E.
 func (h *waitableHold) isOf(n arenakernel.ParticipantID, extra uint64) bool {
@@ -49,91 +109,125 @@ func (h *waitableHold) held() uint32 {
 	return 0
 }
 
-// labelOf returns the index of the hold that is labelled for the claims of the participant n for one value of E, or -1
-// if there is none. There are never two, because a hold gets a label by a record whose author has found no other hold
-// with that label. If there is none, unused is the index of the first hold that was never used, or -1. The holds behind
-// that one were not used either, because the first free hold is used first.
-func (x *waitableCore) labelOf(n arenakernel.ParticipantID, extra uint64) (index, unused int) {
-	if last := x.lastHold; last < len(x.holds) && x.holds[last].isOf(n, extra) {
-		return last, -1
+// counted returns the number of claims of the hold that are held, or 0 if there is no hold.
+func (h holdPlace) counted() uint32 {
+	if h.waitableHold == nil {
+		return 0
 	}
-	for i, h := range x.holds {
+	return valueIn(&h.count)
+}
+
+// labelOf returns the hold that is labelled for the claims of the participant n for one value of E. If there is none, it
+// returns no hold, and an error if it could not visit all holds. There are never two, because a hold gets a label by a
+// record whose author has found no other hold with that label.
+//
+// The caller has carried out the record of the commit word, and labelOf looks for new blocks after that. So it visits
+// each block in which an earlier record has labelled a hold. The caller holds x.private.
+func (x *waitableCore) labelOf(n arenakernel.ParticipantID, extra uint64) (holdPlace, error) {
+	if h := x.ofSlot(n); h.waitableHold != nil && h.isOf(n, extra) {
+		return h, nil
+	}
+	return x.labelInBlocks(n, extra)
+}
+
+// labelInBlocks does what labelOf does, for the holds in blocks.
+func (x *waitableCore) labelInBlocks(n arenakernel.ParticipantID, extra uint64) (holdPlace, error) {
+	known, err := x.findBlocks()
+	if last := x.lastHold; last < len(known.holds) && known.holds[last].isOf(n, extra) {
+		return holdPlace{known.holds[last], waitableAdded + uint32(last)}, nil
+	}
+	for i, h := range known.holds {
 		switch name := valueIn(&h.name); {
 		case name == uint32(n) && h.extra() == extra:
 			x.lastHold = i
-			return i, -1
-		case name == 0:
-			return -1, i
+			return holdPlace{h, waitableAdded + uint32(i)}, nil
+		case name == 0: // the holds behind a hold that was never used were not used either, because place takes the first
+			return holdPlace{}, err
 		}
 	}
-	return -1, -1
+	return holdPlace{}, err
 }
 
-// find returns the index of the hold that counts the claims of the participant n for one value of E. ok is false if n
-// has no such claim.
-func (x *waitableCore) find(n arenakernel.ParticipantID, extra uint64) (index int, ok bool) {
-	index, _ = x.labelOf(n, extra)
-	return index, index >= 0 && valueIn(&x.holds[index].count) != 0
-}
-
-// place finds a hold for one more claim: the one that is labelled for it, or a free one. ok is false if there is no
-// room for the claim.
-func (x *waitableCore) place(n arenakernel.ParticipantID, extra uint64) (index int, ok bool) {
-	index, unused := x.labelOf(n, extra)
-	if index >= 0 {
-		return index, valueIn(&x.holds[index].count) < waitableCount
+// place finds a hold for one more claim: the one that is labelled for it, or else a free one, which the caller labels. The
+// result is ruleAllows if there is one. If it is noHold, addHolds makes room. The caller holds x.private.
+func (x *waitableCore) place(n arenakernel.ParticipantID, extra uint64) (h holdPlace, r claimResult, labelled bool) {
+	x.room = x.slots.head.Load() // before the search; see addHolds
+	h, err := x.labelOf(n, extra)
+	switch {
+	case h.waitableHold != nil && valueIn(&h.count) < waitableCount:
+		return h, ruleAllows, true
+	case h.waitableHold != nil:
+		return h, holdFull, true
+	case err != nil:
+		return h, holdsDamaged, false
 	}
-	used := x.holds
-	if unused >= 0 {
-		used = used[:unused]
+	if h = x.ofSlot(n); h.waitableHold != nil && h.free() {
+		return h, ruleAllows, false
 	}
-	for i, h := range used {
+	for i, h := range x.blocks.Load().holds {
 		if h.free() {
-			return i, true
+			return holdPlace{h, waitableAdded + uint32(i)}, ruleAllows, false
 		}
 	}
-	return unused, unused >= 0
+	return holdPlace{}, noHold, false
+}
+
+// addHolds adds a block, after place has found no hold for the change c, and the caller then tries again. If several calls
+// find no hold at once, one of them adds a block. The caller holds x.private.
+func (x *waitableCore) addHolds(c *recordedChange) error {
+	if x.load() != c.c {
+		return nil // the words that place has read may be of different states
+	}
+	_, err := x.addBlock(x.room, 0)
+	return err
 }
 
 // label adds to the change c that a free hold counts the claims of the participant n for one value of E.
-func (x *waitableCore) label(c *recordedChange, index int, n arenakernel.ParticipantID, extra uint64) {
-	h, at := x.holds[index], uint32(index)
-	c.set(waitableNameWord, at, &h.name, uint32(n))
-	c.set(waitableLowWord, at, &h.extraLow, uint32(extra))
-	c.set(waitableHighWord, at, &h.extraHigh, uint32(extra>>32))
+func (x *waitableCore) label(c *recordedChange, h holdPlace, n arenakernel.ParticipantID, extra uint64) {
+	c.set(waitableNameWord, h.index, &h.name, uint32(n))
+	c.set(waitableLowWord, h.index, &h.extraLow, uint32(extra))
+	c.set(waitableHighWord, h.index, &h.extraHigh, uint32(extra>>32))
 }
 
-func (x *waitableCore) setCount(c *recordedChange, index int, count uint32) {
-	c.set(waitableCountWord, uint32(index), &x.holds[index].count, count)
+func (x *waitableCore) setCount(c *recordedChange, h holdPlace, count uint32) {
+	c.set(waitableCountWord, h.index, &h.count, count)
 }
 
-func (x *waitableCore) setGranted(c *recordedChange, index int, granted uint32) {
-	c.set(waitableGrantedWord, uint32(index), &x.holds[index].granted, granted)
+func (x *waitableCore) setGranted(c *recordedChange, h holdPlace, granted uint32) {
+	c.set(waitableGrantedWord, h.index, &h.granted, granted)
 }
 
 // accept records that a wait of this process has accepted the claim for one value of E that it was granted. While a
 // claim is not accepted, its hold is not free, so the hold keeps its label. A free hold may get that label meanwhile,
 // for another claim.
 func (x *waitableCore) accept(extra uint64) {
-	for _, h := range x.holds {
-		if valueIn(&h.name) == 0 {
+	if x.own.hold.accept(x.name, extra) {
+		return
+	}
+	known, _ := x.findBlocks()
+	for _, h := range known.holds {
+		if valueIn(&h.name) == 0 || h.accept(x.name, extra) {
 			return
 		}
-		for {
-			// The loop repeats only if another goroutine of this process accepts a claim at the same time.
-			label := h.label()
-			if !h.isOf(x.name, extra) {
-				break
-			}
-			n := h.accepted.Load()
-			// If the label with its tags is the same as before, it belongs to the grants that were counted meanwhile.
-			if uint32(n) == valueIn(&h.granted) || h.label() != label {
-				break
-			}
-			if h.accepted.CompareAndSwap(n, n+1) {
-				crashpoint.Hit("waitable.wait.accepted")
-				return
-			}
+	}
+}
+
+// accept does what waitableCore.accept does, if h is the hold of the claim. It reports whether it did.
+func (h *waitableHold) accept(by arenakernel.ParticipantID, extra uint64) bool {
+	for {
+		// The loop repeats only if another goroutine of this process accepts a claim at the same time.
+		label := h.label()
+		if !h.isOf(by, extra) {
+			return false
+		}
+		n := h.accepted.Load()
+		// If the label with its tags is the same as before, it belongs to the grants that were counted meanwhile.
+		if uint32(n) == valueIn(&h.granted) || h.label() != label {
+			return false
+		}
+		if h.accepted.CompareAndSwap(n, n+1) {
+			crashpoint.Hit("waitable.wait.accepted")
+			return true
 		}
 	}
 }

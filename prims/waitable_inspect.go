@@ -24,7 +24,7 @@ func inspectWaitable(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Ins
 		i.lost(shmsync.ErrNotRecoverable, by)
 	}
 	i.Counts, i.Spin = x.counts.tell(), spinText(x.words.spin.Load())
-	for _, h := range x.holds {
+	for h := range x.everyHold() {
 		name, n := h.participant(), uint64(h.held())
 		if !a.Current(name) {
 			continue
@@ -43,12 +43,9 @@ func inspectWaitable(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Ins
 
 // hideWaitable hides the image of the state in the body from the output of tools.
 func hideWaitable(a *arenakernel.Arena, o arenakernel.Object, hide func(from arenakernel.Offset, n uint64)) {
-	// The object may be deleted meanwhile, so nothing but its first words is read.
-	if w, err := arenakernel.TryAt[waitableWords](a, o.Body); err == nil {
-		if shape, ok := bareShape(a, o, w.holds.Load()); ok {
-			hide(shape.image, uint64(shape.each))
-			return
-		}
+	if shape, ok := bareShape(a, o); ok {
+		hide(shape.image, uint64(shape.each))
+		return
 	}
 	hide(0, o.Size)
 }

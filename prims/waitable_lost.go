@@ -107,8 +107,10 @@ func (x *waitableCore) markLost(c *recordedChange, b *wakes, v any) {
 			return
 		}
 		// No process reads the text before the record, which is ordered behind it.
-		clear(x.own.text[:])
-		copy(x.own.text[:], text)
+		if at := x.ownText(); at != nil {
+			clear(at[:])
+			copy(at[:], text)
+		}
 		c.set(waitableLostWord, 0, &x.words.lostBy, uint32(x.name))
 		// sync(waitable.lost): release
 		switch ok, err := x.end(c, b); {

@@ -13,14 +13,15 @@ import (
 // 1 takes one permit, a wait for 2 takes two permits, and a wait for 2 is served before a wait for 1. An image is
 // written and copied in two halves, so a copy can be torn. The text of a panic is one word. The model of the recorded
 // queue, recordQueueModel, has the steps in which a record is written, and those in which a waiter sleeps. They are
-// single steps here.
+// single steps here. Each slot has a hold, and each block has one more. A call that needs a block pushes it in one step.
 
 const (
 	wtThreads = 3
 	wtProcs   = 3
 	wtSlots   = 3
-	wtHolds   = 2
-	wtImages  = 1 + 2*wtSlots // image 0 is in the body
+	wtBlocks  = 2                  // the maximum number of blocks
+	wtHolds   = wtSlots + wtBlocks // one for each slot, and one in each block
+	wtImages  = 1 + 2*wtSlots      // image 0 is in the body
 )
 
 // The words that records change.
@@ -54,6 +55,7 @@ type wtThread struct {
 	v                   uint8    // the state after the rule
 	of, e               uint8    // the process, plus 1, and the argument for which the rule runs
 	hold                uint8    // the hold of the claim, plus 1
+	head                uint8    // how many blocks there were before the search for a hold
 	undo                bool     // the claim was granted and not accepted
 	place               uint8    // the node behind which the wait belongs, plus 1
 	lost                rqWord   // what Recover has read in the word lost
@@ -74,6 +76,8 @@ type wtState struct {
 	private  [wtProcs]uint8 // thread, plus 1
 	seen     [wtProcs]uint8 // the dead processes that the last reap of a process knew of
 	turn     [wtProcs]uint8 // only for the bug wtBlindSpare
+	blocks   uint8          // how many blocks there are
+	known    [wtProcs]uint8 // how many blocks a process knows; only for the bugs that concern that
 	resolved uint8
 	thread   [wtThreads]wtThread
 	dead     uint8 // bits of processes
@@ -102,6 +106,7 @@ const (
 	wtCopy
 	wtCopyRest
 	wtRule
+	wtPush
 	wtPut
 	wtPutRest
 	wtText
@@ -162,6 +167,11 @@ const (
 	wtAcceptEarly bug = "a waiter accepts a claim before its node says that it was granted"
 	wtSplitGrant  bug = "the word granted does not change in the record that changes the queue"
 	wtLabelsUsed  bug = "a hold is labelled although it is not free"
+	wtEarlyLook   bug = "a search for a hold looks for new blocks before it reads the commit word"
+	wtOwnBlocks   bug = "a search for a hold knows only the blocks of its own process"
+	wtHelpsKnown  bug = "a process that completes a record leaves out the words in blocks that it does not know"
+	wtWrongSlot   bug = "a grant uses the hold in the slot record of the process that grants"
+	wtPushBlind   bug = "a block is pushed although another call has pushed one after the search"
 	wtStaleWalk   bug = "a wait joins the queue at the place of an earlier walk"
 	wtUndoTwice   bug = "the state and the hold change in two records when a claim is undone"
 	wtExtraLate   bug = "the argument of a claim is read after the copy was found to be valid"
@@ -192,6 +202,7 @@ type waitableModel struct {
 	stops    bool
 	fine     bool // each entry of a record is carried out in a step of its own
 	wide     bool // a grant with a new label does not fit into one record
+	full     bool // the arena has no room for blocks
 	lingers  bool // a dead process ends later
 	inherits bool // process 2 is the next participant in the slot of process 0
 	bug      bug
@@ -206,6 +217,7 @@ func (m waitableModel) withHeir() waitableModel         { m.inherits, m.kills = 
 func (m waitableModel) withEnd() waitableModel          { m.lingers = true; return m }
 func (m waitableModel) inSteps() waitableModel          { m.fine = true; return m }
 func (m waitableModel) withLabels() waitableModel       { m.wide = true; return m }
+func (m waitableModel) withoutRoom() waitableModel      { m.full = true; return m }
 
 func (m *waitableModel) proc(i int) uint8 { return m.threads[i][0] - '0' }
 func (m *waitableModel) op(s *wtState, i int) (verb byte, e uint8) {
@@ -273,9 +285,9 @@ func (m *waitableModel) finish(s *wtState, i int) { s.thread[i].at++; m.start(s,
 
 func (m *waitableModel) show(s *wtState) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "commit %v current %v lost %v first %v last %v label %v count %v granted %v accepted %v next %v prev %v images %v truth %d queue %v got %v given %v dead %d stop %d",
+	fmt.Fprintf(&b, "commit %v current %v lost %v first %v last %v label %v count %v granted %v accepted %v next %v prev %v images %v truth %d queue %v got %v given %v dead %d stop %d blocks %d",
 		s.commit, s.word[wtCurrent], s.word[wtLost], s.word[wtFirst], s.word[wtLast], s.word[wtLabel:wtCount], s.word[wtCount:wtGrant], s.word[wtGrant:wtNext], s.accepted,
-		s.word[wtNext:wtPrev], s.word[wtPrev:], s.image, s.truth, s.queue, s.got, s.given, s.dead, s.stopped)
+		s.word[wtNext:wtPrev], s.word[wtPrev:], s.image, s.truth, s.queue, s.got, s.given, s.dead, s.stopped, s.blocks)
 	for i := range m.threads {
 		t := &s.thread[i]
 		fmt.Fprintf(&b, " T%d pc %d mode %d stage %d did %d c %v", i, t.pc, t.mode, t.stage, t.did, t.c)

@@ -10,7 +10,7 @@ import (
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: waitableKind, Version: waitableVersion, Repair: repairWaitable, Complete: completeWaitable, Check: checkWaitable,
-		Inspect: inspectWaitable, UserData: hideWaitable, RecordWords: plainRecordBytes,
+		Inspect: inspectWaitable, UserData: hideWaitable, RecordWords: waitableRecordBytes,
 	})
 }
 
@@ -49,11 +49,7 @@ func openRuled(a *arenakernel.Arena, o arenakernel.Object) ruled {
 // bareWaitable makes the handle of a reaper or a tool, which has no rules. ok is false if the object is so damaged
 // that no process can open it.
 func bareWaitable(a *arenakernel.Arena, o arenakernel.Object) (x *waitableCore, ok bool) {
-	if o.Size < waitableShapeOf(a, 0, 0).size {
-		return nil, false
-	}
-	w, _ := waitableAt(a, o)
-	shape, ok := bareShape(a, o, w.holds.Load())
+	shape, ok := bareShape(a, o)
 	if !ok {
 		return nil, false
 	}
@@ -61,14 +57,14 @@ func bareWaitable(a *arenakernel.Arena, o arenakernel.Object) (x *waitableCore, 
 	return x, x.openCore(a, o, shape, true) == nil
 }
 
-// bareShape returns the shape of a Waitable with the given number of holds, without the type S. The size of the state
-// follows from the number of holds. ok is false if a peer has overwritten that number.
-func bareShape(a *arenakernel.Arena, o arenakernel.Object, holds uint64) (shape waitableShape, ok bool) {
-	least := waitableShapeOf(a, 0, 0).size
-	if o.Size < least || holds > (o.Size-least)/waitableHoldSize {
+// bareShape returns the shape of a Waitable without the type S, from the size of the body. ok is false if no Waitable has
+// a body of that size.
+func bareShape(a *arenakernel.Arena, o arenakernel.Object) (shape waitableShape, ok bool) {
+	least := waitableShapeOf(a, 0).size
+	if o.Size < least {
 		return shape, false
 	}
-	shape = waitableShapeOf(a, uintptr(o.Size-least-holds*waitableHoldSize), int(holds))
+	shape = waitableShapeOf(a, uintptr(o.Size-least))
 	return shape, shape.size == o.Size
 }
 
@@ -136,7 +132,7 @@ func (x *Waitable[S, E]) reapIfDue() {
 func (x *Waitable[S, E]) check() {
 	x.completeBare() // the last change may be a grant that takes the last wait off the queue
 	dead := x.reapDue()
-	for _, h := range x.holds {
+	for h := range x.everyHold() {
 		if !dead && !h.free() {
 			// The process that marked the participant dead may have been stopped before it counted the death.
 			n := h.participant()
@@ -179,8 +175,8 @@ func (x *Waitable[S, E]) reap(c *recordedChange, b *wakes) {
 		return // claims are never undone
 	}
 	if !x.guarded(c, b, func() {
-		for i := range x.holds {
-			for x.undoOne(c, b, i, lost, unused) {
+		for h := range x.everyHold() {
+			for x.undoOne(c, b, h, lost, unused) {
 			}
 		}
 	}) {
@@ -188,11 +184,10 @@ func (x *Waitable[S, E]) reap(c *recordedChange, b *wakes) {
 	}
 }
 
-// undoOne undoes one claim of a dead participant: one of those that the hold of the given index counts. It calls the
+// undoOne undoes one claim of a dead participant: one of those that the hold h counts. It calls the
 // rule unused for a claim that the participant never had, since its wait had not accepted the claim, and the rule lost
 // for any other claim. It reports whether there may be more to undo.
-func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, index int, lost, unused func(s *S, e E)) (more bool) {
-	h := x.holds[index]
+func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, h holdPlace, lost, unused func(s *S, e E)) (more bool) {
 	var tries attempts
 	defer x.over(&tries)
 	for !h.free() && x.absent(h.participant()) {
@@ -223,8 +218,8 @@ func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, index int, lost, u
 		case n > 0:
 			rule, n = unused, n-1
 		case count == 0: // the process has released claims that were not accepted, or a peer has overwritten the counts
-			x.setCount(c, index, 0)
-			x.setGranted(c, index, accepted)
+			x.setCount(c, h, 0)
+			x.setGranted(c, h, accepted)
 			_, err := x.end(c, b)
 			return err == nil
 		case !x.a.Gone(of):
@@ -233,8 +228,8 @@ func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, index int, lost, u
 		}
 		rule(&x.copied, unpackExtra[E](extra))
 		x.put(c, &x.copied)
-		x.setCount(c, index, max(count, 1)-1)
-		x.setGranted(c, index, accepted+n)
+		x.setCount(c, h, max(count, 1)-1)
+		x.setGranted(c, h, accepted+n)
 		if ok, err := x.end(c, b); ok || err != nil {
 			return err == nil
 		}
@@ -253,5 +248,15 @@ func checkWaitable(a *arenakernel.Arena, o arenakernel.Object) error {
 	if n := valueIn(&x.words.current); x.image(n) == nil {
 		return x.fail("waitable.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("the valid image is %d, and there is no such image", n))
 	}
-	return nil
+	all := x.slots.load()
+	for _, s := range all.all {
+		if n := s.record.hold.participant(); n != 0 && n.Slot() != s.slot {
+			return x.fail("waitable.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("the hold of slot %d counts claims of slot %d", s.slot, n.Slot()))
+		}
+	}
+	if all.err != nil {
+		return all.err
+	}
+	_, err := x.findBlocks()
+	return err
 }

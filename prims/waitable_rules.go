@@ -1,6 +1,7 @@
 package prims
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/shmsync/shmsync"
@@ -11,8 +12,8 @@ import (
 // dies.
 func (x *Waitable[S, E]) held() bool { return x.rules.Release != nil || x.rules.OnDeath != nil }
 
-// counted reports whether a claim needs an entry in the array of waitableHold. It does if processes hold claims. It
-// also does if the claim is granted to a wait, which may die before it accepts the claim.
+// counted reports whether a claim needs a hold. It does if processes hold claims. It also does if the claim is granted to
+// a wait, which may die before it accepts the claim.
 func (x *Waitable[S, E]) counted(granted bool) bool {
 	return x.held() || granted && x.rules.Undo != nil
 }
@@ -23,7 +24,9 @@ type claimResult uint8
 const (
 	ruleAllows   claimResult = iota // the change contains the claim
 	ruleRefuses                     // the rule does not allow the claim in the present state
-	noHold                          // there is no room for the claim
+	noHold                          // all holds are in use
+	holdFull                        // the hold of the claim counts as many claims as it can
+	holdsDamaged                    // a peer has overwritten the list of the blocks with holds
 	labelled                        // the change labels a hold for the claim, and the caller then tries again
 	behindOthers                    // other waits are served first
 	stateChanged                    // another process has changed the Waitable meanwhile
@@ -31,8 +34,9 @@ const (
 
 // claim runs the rule Claim for a wait of the participant n on the copy of the state that copyState has just made. If
 // the rule allows the claim, claim adds to the change c that n has it. If first is not nil, it is the first wait of the
-// queue, and the claim is for this wait; then c also takes the wait off the queue.
-func (x *Waitable[S, E]) claim(c *recordedChange, n arenakernel.ParticipantID, extra uint64, first *wait) claimResult {
+// queue, and the claim is for this wait; then c also takes the wait off the queue. full is set if the arena has no room
+// for more holds.
+func (x *Waitable[S, E]) claim(c *recordedChange, n arenakernel.ParticipantID, extra uint64, first *wait, full bool) claimResult {
 	if x.load() != c.c {
 		return stateChanged // what the caller has read may belong to different states
 	}
@@ -40,20 +44,25 @@ func (x *Waitable[S, E]) claim(c *recordedChange, n arenakernel.ParticipantID, e
 		return ruleRefuses
 	}
 	before := *c
-	index, counted := 0, x.counted(first != nil)
+	var h holdPlace
+	ready, counted := false, x.counted(first != nil)
 	if counted {
-		if index, counted = x.place(n, extra); !counted && x.held() {
-			return noHold
+		var r claimResult
+		h, r, ready = x.place(n, extra)
+		counted = r == ruleAllows
+		if !counted && (x.held() || r == noHold && !full) {
+			return r
 		}
 	}
 	if counted {
-		h := x.holds[index]
-		x.label(c, index, n, extra)
+		if !ready {
+			x.label(c, h, n, extra)
+		}
 		if x.held() {
-			x.setCount(c, index, valueIn(&h.count)+1)
+			x.setCount(c, h, valueIn(&h.count)+1)
 		}
 		if first != nil {
-			x.setGranted(c, index, valueIn(&h.granted)+1)
+			x.setGranted(c, h, valueIn(&h.granted)+1)
 		}
 	}
 	if first != nil {
@@ -64,7 +73,7 @@ func (x *Waitable[S, E]) claim(c *recordedChange, n arenakernel.ParticipantID, e
 	}
 	if c.n == recordMost || c.tooMany { // there is no room for the word current
 		*c = before
-		x.label(c, index, n, extra)
+		x.label(c, h, n, extra)
 		return labelled
 	}
 	x.put(c, &x.copied)
@@ -80,9 +89,9 @@ const grantedWithoutHold = 1
 func (x *Waitable[S, E]) serve(c *recordedChange, b *wakes) error {
 	var tries attempts
 	defer x.over(&tries)
-	for {
-		// The loop repeats only after it has taken a wait off the queue or labelled a hold, or after another process
-		// has changed the Waitable.
+	for full := false; ; {
+		// The loop repeats only after it has taken a wait off the queue, labelled a hold or looked for room for holds, or
+		// after another process has changed the Waitable.
 		if err := x.begin(c, b); err != nil {
 			return err
 		}
@@ -99,11 +108,17 @@ func (x *Waitable[S, E]) serve(c *recordedChange, b *wakes) error {
 				continue
 			}
 			granted = w.Owner() & arenakernel.ParticipantIDMask
-			switch x.claim(c, granted, w.Wanted().Load(), &w) {
-			case ruleRefuses, noHold:
-				return nil
-			case stateChanged:
+			switch r := x.claim(c, granted, w.Wanted().Load(), &w, full); {
+			case r == stateChanged:
 				continue
+			case r == noHold && !full:
+				err := x.addHolds(c)
+				if full = errors.Is(err, shmsync.ErrNoSpace); err != nil && !full {
+					return err
+				}
+				continue
+			case r == ruleRefuses || r == noHold || r == holdFull || r == holdsDamaged:
+				return nil
 			}
 		}
 		switch ok, err := x.end(c, b); {
@@ -165,6 +180,13 @@ func (x *Waitable[S, E]) resolve(c *recordedChange, b *wakes) {
 	}
 }
 
-func (x *Waitable[S, E]) full() error {
-	return x.fail("waitable.wait", shmsync.ErrNoSpace, nil, fmt.Sprintf("all %d holds are taken, or one %d times", len(x.holds), waitableCount))
+// noClaim returns the error of a call that cannot make its claim, for the result r of the method claim.
+func (x *waitableCore) noClaim(r claimResult) error {
+	switch r {
+	case holdFull:
+		return x.fail("waitable.wait", shmsync.ErrNoSpace, nil, fmt.Sprintf("this process has %d claims for the same value", waitableCount))
+	case holdsDamaged:
+		return x.corrupt("its list of blocks with holds")
+	}
+	return x.fail("waitable.wait", shmsync.ErrNoSpace, nil, "the arena has no room for the holds of more claims")
 }

@@ -92,19 +92,80 @@ func (m *waitableModel) free(s *wtState, h uint8) bool {
 	return (s.word[wtCount+h].v == 0 || m.bug == wtLabelsUsed) && s.word[wtGrant+h].v == s.accepted[h]
 }
 
-// hold models waitableCore.place.
-func (m *waitableModel) hold(s *wtState, p, e uint8) (h uint8, ok bool) {
-	h = wtHolds
-	for n := range uint8(wtHolds) {
-		is := s.word[wtLabel+n].v == wtLabelOf(p, e)
-		switch {
-		case is && !m.free(s, n):
-			return n, true
-		case m.free(s, n) && (h == wtHolds || is):
-			h = n
+// knows returns how many blocks process p knows while it searches for a hold.
+func (m *waitableModel) knows(s *wtState, p uint8) uint8 {
+	if m.bug == wtEarlyLook || m.bug == wtOwnBlocks || m.bug == wtHelpsKnown {
+		return s.known[p]
+	}
+	return s.blocks
+}
+
+// place models waitableCore.place, for a claim of process p. Process by makes the search.
+func (m *waitableModel) place(s *wtState, by, p, e uint8) (h uint8, ok bool) {
+	if h, ok = m.labelOf(s, by, p, e); ok {
+		return h, true
+	}
+	h = m.slot(p)
+	if m.bug == wtWrongSlot {
+		h = m.slot(by)
+	}
+	if m.free(s, h) {
+		return h, true
+	}
+	for n := range m.knows(s, by) {
+		if m.free(s, wtSlots+n) {
+			return wtSlots + n, true
 		}
 	}
-	return h, h < wtHolds
+	return 0, false
+}
+
+// labelOf models waitableCore.labelOf.
+func (m *waitableModel) labelOf(s *wtState, by, p, e uint8) (h uint8, ok bool) {
+	if h = m.slot(p); s.word[wtLabel+h].v == wtLabelOf(p, e) {
+		return h, true
+	}
+	for n := range m.knows(s, by) {
+		if s.word[wtLabel+wtSlots+n].v == wtLabelOf(p, e) {
+			return wtSlots + n, true
+		}
+	}
+	return 0, false
+}
+
+// findHold makes thread i search for a hold for a claim of process p. If there is none, the thread goes on to push a block, or
+// calls over if the arena has no room.
+func (m *waitableModel) findHold(s *wtState, i int, p, e uint8, over func()) (h uint8, ok bool) {
+	t := &s.thread[i]
+	if h, ok = m.place(s, m.proc(i), p, e); ok {
+		return h, true
+	}
+	if m.settled(s, i) {
+		if m.full || s.blocks == wtBlocks {
+			over()
+		} else {
+			t.head, t.pc = s.blocks, wtPush
+		}
+	}
+	return 0, false
+}
+
+// push models waitableCore.addHolds.
+func (m *waitableModel) push(s *wtState, i int) {
+	t, p := &s.thread[i], m.proc(i)
+	t.pc = wtBegin
+	if s.blocks != t.head && m.bug != wtPushBlind {
+		return
+	}
+	if s.blocks != t.head {
+		s.wrong = "two calls that found no hold at once push two blocks"
+	}
+	if s.blocks < wtBlocks {
+		s.blocks++
+	}
+	if s.known[p] = s.blocks; m.knows(s, p) == s.blocks && m.bug != wtEarlyLook && m.bug != wtOwnBlocks && m.bug != wtHelpsKnown {
+		s.known[p] = 0 // it has no effect
+	}
 }
 
 // settled reports whether the words that thread i has read are of one state. Otherwise the thread begins again.
@@ -179,7 +240,7 @@ func (m *waitableModel) lookReap(s *wtState, i int) {
 		m.goOn(s, i, wtServe)
 		return
 	}
-	for h := range uint8(wtHolds) {
+	for h := range wtSlots + m.knows(s, p) {
 		label := s.word[wtLabel+h].v
 		if of := label/4 - 1; label != 0 && m.isDead(s, of) && !m.free(s, h) {
 			t.hold, t.undo = h+1, s.word[wtGrant+h].v != s.accepted[h] && m.bug != wtSwapsRules
@@ -281,12 +342,10 @@ func (m *waitableModel) lookMain(s *wtState, i int) {
 		}
 		t.did = wtMarked
 	case t.mode == wtReleases:
-		for h := range uint8(wtHolds) {
-			if s.word[wtLabel+h].v == wtLabelOf(p, e) && s.word[wtCount+h].v != 0 {
-				t.hold = h + 1
-				m.rule(s, i, p, e)
-				return
-			}
+		if h, ok := m.labelOf(s, p, p, e); ok && s.word[wtCount+h].v != 0 {
+			t.hold = h + 1
+			m.rule(s, i, p, e)
+			return
 		}
 		if m.settled(s, i) {
 			s.wrong = "a claim is not found"

@@ -26,6 +26,9 @@ func (m *waitableModel) step(s *wtState, i int) string {
 		if t.mode == wtChecks || t.mode == wtServes {
 			t.stage, t.post = wtServe, true
 		}
+		if m.bug == wtEarlyLook {
+			s.known[p] = s.blocks
+		}
 		if t.mode != wtWithdraws && m.bug != wtNoReap && (s.seen[p] != s.dead || t.mode == wtChecks && s.dead != 0) {
 			t.stage, s.seen[p] = wtReap, s.dead
 		}
@@ -42,7 +45,7 @@ func (m *waitableModel) step(s *wtState, i int) string {
 			return m.step(s, i)
 		}
 		for {
-			m.apply(s, &t.rec, t.i)
+			m.apply(s, p, t)
 			if t.i++; m.fine || t.i == t.rec.n {
 				break
 			}
@@ -87,6 +90,9 @@ func (m *waitableModel) step(s *wtState, i int) string {
 		m.seeWhole(s, t)
 		m.runRule(s, i)
 		return fmt.Sprint("runs a rule, stage ", t.stage)
+	case wtPush:
+		m.push(s, i)
+		return "pushes a block"
 	case wtPut:
 		t.img = 1 + 2*slot
 		if m.bug == wtBlindSpare {
@@ -177,9 +183,13 @@ func (m *waitableModel) step(s *wtState, i int) string {
 	panic(t.pc)
 }
 
-// apply carries out entry e of a record.
-func (m *waitableModel) apply(s *wtState, r *rqRecord, e uint8) {
+// apply makes thread t of process p carry out the next entry of its record.
+func (m *waitableModel) apply(s *wtState, p uint8, t *wtThread) {
+	r, e := &t.rec, t.i
 	w, was := &s.word[r.word[e]], r.was[e]
+	if m.bug == wtHelpsKnown && !t.own && r.word[e] >= wtLabel && r.word[e] < wtNext && (r.word[e]-wtLabel)%wtHolds >= wtSlots+s.known[p] {
+		return
+	}
 	if *w == was || m.bug == wtNoTags && w.v == was.v {
 		*w = rqWord{r.to[e], was.tag + 1}
 	}
@@ -187,13 +197,17 @@ func (m *waitableModel) apply(s *wtState, r *rqRecord, e uint8) {
 
 // accept models waitableCore.accept. It reports whether there was a claim to accept.
 func (m *waitableModel) accept(s *wtState, p, e uint8) bool {
-	for h := range uint8(wtHolds) {
-		if s.word[wtLabel+h].v == wtLabelOf(p, e) && s.word[wtGrant+h].v != s.accepted[h] {
+	h, ok := m.slot(p), false
+	for n := range 1 + m.knows(s, p) {
+		if n > 0 {
+			h = wtSlots + n - 1
+		}
+		if ok = s.word[wtLabel+h].v == wtLabelOf(p, e) && s.word[wtGrant+h].v != s.accepted[h]; ok {
 			s.accepted[h]++
-			return true
+			break
 		}
 	}
-	return false
+	return ok
 }
 
 // seeWhole checks that the copy of a thread is not torn.

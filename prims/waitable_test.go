@@ -381,11 +381,9 @@ func TestWaitableOpen(t *testing.T) {
 	require.Panics(t, func() {
 		prims.OpenWaitable(a, "x", 0, prims.Rules[int, [9]byte]{Claim: func(*int, [9]byte) bool { return true }}, nil)
 	}, "nine bytes")
-	x, err := prims.OpenWaitable(a, "x", [3]uint64{1, 2, 3}, rules, &prims.WaitableOptions{Holds: 3})
+	x, err := prims.OpenWaitable(a, "x", [3]uint64{1, 2, 3}, rules, nil)
 	require.NoError(t, err)
 	require.Equal(t, [3]uint64{1, 2, 3}, x.State())
-	_, err = prims.OpenWaitable(a, "x", [3]uint64{}, rules, &prims.WaitableOptions{Holds: 4})
-	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	at, err := prims.WaitableAt(a, x.Offset(), rules)
 	require.NoError(t, err)
 	require.Equal(t, x.Offset(), at.Offset())
@@ -395,24 +393,6 @@ func TestWaitableOpen(t *testing.T) {
 	require.ErrorContains(t, err, "field E is uint8 at 24 in the arena, and int16 at 24 in this program")
 	_, err = prims.OpenWaitable(a, "x", [3]uint64{}, other, nil)
 	require.ErrorContains(t, err, "field E is uint8 at 24 in the arena, and int16 at 24 in this program")
-}
-
-// TestWaitableHoldsAreBounded: if there is no room for a claim, it is refused, and nothing changes.
-func TestWaitableHoldsAreBounded(t *testing.T) {
-	a := newArena(t, nil)
-	rules := prims.Rules[int, uint8]{
-		Claim:   func(n *int, _ uint8) bool { *n++; return true },
-		Release: func(n *int, _ uint8) { *n-- },
-	}
-	x, err := prims.OpenWaitable(a, "x", 0, rules, &prims.WaitableOptions{Holds: 2})
-	require.NoError(t, err)
-	require.NoError(t, x.Wait(1))
-	require.NoError(t, x.Wait(2))
-	require.NoError(t, x.Wait(2), "the same once more")
-	require.ErrorIs(t, x.Wait(3), shmsync.ErrNoSpace)
-	require.Equal(t, 3, x.State())
-	x.Release(1)
-	require.NoError(t, x.Wait(3))
 }
 
 // outcomes is the state of a Waitable that counts what happens to claims.

@@ -2,6 +2,7 @@ package prims
 
 import (
 	"context"
+	"errors"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -93,11 +94,19 @@ func (x *Waitable[S, E]) tryClaim(c *recordedChange, b *wakes, e E, t *attempts)
 	if r, err := x.mayClaim(c); r != ruleAllows || err != nil {
 		return r, err
 	}
-	switch r := x.claim(c, x.name, x.pack(e), nil); {
-	case r == noHold && x.load() == c.c:
-		return r, x.full()
-	case r == noHold:
-		return stateChanged, nil
+	switch r := x.claim(c, x.name, x.pack(e), nil, false); {
+	case r == noHold || r == holdFull || r == holdsDamaged:
+		if x.load() != c.c {
+			return stateChanged, nil
+		}
+		if r != noHold {
+			return r, x.noClaim(r)
+		}
+		err := x.addHolds(c)
+		if errors.Is(err, shmsync.ErrNoSpace) {
+			err = x.noClaim(r)
+		}
+		return stateChanged, err
 	case r != ruleAllows:
 		return r, nil
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // waitableWords is the head of the body of a Waitable, 128 bytes. In an arena that counts, a [countWords] follows.
-// After that come an image of the state, at a multiple of 64, and the array of waitableHold. See docs/design/0060.
+// After that comes an image of the state, unless it is in the field small. See docs/design/0060.
 type waitableWords struct {
 	_      structs.HostLayout
 	commit atomic.Uint64 // see recordCommit
@@ -20,11 +20,11 @@ type waitableWords struct {
 	last    atomic.Uint64
 	stopped atomic.Uint64 // a recordedWord: 1 after Stop
 	// lostBy is a recordedWord: the participant in which a rule panicked or ended its goroutine, or 0 if none did.
-	// While it is not 0, no rule is called. The text of the panic is in the slot record of that participant.
+	// While it is not 0, no rule is called. The text of the panic is in a block of the slot of that participant; see
+	// waitableBlock.
 	lostBy atomic.Uint64
-	// holds is the length of the array of waitableHold at the end of the body. It is immutable after init, and
-	// only tools read it.
-	holds atomic.Uint64
+	// small is the image of a state of at most eight bytes. Immutable after init.
+	small [waitableSmall]byte
 	// lastCPU, spin and pays control the spinning of waiters, as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
@@ -52,31 +52,50 @@ type waitableHold struct {
 	extraLow  atomic.Uint64 // the low and the high half of the value of E
 	extraHigh atomic.Uint64
 	count     atomic.Uint64 // number of claims that are held
-	// granted counts the claims that waits of the participant were granted, modulo 2^32. The entry is free when
+	// granted counts the claims that waits of the participant were granted, modulo 2^32. The hold is free when
 	// count is 0 and accepted equals granted.
 	granted atomic.Uint64
 	// accepted counts the granted claims that the waits have accepted, modulo 2^32.
 	//
 	//	writers: a wait of the participant that was granted a claim, by CAS
-	//	readers: processes that look for a free entry; reapers; tools
+	//	readers: processes that look for a free hold; reapers; tools
 	//	order:   seq-cst
 	//	futex:   none
 	//	crash:   a reaper undoes the claims that were granted and not accepted
 	accepted atomic.Uint64
 }
 
-// waitableRecord is the slot record of a Waitable. Two images of the state follow, each at a multiple of 64.
+// waitableRecord is the slot record of a Waitable. Two images of the state follow. They follow at once if a state has at
+// most eight bytes, and otherwise at a multiple of 64.
 type waitableRecord struct {
 	_      structs.HostLayout
 	record plainRecord
-	// text is the text of the last panic of a rule in this process, truncated, and ended by a 0 if it is shorter.
+	hold   waitableHold // of a participant of the slot, and of no other
+}
+
+// waitableBlock is an additional block of a Waitable, with more holds. A Waitable gets the block when a call needs a hold
+// and finds none, and keeps it. If textOf is not 0, the block is a waitableTextBlock.
+type waitableBlock struct {
+	_      structs.HostLayout
+	_      [arenakernel.SlotRecordHeader]byte
+	holds  [waitableBlockHolds]waitableHold
+	textOf uint32 // the slot to which the text belongs, or 0 if the block has no text. Immutable after init.
+	_      [12]byte
+}
+
+// waitableTextBlock is a waitableBlock with the text of a panic. A Waitable gets one for each slot in which a rule has
+// failed.
+type waitableTextBlock struct {
+	_     structs.HostLayout
+	block waitableBlock
+	// text is the text of the last panic of a rule in the slot textOf, truncated, and ended by a 0 if it is shorter.
 	//
-	//	writers: the participant, before it makes the record that stores its ID in lostBy
+	//	writers: the participant of the slot, before it makes the record that stores its ID in lostBy
 	//	readers: processes that have read that ID in lostBy
 	//	order:   relaxed; that record orders it
 	//	futex:   none
 	//	crash:   without the record, the text means nothing
-	text [128]byte
+	text [waitableTextBytes]byte
 }
 
 // The offsets are part of the binary interface. If one of them changes, the package does not compile.
@@ -86,7 +105,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.last)-24]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.stopped)-32]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.lostBy)-40]
-	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.holds)-48]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.small)-waitableSmallOff]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.lastCPU)-56]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.spin)-60]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableWords{}.pays)-64]
@@ -96,41 +115,53 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(waitableWords{})-128]
 	_ = [1]struct{}{}[unsafe.Offsetof(waitableHold{}.accepted)-40]
 	_ = [1]struct{}{}[unsafe.Sizeof(waitableHold{})-waitableHoldSize]
-	_ = [1]struct{}{}[unsafe.Offsetof(waitableRecord{}.text)-plainRecordBytes]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableRecord{}.hold)-plainRecordBytes]
 	_ = [1]struct{}{}[unsafe.Sizeof(waitableRecord{})-waitableRecordBytes]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableBlock{}.holds)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableBlock{}.textOf)-224]
+	_ = [1]struct{}{}[unsafe.Sizeof(waitableBlock{})-waitableRecordBytes]
+	_ = [1]struct{}{}[unsafe.Offsetof(waitableTextBlock{}.text)-waitableRecordBytes]
+	_ = [1]struct{}{}[unsafe.Sizeof(waitableTextBlock{})-waitableTextBlockBytes]
 )
 
 const (
-	waitableHoldSize    = 48
-	waitableRecordBytes = 320 // without the images
-	waitableSpinOff     = arenakernel.Offset(unsafe.Offsetof(waitableWords{}.spin))
-	waitableWakeOff     = arenakernel.Offset(unsafe.Offsetof(waitableWords{}.wake))
+	waitableHoldSize = 48
+	// waitableRecordBytes is the size of a slot record without the images, and the size of a block without the text. So
+	// reports can leave out what comes after that many bytes, in slot records and in blocks.
+	waitableRecordBytes = 240
+	waitableBlockHolds  = 4
+	waitableTextBytes   = 144
+	// waitableTextBlockBytes is the size of a block with a text.
+	waitableTextBlockBytes = 384
+	waitableSmall          = 8 // the size of a small image
+	waitableSmallOff       = 48
+	waitableSpinOff        = arenakernel.Offset(unsafe.Offsetof(waitableWords{}.spin))
+	waitableWakeOff        = arenakernel.Offset(unsafe.Offsetof(waitableWords{}.wake))
 )
 
-// waitableShape says where the parts of a Waitable are.
+// waitableShape says where the images of a Waitable are.
 type waitableShape struct {
-	image arenakernel.Offset // offset in the body of the image there
-	each  arenakernel.Offset // the size of an image
-	holds arenakernel.Offset // offset in the body of the array of waitableHold
-	count int                // the length of that array
-	size  uint64             // of the body
+	image  arenakernel.Offset // offset in the body of the image there
+	images arenakernel.Offset // offset in a slot record of the first image there
+	each   arenakernel.Offset // the size of an image
+	size   uint64             // of the body
 }
 
 // waitableShapeOf returns the shape of a Waitable with a state of the given size.
-func waitableShapeOf(a *arenakernel.Arena, state uintptr, holds int) (s waitableShape) {
-	s.image = arenakernel.Offset(unsafe.Sizeof(waitableWords{}))
+func waitableShapeOf(a *arenakernel.Arena, state uintptr) (s waitableShape) {
+	words := arenakernel.Offset(unsafe.Sizeof(waitableWords{}))
 	if a.Counted() {
-		s.image += arenakernel.Offset(unsafe.Sizeof(countWords{}))
+		words += arenakernel.Offset(unsafe.Sizeof(countWords{}))
 	}
-	s.each = (arenakernel.Offset(state) + 63) &^ 63
-	s.holds = s.image + s.each
-	s.count = holds
-	s.size = uint64(s.holds) + uint64(holds)*waitableHoldSize
-	return s
+	if state <= waitableSmall {
+		return waitableShape{image: waitableSmallOff, images: waitableRecordBytes, each: waitableSmall, size: uint64(words)}
+	}
+	each := (arenakernel.Offset(state) + 63) &^ 63
+	return waitableShape{image: words, images: (waitableRecordBytes + 63) &^ 63, each: each, size: uint64(words + each)}
 }
 
 // record returns the size of a slot record.
-func (s waitableShape) record() uint64 { return waitableRecordBytes + 2*uint64(s.each) }
+func (s waitableShape) record() uint64 { return uint64(s.images + 2*s.each) }
 
 // waitableAt returns the words of o. counts is nil if the arena does not count operations.
 func waitableAt(a *arenakernel.Arena, o arenakernel.Object) (w *waitableWords, counts *countWords) {
@@ -144,7 +175,7 @@ func waitableAt(a *arenakernel.Arena, o arenakernel.Object) (w *waitableWords, c
 // imageIn returns a pointer to one of the images in a slot record of the given shape.
 func (r *waitableRecord) imageIn(s waitableShape, i uint32) unsafe.Pointer {
 	// SAFETY: a slot record has two images after its words; see waitableShape.record.
-	return unsafe.Add(unsafe.Pointer(r), waitableRecordBytes+uintptr(i&1)*uintptr(s.each))
+	return unsafe.Add(unsafe.Pointer(r), uintptr(s.images)+uintptr(i&1)*uintptr(s.each))
 }
 
 // packExtra packs a value of E, which has at most eight bytes and no pointers, into a word. The bits of mask are those of
@@ -178,19 +209,15 @@ func (x *waitableCore) image(name uint32) unsafe.Pointer {
 	if name == 0 {
 		return x.bodyImage()
 	}
-	if slot := int(name / 2); slot != x.slot || x.own == nil {
-		s, ok := x.slots.of(slot)
-		if !ok {
-			return nil
-		}
-		return s.record.imageIn(x.shape, name)
+	if r := x.slotRecord(int(name / 2)); r != nil {
+		return r.imageIn(x.shape, name)
 	}
-	return x.own.imageIn(x.shape, name)
+	return nil
 }
 
 // bodyImage returns a pointer to the image in the body.
 func (x *waitableCore) bodyImage() unsafe.Pointer {
-	// SAFETY: the body has an image at that offset; see waitableShapeOf. An empty state has no memory.
+	// SAFETY: the body has an image at that offset; see waitableShapeOf.
 	return unsafe.Add(unsafe.Pointer(x.words), x.shape.image)
 }
 

@@ -35,6 +35,22 @@ func rareDeed(a *arena.Arena, op string, o agentOrder) (f func(), err error, ok 
 			Claim: func(*int64, int64) bool { return false },
 		}, nil)
 		return func() { w.Update(func(s *int64) { *s = int64(o.N) }) }, err, true
+	case "claim waitable": // a claim for each number below N, and then a rule that panics
+		w, err := prims.OpenWaitable(a, o.Name, int64(0), prims.Rules[int64, int64]{
+			Claim: func(_ *int64, n int64) bool {
+				if n == o.N {
+					panic(secretText)
+				}
+				return true
+			},
+			Release: func(*int64, int64) {},
+		}, nil)
+		return func() {
+			defer func() { recover() }() // the rule's panic
+			for n := range o.N + 1 {
+				w.WaitContext(context.Background(), n)
+			}
+		}, err, true
 	case "spoil waitable": // a rule that panics
 		w, err := prims.OpenWaitable(a, o.Name, int64(0), prims.Rules[int64, int64]{
 			Claim: func(*int64, int64) bool { panic("no such claim") },
@@ -46,6 +62,9 @@ func rareDeed(a *arena.Arena, op string, o agentOrder) (f func(), err error, ok 
 	}
 	return nil, nil, false
 }
+
+// secretText is the text of a panic, which reports leave out.
+const secretText = "the word is swordfish"
 
 // The tracer is a debugger that stops a process and does not continue it.
 func init() {

@@ -191,6 +191,32 @@ func TestDumpAndLoad(t *testing.T) {
 	}
 }
 
+// TestDumpOfAWaitable: a dump shows all claims, in slot records and in blocks. It leaves out the text of a panic.
+func TestDumpOfAWaitable(t *testing.T) {
+	name := testArena(t)
+	alice := newAgent(t, name, "alice")
+	const claims = 14
+	alice.does("claim waitable", "memory", claims)
+	dump, file := filepath.Join(t.TempDir(), "x.shmdump"), filepath.Join(t.TempDir(), "x")
+	code, _, errs := shmctl("dump", name, "-o", dump)
+	require.Equal(t, exitOK, code, errs)
+	for _, from := range []string{name, dump} {
+		_, d := shmctlJSON(t, "show", from, "memory")
+		keys := map[uint64]bool{}
+		for _, h := range d.Holds {
+			require.Equal(t, alice.name, h.Owner)
+			keys[*h.Key] = true
+		}
+		require.Len(t, keys, claims, from)
+	}
+	soon(t, exitOK, "load", dump, file)
+	for path, has := range map[string]bool{file: false, shm.Dir + "/" + name: true} {
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, has, strings.Contains(string(b), "swordfish"), path)
+	}
+}
+
 // Arenas are created, listed, changed and removed. An arena in use is not removed.
 func TestCreateSetRemove(t *testing.T) {
 	name := testArena(t)

@@ -231,13 +231,13 @@ func (a *Arena) EachSlotRecord(o Object, size uint64, f func(off Offset, slot in
 }
 
 // EachAddedBlock calls f for the additional blocks that o got after its list of slot records began
-// with the record until, and before it began with the record head; the latest block comes first.
-// The arguments head and until are values of the word SlotRecords; until may be 0. Each block has
-// at least size bytes. If the list contains anything but slot records and additional blocks, or does
+// with the record until, and before it began with the record head; the latest block comes first. The
+// argument has of f is the size of the block. The arguments head and until are values of the word
+// SlotRecords; until may be 0. Each block has at least size bytes. If the list contains anything but slot records and additional blocks, or does
 // not lead from head to until, the error Is [shmsync.ErrCorrupt].
 //
 // Preconditions: this participant has o open, or guards it.
-func (a *Arena) EachAddedBlock(o Object, size uint64, head, until uint32, f func(off Offset)) error {
+func (a *Arena) EachAddedBlock(o Object, size uint64, head, until uint32, f func(off Offset, has uint64)) error {
 	met := until == 0
 	err := a.eachRecordFrom(o.Offset, Offset(head)*linkUnit, func(b block, _ int, number uint32) (more, ok bool) {
 		switch {
@@ -247,7 +247,7 @@ func (a *Arena) EachAddedBlock(o Object, size uint64, head, until uint32, f func
 		case number != 0 && b.size < size:
 			return false, false
 		case number != 0:
-			f(b.off)
+			f(b.off, b.size)
 		}
 		return true, true
 	})

@@ -246,7 +246,8 @@ func addBlock(t testing.TB, a *Arena, o Object, content uint64) Offset {
 func addedBlocks(t testing.TB, a *Arena, o Object, until uint32) (contents []uint64) {
 	t.Helper()
 	var numbers []uint32
-	require.NoError(t, a.EachAddedBlock(o, 128, a.SlotRecords(o).Load(), until, func(off Offset) {
+	require.NoError(t, a.EachAddedBlock(o, 128, a.SlotRecords(o).Load(), until, func(off Offset, has uint64) {
+		require.GreaterOrEqual(t, has, uint64(128))
 		contents = append(contents, a.u64(off+64).Load())
 		numbers = append(numbers, a.u32(off+recordNumber).Load())
 	}))
@@ -280,9 +281,9 @@ func TestAddedBlocks(t *testing.T) {
 	require.Equal(t, []uint64{14, 13}, addedBlocks(t, c, o, heads[4]))
 	require.Empty(t, addedBlocks(t, c, o, a.SlotRecords(o).Load()))
 	n := 0
-	require.NoError(t, a.EachAddedBlock(o, 128, heads[3], heads[2], func(Offset) { n++ }))
+	require.NoError(t, a.EachAddedBlock(o, 128, heads[3], heads[2], func(Offset, uint64) { n++ }))
 	require.Equal(t, 1, n, "a walk of a part of the list")
-	require.NoError(t, a.EachAddedBlock(o, 128, heads[2], heads[2], func(Offset) { n++ }))
+	require.NoError(t, a.EachAddedBlock(o, 128, heads[2], heads[2], func(Offset, uint64) { n++ }))
 	require.Equal(t, 1, n)
 	require.EqualValues(t, 3+5, a.Stats().SlotRecords)
 	require.Zero(t, a.Stats().Raw+a.Stats().Claimed)
@@ -362,7 +363,7 @@ func TestAddBlockAtTheSameTime(t *testing.T) {
 					}
 					head := a.SlotRecords(o).Load()
 					own := false
-					a.EachAddedBlock(o, 128, head, known, func(off Offset) { own = own || a.u64(off+64).Load() == content })
+					a.EachAddedBlock(o, 128, head, known, func(off Offset, _ uint64) { own = own || a.u64(off+64).Load() == content })
 					if known = head; !own {
 						t.Errorf("block %#x is not behind the head that was read after it was added", content)
 					}
@@ -420,7 +421,7 @@ func TestAddedBlocksOverwritten(t *testing.T) {
 			addBlock(t, a, other, 1)
 			spoil(l)
 			n := 0
-			require.ErrorIs(t, a.EachAddedBlock(o, 128, a.SlotRecords(o).Load(), l.until, func(Offset) { n++ }), shmsync.ErrCorrupt)
+			require.ErrorIs(t, a.EachAddedBlock(o, 128, a.SlotRecords(o).Load(), l.until, func(Offset, uint64) { n++ }), shmsync.ErrCorrupt)
 			require.LessOrEqual(t, n, 4)
 			if l.until == 0 {
 				require.ErrorIs(t, a.EachSlotRecord(o, 128, func(Offset, int) bool { return true }), shmsync.ErrCorrupt)
@@ -435,9 +436,9 @@ func TestAddedBlocksOverwritten(t *testing.T) {
 		p := newNeighbours(3<<20, 8)
 		a := p.join(1)
 		o, _ := withSlotRecords(t, "x", a)
-		require.NoError(t, a.EachAddedBlock(o, 200, a.SlotRecords(o).Load(), 0, func(Offset) {}), "a slot record may be smaller than a block")
+		require.NoError(t, a.EachAddedBlock(o, 200, a.SlotRecords(o).Load(), 0, func(Offset, uint64) {}), "a slot record may be smaller than a block")
 		addBlock(t, a, o, 1)
-		require.ErrorIs(t, a.EachAddedBlock(o, 200, a.SlotRecords(o).Load(), 0, func(Offset) {}), shmsync.ErrCorrupt)
+		require.ErrorIs(t, a.EachAddedBlock(o, 200, a.SlotRecords(o).Load(), 0, func(Offset, uint64) {}), shmsync.ErrCorrupt)
 		require.NoError(t, a.EachSlotRecord(o, 128, func(Offset, int) bool { return true }))
 	})
 }

@@ -41,7 +41,7 @@ func TestMultiLockBlockOfNoBucket(t *testing.T) {
 			asPeer(t, name, off, func(a *arena.Arena, o arenakernel.Object) {
 				var blocks []arenakernel.Offset
 				k := (*arenakernel.Arena)(a)
-				require.NoError(t, k.EachAddedBlock(o, 0, k.SlotRecords(o).Load(), 0, func(b arenakernel.Offset) { blocks = append(blocks, b) }))
+				require.NoError(t, k.EachAddedBlock(o, 0, k.SlotRecords(o).Load(), 0, func(b arenakernel.Offset, _ uint64) { blocks = append(blocks, b) }))
 				require.Len(t, blocks, 1)
 				arena.At[atomic.Uint32](a, blocks[0]+multiBlockBucketAt).Store(2)
 			})

@@ -48,7 +48,7 @@ var kinds = map[string]func(a *arena.Arena, name string) (closer, error){
 		return prims.OpenSynchronized(a, name, [3]int64{1, 2, 3}, nil)
 	},
 	"waitable": func(a *arena.Arena, name string) (closer, error) {
-		return prims.OpenWaitable(a, name, pool{}, poolRules, &prims.WaitableOptions{Holds: 2})
+		return prims.OpenWaitable(a, name, pool{}, poolRules, nil)
 	},
 	"waitgroup": func(a *arena.Arena, name string) (closer, error) { return prims.OpenWaitGroup(a, name, nil) },
 }

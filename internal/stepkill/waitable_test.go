@@ -42,7 +42,7 @@ var doorRules = prims.Rules[door, int32]{Claim: func(s *door, _ int32) bool { re
 
 func init() {
 	addLock("waitable", func(a *arena.Arena) (*aLock, error) {
-		x, err := prims.OpenWaitable(a, "p", pool{Free: 3}, poolRules, &prims.WaitableOptions{Holds: 8})
+		x, err := prims.OpenWaitable(a, "p", pool{Free: 3}, poolRules, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -59,6 +59,36 @@ func init() {
 		}, nil
 	})
 
+	// The victim has a claim for another value. So all holds are in use that it can use, and the call adds a block.
+	eachFresh("waitable/claim that adds a block", func(a *arena.Arena) (part, error) {
+		name := object
+		x, err := prims.OpenWaitable(a, name, pool{Free: 30}, poolRules, nil)
+		if err != nil {
+			return part{}, err
+		}
+		return part{
+			prep: func() { x.TryWait(1) },
+			op:   func() { x.TryWait(2) },
+			use: func() error {
+				for e := range int64(4) {
+					if !x.TryWait(1 + e) {
+						return fmt.Errorf("a claim fails: %v", x)
+					}
+				}
+				for e := range int64(4) {
+					x.Release(1 + e)
+				}
+				return nil
+			},
+			close: func() error {
+				if s := x.State(); s != (pool{Free: 30}) {
+					return fmt.Errorf("the state is %+v", s)
+				}
+				return errors.Join(x.Close(), a.Delete(name))
+			},
+		}, nil
+	}, 0)
+
 	set := func(open bool) func(s *door) {
 		return func(s *door) {
 			if s.Open != open {
@@ -70,7 +100,7 @@ func init() {
 	}
 	doors := func(name string, f func(x *prims.Waitable[door, int32], p *part)) func(a *arena.Arena) (part, error) {
 		return func(a *arena.Arena) (part, error) {
-			x, err := prims.OpenWaitable(a, name, door{}, doorRules, &prims.WaitableOptions{Holds: 8, Spin: -1})
+			x, err := prims.OpenWaitable(a, name, door{}, doorRules, &prims.WaitableOptions{Spin: -1})
 			if err != nil {
 				return part{}, err
 			}
@@ -105,7 +135,7 @@ func init() {
 	each("waitable/wait with a priority", func(a *arena.Arena) (part, error) {
 		rules := doorRules
 		rules.Before = func(x, y int32) bool { return x > y }
-		x, err := prims.OpenWaitable(a, "by priority", door{}, rules, &prims.WaitableOptions{Holds: 8, Spin: -1})
+		x, err := prims.OpenWaitable(a, "by priority", door{}, rules, &prims.WaitableOptions{Spin: -1})
 		if err != nil {
 			return part{}, err
 		}
