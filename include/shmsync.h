@@ -3717,7 +3717,7 @@ static SHMI_THREAD volatile int shmi_cancel_before;    /* the state before the o
 SHMI_FN void shmi_hold_cancel(void)
 {
     unsigned held = shmi_cancel_held;
-    int before;
+    int before = PTHREAD_CANCEL_ENABLE;
     if (held == 0)
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     shmi_cancel_held = held + 1;
@@ -21635,7 +21635,7 @@ int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
 int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
-    uint64_t p;
+    uint64_t p = 0;
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     if (err == 0)

@@ -42,7 +42,7 @@ func TestContextFormsBesideAClose(t *testing.T) {
 		close(finish)
 		ran.Wait()
 	}()
-	newWaker(t, a, nil).Release(1 << 40)
+	newWaker(t, a, nil).Release(1 << 30)
 	for name, open := range map[string]func(t *testing.T) form{
 		"once": func(t *testing.T) form {
 			o := newOnce(t, a, "o")

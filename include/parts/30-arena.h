@@ -542,7 +542,7 @@ static SHMI_THREAD volatile int shmi_cancel_before;    /* the state before the o
 SHMI_FN void shmi_hold_cancel(void)
 {
     unsigned held = shmi_cancel_held;
-    int before;
+    int before = PTHREAD_CANCEL_ENABLE;
     if (held == 0)
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     shmi_cancel_held = held + 1;

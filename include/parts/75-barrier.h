@@ -695,7 +695,7 @@ int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
 int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
-    uint64_t p;
+    uint64_t p = 0;
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     if (err == 0)

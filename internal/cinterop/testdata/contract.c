@@ -1278,7 +1278,7 @@ static int interrupted(void)
 
 #if defined(__x86_64__) && !SANITIZED
 static shmsync_semaphore in_handler;
-static unsigned long steps;
+static volatile sig_atomic_t steps;
 /* SIGTRAP comes after each instruction. The handler makes a call on an object of another arena. */
 static void handle_step(int sig)
 {
@@ -1288,12 +1288,11 @@ static void handle_step(int sig)
     CHECK(shmsync_semaphore_tryacquire(&in_handler, 100), EBUSY);
     errno = e;
 }
+/* By functions of the compiler, because a push in assembly would overwrite the variables below the stack pointer. */
 static void step_flag(int on)
 {
-    uint64_t flags;
-    __asm__ volatile("pushfq; popq %0" : "=r"(flags)::"memory");
-    flags = on ? flags | 0x100 : flags & ~UINT64_C(0x100);
-    __asm__ volatile("pushq %0; popfq" ::"r"(flags) : "memory", "cc");
+    unsigned long long flags = __builtin_ia32_readeflags_u64();
+    __builtin_ia32_writeeflags_u64(on ? flags | 0x100 : flags & ~0x100ULL);
 }
 static int handler_state(void)
 {
