@@ -327,7 +327,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
             return SHMI_TELL(err);
         for (begun = i = 0; i < todo; i++) {
             if (err == 0)
-                err = shmi_await_begin(&list[of[i]], kept[of[i]].thing, &at[begun], &errs[of[i]]);
+                err = shmi_await_begin(&list[of[i]], kept[i].thing, &at[begun], &errs[of[i]]);
             if (err == 0 && shmi_awaited_begun(&at[begun])) {
                 of[begun] = of[i];
                 kept[begun++] = kept[i];
@@ -339,7 +339,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
         while (err == 0) {
             for (i = k = 0; i < left; i++) {
                 if (shmi_awaited_over(&at[i])) {
-                    errs[of[i]] = shmi_await_judge(&list[of[i]], kept[of[i]].thing, &at[i]);
+                    errs[of[i]] = shmi_await_judge(&list[of[i]], kept[i].thing, &at[i]);
                     shmi_await_exit(1, &kept[i]);
                 } else if (shmi_await_closing(&at[i], 1)) {
                     errs[of[i]] = shmi_await_closed("wait_all");
