@@ -149,8 +149,9 @@ func (m *RWMutex) runlockSlow(left uint64) {
 // left wakes the writer that waits for readers. It is called after the last reader of this process has left. The writer
 // may have got the lock meanwhile, and may close the handle.
 func (m *RWMutex) left() {
-	if m.wakeWordWriter.Announced() && enterLate(m.writer) {
-		defer m.writer.Exit()
+	// The method begin counts the call as enterLate does. A call that enterLate counts would look like one more waiter.
+	if m.wakeWordWriter.Announced() && m.begin("rwmutex.runlock") == nil {
+		defer m.finish()
 		m.wakeWriter()
 	}
 }

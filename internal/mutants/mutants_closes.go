@@ -54,7 +54,7 @@ var closeMutants = []mutant{
 	{
 		name: "an RUnlock wakes although its handle is closed",
 		file: "prims/rwmutex_read.go",
-		old:  " && enterLate(m.writer) {\n\t\tdefer m.writer.Exit()\n",
+		old:  " && m.begin(\"rwmutex.runlock\") == nil {\n\t\tdefer m.finish()\n",
 		new:  " {\n",
 		pkg:  "prims", run: "TestLateCallChangesNoOtherObject/rwmutex", tags: withPoints,
 	},
