@@ -18,16 +18,21 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
+// closesAtOnce closes m in another goroutine, which sends the result of Close. It reports whether Close returned, after
+// giving that goroutine time to get as far as it can.
+func closesAtOnce(m *prims.RWMutex, closed chan error) bool {
+	go func() { closed <- m.Close() }()
+	for tries := 0; tries < 10000 && len(closed) == 0; tries++ {
+		runtime.Gosched()
+	}
+	return len(closed) != 0
+}
+
 // TestCloseWhileAnUpgradeGivesUp: an Upgrade gives up while the handle is being closed. Close waits
 // until the gate is open again, so that the next handle of the process finds the upgradable hold.
 func TestCloseWhileAnUpgradeGivesUp(t *testing.T) {
 	a := newArena(t, nil)
-	open := func() *prims.RWMutex {
-		m, err := prims.OpenRWMutex(a, "x", nil)
-		require.NoError(t, err)
-		return m
-	}
-	m := open()
+	m := ofRW(t, a)
 	m.RLock()
 	m.LockUpgradable()
 	closed := make(chan error, 1)
@@ -37,14 +42,8 @@ func TestCloseWhileAnUpgradeGivesUp(t *testing.T) {
 	before := crashpoint.HitCount("rwmutex.lock.leaving")
 	crashpoint.ArmFunc("rwmutex.lock.announced", 1, cancel)
 	crashpoint.ArmFunc("rwmutex.lock.leaving", 1, func() {
-		go func() { closed <- m.Close() }()
-		// The other goroutine runs Close as far as it can get. If Close does not wait for the
-		// Upgrade, it returns.
-		for tries := 0; tries < 10000 && len(closed) == 0; tries++ {
-			runtime.Gosched()
-		}
-		if len(closed) != 0 {
-			next = open()
+		if closesAtOnce(m, closed) {
+			next = ofRW(t, a)
 		}
 	})
 	defer crashpoint.Disarm()
@@ -54,7 +53,7 @@ func TestCloseWhileAnUpgradeGivesUp(t *testing.T) {
 	require.NoError(t, <-closed)
 	require.Equal(t, before+1, crashpoint.HitCount("rwmutex.lock.leaving"))
 	if next == nil {
-		next = open()
+		next = ofRW(t, a)
 	}
 	next.UnlockUpgradable()
 	next.RUnlock()
@@ -75,25 +74,15 @@ var waitlessKinds = map[string]bool{
 // the gate is open again, so that the next handle of the process finds the upgradable hold.
 func TestCloseWhileATryUpgradeFails(t *testing.T) {
 	a := newArena(t, nil)
-	open := func() *prims.RWMutex {
-		m, err := prims.OpenRWMutex(a, "x", nil)
-		require.NoError(t, err)
-		return m
-	}
-	m := open()
+	m := ofRW(t, a)
 	m.LockUpgradable()
 	closed, read := make(chan error, 1), make(chan error, 1)
 	tried, goOn := make(chan bool), make(chan bool)
 	var next *prims.RWMutex
 	crashpoint.ArmFunc("rwmutex.lock.closed", 1, func() {
-		go func() { closed <- m.Close() }()
-		// The other goroutine runs Close as far as it can get. If Close does not wait for the TryUpgrade, it returns.
-		for tries := 0; tries < 10000 && len(closed) == 0; tries++ {
-			runtime.Gosched()
-		}
 		reader := m
-		if len(closed) != 0 {
-			next = open()
+		if closesAtOnce(m, closed) {
+			next = ofRW(t, a)
 			reader = next
 		}
 		crashpoint.ArmFunc("rwmutex.rlock.tried", 1, func() { close(tried); <-goOn })
@@ -104,7 +93,7 @@ func TestCloseWhileATryUpgradeFails(t *testing.T) {
 	require.False(t, m.TryUpgrade())
 	require.NoError(t, <-closed)
 	if next == nil {
-		next = open()
+		next = ofRW(t, a)
 	}
 	close(goOn)
 	if <-read == nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
-	"github.com/shmsync/shmsync/shm"
 )
 
 // TestCloseObjectBetweenTheStepsOfALeave: a goroutine still has an object open, for example in a loop over
@@ -19,16 +18,8 @@ import (
 func TestCloseObjectBetweenTheStepsOfALeave(t *testing.T) {
 	for _, point := range []string{"arena.close.repaired", "arena.close.reclaimed", "arena.close.unregistered", "arena.close.freed"} {
 		t.Run(point, func(t *testing.T) {
-			seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
-			require.NoError(t, err)
-			a, err := FromSegment(seg, &Options{Label: "leaves"})
-			require.NoError(t, err)
-			dup, err := shm.FromFile(seg.File(), nil)
-			require.NoError(t, err)
-			peer, err := JoinApart(dup, dup.Bytes(), &Options{Label: "peer"})
-			require.NoError(t, err)
-			o, _, err := a.OpenObject(ObjectSpec{Name: "x", Kind: KindBlock, Version: 1, Size: 256})
-			require.NoError(t, err)
+			a, peer, o := leaverAndPeer(t)
+			var err error
 			passed := crashpoint.HitCount(point)
 			var gone bool
 			var got Offset

@@ -65,20 +65,26 @@ func TestReapingOutlivesTheOpeningThatMetTheDeath(t *testing.T) {
 	}
 }
 
+// leaverAndPeer makes an arena with two participants. The first one has opened the object o.
+func leaverAndPeer(t *testing.T) (a, peer *Arena, o Object) {
+	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
+	require.NoError(t, err)
+	a, err = FromSegment(seg, &Options{Label: "leaves"})
+	require.NoError(t, err)
+	dup, err := shm.FromFile(seg.File(), nil)
+	require.NoError(t, err)
+	peer, err = JoinApart(dup, dup.Bytes(), &Options{Label: "peer"})
+	require.NoError(t, err)
+	o, _, err = a.OpenObject(ObjectSpec{Name: "x", Kind: KindBlock, Version: 1, Size: 256})
+	require.NoError(t, err)
+	return a, peer, o
+}
+
 // TestCloseObjectAfterTheOpenBitsAreCleared: a process that leaves clears its open bits, which say
 // what objects it has open. A later CloseObject must change nothing, because the bytes of the bit
 // may belong to another object by then.
 func TestCloseObjectAfterTheOpenBitsAreCleared(t *testing.T) {
-	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
-	require.NoError(t, err)
-	a, err := FromSegment(seg, &Options{Label: "leaves"})
-	require.NoError(t, err)
-	dup, err := shm.FromFile(seg.File(), nil)
-	require.NoError(t, err)
-	peer, err := JoinApart(dup, dup.Bytes(), &Options{Label: "peer"})
-	require.NoError(t, err)
-	o, _, err := a.OpenObject(ObjectSpec{Name: "x", Kind: KindBlock, Version: 1, Size: 256})
-	require.NoError(t, err)
+	a, peer, o := leaverAndPeer(t)
 
 	a.background.Add(1) // Close clears the bits and then waits for this
 	closed := make(chan error, 1)

@@ -966,26 +966,41 @@ static void fork_and_join(const shmsync_participant *p, void *arg)
     CHECK(waitpid(forked, &forked_status, 0), forked);
     sem_post(&told_once);
 }
+/* A process that joins the arena when let_live is called, and dies. The caller is no participant yet, because the process
+ * would inherit its opening. */
+struct shortlived {
+    pid_t pid;
+    int go[2];
+};
+static struct shortlived shortlived(void)
+{
+    struct shortlived v;
+    char c;
+    CHECK(pipe(v.go), 0);
+    v.pid = fork();
+    if (v.pid == 0) {
+        CHECK(read(v.go[0], &c, 1), 1);
+        open_arena();
+        _exit(0);
+    }
+    return v;
+}
+static void let_live(const struct shortlived *v)
+{
+    int status;
+    CHECK(write(v->go[1], "", 1), 1);
+    CHECK(waitpid(v->pid, &status, 0), v->pid);
+    CHECK(status, 0);
+}
 /* A child of a fork in the function of shmsync_arena_on_death may open the arena. */
 static int fork_in_on_death(void)
 {
     shmsync_arena *a;
-    int go[2], status;
-    char c = 0;
-    pid_t pid;
-    CHECK(pipe(go), 0);
-    pid = fork();
-    if (pid == 0) {
-        CHECK(read(go[0], &c, 1), 1);
-        open_arena();
-        _exit(0);
-    }
+    struct shortlived v = shortlived();
     sem_init(&told_once, 0, 0);
     a = open_arena();
     CHECK(shmsync_arena_on_death(a, fork_and_join, NULL), 0);
-    CHECK(write(go[1], &c, 1), 1);
-    CHECK(waitpid(pid, &status, 0), pid);
-    CHECK(status, 0);
+    let_live(&v);
     while (sem_wait(&told_once) != 0) {
     }
     CHECK(forked_status, 0);
@@ -1031,23 +1046,12 @@ static void close_in_watcher(const shmsync_participant *p, void *arg)
 }
 static int close_in_on_death(void)
 {
-    int go[2], status;
-    char c = 0;
-    pid_t pid;
+    struct shortlived v = shortlived();
     alarm(60);
-    CHECK(pipe(go), 0);
-    pid = fork();
-    if (pid == 0) {
-        CHECK(read(go[0], &c, 1), 1);
-        open_arena();
-        _exit(0);
-    }
     sem_init(&told_all, 0, 0);
     inside = open_arena();
     CHECK(shmsync_arena_on_death(inside, close_in_watcher, NULL), 0);
-    CHECK(write(go[1], &c, 1), 1);
-    CHECK(waitpid(pid, &status, 0), pid);
-    CHECK(status, 0);
+    let_live(&v);
     while (sem_wait(&told_all) != 0) {
     }
     CHECK(shmsync_arena_on_death(inside, told, NULL), 0);
