@@ -85,7 +85,7 @@ func Format(seg *shm.Segment, opts *Options) error {
 }
 
 // FromSegment joins the arena in seg. From then on the segment belongs to the arena, and is closed
-// together with it. This is so even if FromSegment returns an error.
+// together with it. If FromSegment returns an error, it has closed the segment.
 func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 	a, err := arenakernel.FromSegment(seg, opts.kernel())
 	return (*Arena)(a), err
@@ -99,10 +99,12 @@ func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 // then treated as if the process had died: other processes get ErrOwnerDead. Pointers into the arena become invalid. A
 // program that uses such a pointer during or after Close is wrong, and may crash.
 //
-// Close returns when the waits on its handles have ended. It also waits for functions of the program that a call
-// through this opening runs, such as a Repair or the function of an Update. So such a function must not call Close.
-// After Close has begun, such a function may still unlock what it has locked, but its waits through this opening end,
-// and it can open no more objects.
+// Close returns when the waits on its handles have ended. It also waits for functions of the program
+// that a call through this opening runs, such as a Repair or the function of an Update. If such a
+// function calls Close, Close panics and changes nothing, because it would wait for itself. If such a
+// function waits for another goroutine that calls Close, Close does not detect this, and both wait
+// for ever. After Close has begun, such a function may still unlock what it has locked, but its waits
+// through this opening end, and it can open no more objects.
 func (a *Arena) Close() error { return a.kernel().Close() }
 
 // Segment returns the memory that the arena is in.

@@ -20,11 +20,12 @@ type Finding struct {
 	// because it handles SIGTERM. Force is empty if Command ends no process.
 	Force        string
 	Objects      []string        // names, or offsets for objects without a name
-	Participants []ParticipantID // the participants that cause it, as far as they are known
+	Participants []ParticipantID // the participants that cause the problem, as far as they are known
 }
 
 // Diagnose examines the arena twice, a moment apart. It returns the findings that both examinations have, the worst
-// first. The command shmctl waits prints the same findings. If every process that is involved in a wait is alive, the
+// first. While a participant is dead and a living one may be about to reap it, Diagnose looks again, for up to a
+// second. The command shmctl waits prints the same findings. If every process that is involved in a wait is alive, the
 // wait becomes a finding when it has lasted as long as the parameter older says. If older is 0, this time is 10 s for a
 // lock, and one minute for permits, parties and room in a queue.
 //

@@ -30,10 +30,9 @@
 //		return nil
 //	})
 //
-// At a lower level, [Value] returns a variable that every process finds by its name, and
-// [Arena.Block] returns bytes that every process finds so. [Arena.Alloc] returns the [Offset] of a
-// block without a name; other processes pass this offset to [At]. Locks and queues for these data
-// are in package prims.
+// At a lower level, [Value] returns a variable, and [Arena.Block] returns bytes, which every process
+// finds by their name. [Arena.Alloc] returns the [Offset] of a block without a name; other processes
+// pass this offset to [At]. Locks and queues for these data are in package prims.
 //
 // # Deaths
 //

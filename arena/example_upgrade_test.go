@@ -40,7 +40,7 @@ func ExampleUpgrade() {
 				}
 				v.Hits = v1.Hits
 				changes, err := arena.Changes[statsV2](old)
-				fmt.Printf("%+v\n", changes)
+				fmt.Println(changes)
 				return err
 			})
 		},
@@ -55,7 +55,7 @@ func ExampleUpgrade() {
 	}
 	fmt.Println(*v2)
 	// Output:
-	// [{Field:Misses Old: New:uint64 at 8}]
+	// [Misses is new: uint64 at 8]
 	// {7 0}
 }
 

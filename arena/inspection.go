@@ -40,7 +40,7 @@ const (
 	HoldOwes       = "owes"       // the participant has claimed work that others wait for, and has not done it yet
 	HoldParty      = "party"      // the participant belongs to a Barrier, and has not arrived yet
 	HoldRunner     = "runner"     // the participant runs the function that others wait for
-	HoldProducer   = "producer"   // the participant will set the result
+	HoldProducer   = "producer"   // the participant will set the result that others wait for
 	HoldLease      = "lease"      // the participant has taken an item of a queue, and has not finished with it
 	HoldClaim      = "claim"      // a claim on a Waitable, by its rules
 	HoldExecutor   = "executor"   // the participant examines a queue of a SignalWaker

@@ -38,17 +38,19 @@ func (a *Arena) Metrics() Metrics {
 
 // AllocStats counts the blocks in the heap of an arena.
 type AllocStats struct {
-	Chunks      uint64 // how many chunks of 64 KiB the heap has
-	FreeChunks  uint64 // chunks that are not in use
-	Reserved    uint64 // chunks that are backed by memory
-	Raw         uint64 // blocks that Alloc returned and no process has freed
-	Objects     uint64
-	SlotRecords uint64 // blocks in which objects keep the state of a participant
-	Nodes       uint64 // wait nodes in use, or on the list of an object
-	PollerNodes uint64 // blocks on the node list of an object, which are freed with the object
-	Claimed     uint64 // blocks that are being made or taken apart
-	BytesUsed   uint64 // total size of these blocks, with the rounding of the allocator
-	Bytes       uint64 // size of the heap
+	Chunks       uint64 // how many chunks of 64 KiB the heap has
+	FreeChunks   uint64 // chunks that are not in use
+	Headroom     uint64 // chunks that Alloc and the creation of objects cannot use; see [Arena.Alloc]
+	FreeHeadroom uint64 // chunks of the headroom that are not in use
+	Reserved     uint64 // chunks that are backed by memory
+	Raw          uint64 // blocks that Alloc returned and no process has freed
+	Objects      uint64
+	SlotRecords  uint64 // blocks in which objects keep the state of a participant
+	Nodes        uint64 // wait nodes in use, or on the list of an object
+	PollerNodes  uint64 // blocks on the node list of an object, which are freed with the object
+	Claimed      uint64 // blocks that are being made or taken apart
+	BytesUsed    uint64 // total size of these blocks, with the rounding of the allocator
+	Bytes        uint64 // size of the heap
 }
 
 // Stats counts the blocks in the heap. If other processes use the arena at the same time, the numbers

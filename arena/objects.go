@@ -69,8 +69,10 @@ func (a *Arena) Object(off Offset) (Object, error) {
 // So the next Upgrade does not bring the contents back.
 func (a *Arena) Delete(name string) error { return a.kernel().Delete(name) }
 
-// DeleteObject is Delete for an object that may have no name. If an interrupted [Upgrade] has left the
-// contents of an earlier object of the same name, DeleteObject does not remove them. The next Upgrade
+// DeleteObject is Delete for an object that may have no name. If o is not there any more, the error Is
+// [shmsync.ErrIncompatible], even if an object of another name, kind, type or size is at its offset now.
+// DeleteObject cannot tell objects apart that agree in all of these. If an interrupted [Upgrade] has left
+// the contents of an earlier object of the same name, DeleteObject does not remove them. The next Upgrade
 // finds them.
 func (a *Arena) DeleteObject(o Object) error {
 	return a.kernel().DeleteObject(arenakernel.Object(o))

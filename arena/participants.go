@@ -29,7 +29,7 @@ type Participant struct {
 	BootID    [16]byte  // the boot of the computer that the process runs under
 	Joined    time.Time // when it joined
 	// Notice says how other processes notice the death: "robust" if the kernel marks it at once,
-	// "ofd" if they have to ask for the byte lock.
+	// "ofd" if they have to ask the kernel whether the participant still holds its byte lock.
 	Notice string
 	Fenced bool // the participant may release locks by a plain store
 	// Missed is set for OnDeath only. It counts death records that were overwritten before this process
@@ -70,9 +70,9 @@ func (a *Arena) Current(n ParticipantID) bool { return a.kernel().Current(n) }
 // need not be current. When the result is true, it stays true. While the process of n is ending, Gone
 // makes system calls.
 //
-// What Gone waits for depends on the [KernelIO] that n has declared. It does not cover stores that a
-// device makes by itself. These are RDMA, and a read through io_uring with O_DIRECT, because the kernel
-// does not wait for such a read when a process ends. docs/memory-model.md lists what is covered.
+// What Gone waits for depends on the [KernelIO] that n has declared. It does not cover stores by a
+// device for which the kernel does not wait when a process ends: RDMA, and a read through io_uring
+// with O_DIRECT. docs/memory-model.md lists what is covered.
 //
 // A true result synchronizes with the last store of n to the arena.
 func (a *Arena) Gone(n ParticipantID) bool { return a.kernel().Gone(n) }

@@ -24,6 +24,21 @@ type FieldChange struct {
 	New   string // kind and place in the type; "" if the field is gone
 }
 
+// String says in words what differs, such as "Misses is new: uint64 at 8".
+func (c FieldChange) String() string {
+	field := c.Field
+	if field == "" {
+		field = "the value"
+	}
+	switch {
+	case c.Old == "":
+		return field + " is new: " + c.New
+	case c.New == "":
+		return field + " is gone: " + c.Old
+	}
+	return field + " was " + c.Old + " and is " + c.New
+}
+
 // Changes lists the fields in which a stored value differs from T. The fields of T come first, in their
 // order, and then the fields that only the value has. A field that differs only in its name is not
 // listed.

@@ -62,7 +62,10 @@ func (a *Arena) AttachBlock(name string) ([]byte, error) { return a.kernel().Att
 // stays allocated until a process calls Free, even after the death of this process, because other
 // processes may know the offset. If this process dies inside Alloc, the block is free again.
 //
-// If there is not enough room, the error Is [shmsync.ErrNoSpace].
+// If there is not enough room, the error Is [shmsync.ErrNoSpace]. A sixteenth of the heap, 16 MiB at
+// most, is headroom, which Alloc and the creation of objects cannot use. So when users have filled the
+// arena with their data, processes can still open and recover the objects that exist. docs/deployment.md
+// has the limits.
 func (a *Arena) Alloc(size, align uint64) (Offset, error) { return a.kernel().Alloc(size, align) }
 
 // Free frees the block at off. Alloc has returned off, in this process or another. Free panics if no

@@ -96,7 +96,7 @@ func record(file *os.File, op func()) (*recording, error) {
 		defer pipes[i][0].Close()
 		defer pipes[i][1].Close()
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector would make the traced thread assist
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // otherwise the garbage collector would make the traced thread help it
 	var stderr bytes.Buffer
 	done := make(chan error, 1)
 	var cmd *exec.Cmd
@@ -108,7 +108,7 @@ func record(file *os.File, op func()) (*recording, error) {
 		var err error
 		defer func() {
 			p := recover()
-			ctl.ended.Store(1) // before anything else, so that the tracer does not step the rest
+			ctl.ended.Store(1) // before anything else, so that the tracer does not step through what follows op
 			if p != nil {
 				err = fmt.Errorf("the function panicked: %v\n%s", p, debug.Stack())
 			} else if !returned {
@@ -185,7 +185,7 @@ type tracer struct {
 
 // trace steps the thread tid and records its stores.
 func (r *recording) trace(tid int) error {
-	io.Copy(io.Discard, os.Stdin) // until the parent permits it
+	io.Copy(io.Discard, os.Stdin) // wait until the parent permits tracing
 	ctl, err := openControl(os.NewFile(fdControl, "control"))
 	if err != nil {
 		return err

@@ -61,7 +61,7 @@ func (w *World) KillAtEveryStore(op func(), check func(a *arena.Arena) error) {
 	r, err := record(w.seg.File(), op)
 	switch {
 	case errors.Is(err, errNoTrace):
-		w.t.Skipf("arenatest: KillAtEveryStore: %v", err)
+		w.t.Skipf("needs ptrace(2), for KillAtEveryStore: %v", err)
 	case err != nil:
 		w.t.Fatalf("arenatest: KillAtEveryStore: %v", err)
 	}
@@ -139,7 +139,8 @@ func (w *World) placeOf(c change) string {
 	return text(at) + " of the arena"
 }
 
-// tryImage runs check in a copy of the arena, which image contains. The result goes is false if check hangs.
+// tryImage runs check in a copy of the arena, which image contains. The result named goes is false if
+// check hangs.
 func (w *World) tryImage(image []byte, check func(a *arena.Arena) error) (err error, goes bool) {
 	w.t.Helper()
 	seg, err := shm.CreateMemfd("arenatest", int64(len(image)), func(s *shm.Segment) error {

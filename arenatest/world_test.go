@@ -5,13 +5,16 @@ package arenatest_test
 import (
 	"context"
 	"io/fs"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/arenatest"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -60,6 +63,27 @@ func TestKill(t *testing.T) {
 	require.EqualValues(t, 1, v.N)
 	theirs.Unlock() // the victim unlocks its own copy
 	require.NoError(t, victim.Close())
+}
+
+// TestKillOfTheOnlyParticipant: Kill ends the death watcher of the victim, which sleeps, although there is no other
+// participant that would wake it.
+func TestKillOfTheOnlyParticipant(t *testing.T) {
+	for range 5 {
+		w := arenatest.New(t, nil)
+		victim := w.JoinVictim("victim")
+		m, err := prims.OpenMutex(victim, "m", nil)
+		require.NoError(t, err)
+		m.Lock()
+		// The last work for which the death watcher wakes by itself is to make this process a target of fences. Some systems
+		// have no fences.
+		for end := time.Now().Add(time.Second); !(*arenakernel.Arena)(victim).Fenced() && time.Now().Before(end); {
+			runtime.Gosched()
+		}
+		w.Kill(victim)
+		m, err = prims.OpenMutex(w.Join("heir"), "m", nil)
+		require.NoError(t, err)
+		require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrOwnerDead)
+	}
 }
 
 // TestKilledWaiter kills a waiter: its turn passes to the next waiter, and its goroutine waits for

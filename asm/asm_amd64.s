@@ -20,10 +20,10 @@ done:
 
 // func LoadFence()
 //
-// The body is empty. Intel SDM vol. 3, 9.2.2, and AMD APM vol. 2, 7.2: loads are
-// not reordered with other loads. Only the compiler could still move or merge loads
-// across this place, and it does not across a call into assembly. LFENCE would only
-// add its other effect, waiting for instructions to complete.
+// The body is empty. Intel SDM vol. 3, 9.2.2, and AMD APM vol. 2, 7.2: loads are not reordered with
+// other loads. Only the compiler could still move or merge loads across this place, and it does not
+// do so across a call into assembly. LFENCE would in addition wait for instructions to complete,
+// which is not needed.
 TEXT ·LoadFence(SB), NOSPLIT, $0-0
 	RET
 
@@ -38,4 +38,16 @@ TEXT ·StoreRelease32(SB), NOSPLIT, $0-12
 	MOVQ	p+0(FP), AX
 	MOVL	v+8(FP), CX
 	MOVL	CX, (AX)
+	RET
+
+// func Goroutine() uintptr
+//
+//	return g
+//
+// A Quick Guide to Go's Assembler, "Architecture-specific details": the address of the g structure of the
+// running goroutine is in the thread-local storage. The two loads are those of runtime/go_tls.h.
+TEXT ·Goroutine(SB), NOSPLIT, $0-8
+	MOVQ	TLS, CX
+	MOVQ	0(CX)(TLS*1), AX
+	MOVQ	AX, ret+0(FP)
 	RET

@@ -38,3 +38,14 @@ TEXT ·StoreRelease32(SB), NOSPLIT, $0-12
 	MOVWU	v+8(FP), R1
 	STLRW	R1, (R0)
 	RET
+
+// func Goroutine() uintptr
+//
+//	return g
+//
+// cmd/internal/obj/arm64, "Register naming": the register g, R28, has the address of the g structure of the
+// running goroutine.
+TEXT ·Goroutine(SB), NOSPLIT, $0-8
+	MOVD	g, R0
+	MOVD	R0, ret+0(FP)
+	RET

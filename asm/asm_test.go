@@ -208,3 +208,53 @@ func BenchmarkCPU(b *testing.B) {
 		CPU()
 	}
 }
+
+// Goroutine returns the same number in every call of a goroutine, and another number in each goroutine that lives. It does
+// so after the stack has moved, and after the goroutine has run on another thread.
+func TestGoroutine(t *testing.T) {
+	require.Zero(t, goroutineTwin())
+	if Goroutine() == 0 {
+		t.Skip("needs the assembly")
+	}
+	const goroutines = 100
+	var mu sync.Mutex
+	seen := map[uintptr]bool{}
+	var wg, all sync.WaitGroup
+	all.Add(goroutines)
+	for range goroutines {
+		wg.Go(func() {
+			is := Goroutine()
+			mu.Lock()
+			seen[is] = true
+			mu.Unlock()
+			all.Done()
+			all.Wait() // all of them live here
+			for range 10 {
+				runtime.Gosched()
+				if is%2 != 0 || deep(100) != is || Goroutine() != is {
+					t.Error("the number of a goroutine has changed, or is odd")
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, seen, goroutines)
+}
+
+// deep calls Goroutine with n more frames on the stack, so that the runtime moves the stack.
+//
+//go:noinline
+func deep(n int) uintptr {
+	var frame [64]uintptr
+	if n == 0 {
+		return Goroutine()
+	}
+	frame[n%64] = deep(n - 1)
+	return frame[n%64]
+}
+
+func BenchmarkGoroutine(b *testing.B) {
+	for b.Loop() {
+		Goroutine()
+	}
+}

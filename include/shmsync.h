@@ -4,17 +4,22 @@
  *
  * A C program that includes this header and a Go program that imports
  * github.com/shmsync/shmsync open the same arena and use the same instances, as
- * participants of equal rank. A process that is killed, at any instruction, blocks
- * no other: the others notice its death within about a millisecond, and take back what
- * it held. Their calls report the death. docs/c-api.md is the reference, docs/abi.md
- * has the bytes.
+ * participants of equal rank. A process that is killed, at any instruction, blocks no
+ * other process: the others notice its death within about a millisecond, and take back
+ * what it held. Their calls report the death. In the repository
+ * github.com/shmsync/shmsync, docs/c-api.md is the reference, and docs/abi.md describes
+ * the bytes of an arena.
  *
- * In exactly one file of a program:
+ * A program that links with libshmsync includes the header alone:
+ *
+ *     cc program.c $(pkg-config --cflags --libs shmsync)
+ *
+ * A program without the library compiles the implementation in exactly one file:
  *
  *     #define SHMSYNC_IMPLEMENTATION
  *     #include "shmsync.h"      // before other headers, or with -D_GNU_SOURCE
  *
- * and #include "shmsync.h" alone in all others. Link with -pthread.
+ * and has #include "shmsync.h" alone in all others. Link it with -pthread.
  *
  * READ THIS BEFORE EOWNERDEAD: it means that the lock is NOT HELD.
  *
@@ -39,7 +44,10 @@
  *     EINVAL           no arena, another kind of object, other options, bad argument
  *     EBADF            this process has closed the arena or the handle
  *     ENOTCONN         a child of fork that has not opened the arena: see below
- *     ENOSPC, ENOTSUP  no room; the kernel lacks what is needed
+ *     EDEADLK          the call would wait for itself
+ *     ENOSPC           no room: in the arena, or in the file system below it
+ *     ENOMEM           the process has no memory left
+ *     ENOTSUP          the kernel lacks what is needed
  *
  * shmsync_error describes the last failure of the calling thread in words.
  *
@@ -48,13 +56,20 @@
  * already. The child opens the arena itself, and its objects again. A program that
  * calls exec need not do anything.
  *
- * SIGNALS. A handler may release a semaphore, set an event, increment a sequencer, post
- * to a futex and schedule a gate. docs/c-api.md has the list. A handler must not make
- * any other call.
+ * SIGNALS. A handler may make these calls, and no others:
  *
- * Locks belong to processes: one thread may lock, and another thread of the
- * process unlock.
- * A lock is not recursive.
+ *     shmsync_cond_signal, shmsync_cond_broadcast
+ *     shmsync_event_set, shmsync_event_reset, shmsync_event_is_set
+ *     shmsync_futex_post, shmsync_futex_get
+ *     shmsync_gate_schedule, shmsync_signalwaker_release
+ *     shmsync_semaphore_tryacquire, shmsync_semaphore_release, shmsync_semaphore_free
+ *     shmsync_sequencer_increment, shmsync_sequencer_advance, shmsync_sequencer_value
+ *
+ * They may change errno, so a handler saves it. A handler of a signal that a fault
+ * raises, such as SIGSEGV, must not make any call.
+ *
+ * LOCKS. They belong to processes: one thread may lock, and another thread of the
+ * process unlock. A lock is not recursive.
  */
 #ifndef SHMSYNC_H
 #define SHMSYNC_H
@@ -89,15 +104,15 @@
 #define SHMSYNC_LAYOUT_VERSION 9 /* as arena.LayoutVersion of the Go side */
 #endif
 
-/* Tells the implementation which layout version, and which size of a pointer, the program that includes the header
- * was compiled for. The implementation may come from another version of the header. */
+/* The layout version and the pointer size with which a program is compiled. An open passes them to the implementation,
+ * which may come from another version of the header. */
 #define SHMSYNC_ABI ((uint32_t)SHMSYNC_LAYOUT_VERSION << 8 | (uint32_t)sizeof(void *))
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#ifdef SHMSYNC_EXPORTS /* a shared library that is compiled with -fvisibility=hidden gives these functions to others */
+#ifdef SHMSYNC_EXPORTS /* set by the build of the library, to export these functions in spite of -fvisibility=hidden */
 #pragma GCC visibility push(default)
 #endif
 
@@ -110,12 +125,12 @@ const char *shmsync_version(void);
  * dead when none of its threads runs any more. It is gone when, besides, none of its system calls can write into the
  * arena any more. */
 #define SHMSYNC_POLICY_DEFAULT 0 /* report for a new object; an existing object keeps its policy */
-#define SHMSYNC_POLICY_REPORT 1  /* it stays owner-dead: EOWNERDEAD, at once, until a process recovers it */
-#define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
-#define SHMSYNC_POLICY_ROLLBACK 3 /* its transaction is undone, then it becomes free; for a mutex, see shmsync_mutex_begin */
+#define SHMSYNC_POLICY_REPORT 1  /* the lock is owner-dead: calls return EOWNERDEAD until a process recovers it */
+#define SHMSYNC_POLICY_RELEASE 2 /* the lock becomes free, as a file lock does, when the process is gone */
+#define SHMSYNC_POLICY_ROLLBACK 3 /* the transaction is undone, then the lock becomes free; see shmsync_mutex_begin */
 
-/* Which system calls of a process write into the arena. When the process has died, its data passes on after these
- * calls are finished. A declaration that leaves out a kind of call corrupts data. */
+/* Which kinds of system calls of a process write into the arena. After a death, other processes get the data only when
+ * these calls have finished. If a process makes a kind of call that it has not declared, data may be corrupted. */
 #define SHMSYNC_KERNEL_IO_SYNCHRONOUS 0  /* each is finished when its thread leaves it: read, recv, io_uring without O_DIRECT */
 #define SHMSYNC_KERNEL_IO_ASYNCHRONOUS 1 /* io_submit too, and processes that share this one's memory by clone(CLONE_VM) */
 #define SHMSYNC_KERNEL_IO_NONE 2         /* none: the data passes on as soon as the death is known */
@@ -133,12 +148,13 @@ typedef struct shmsync_participant {
     uint32_t slot;
     uint32_t generation;
     uint32_t pid;      /* in its own pid namespace */
-    uint32_t missed;   /* for shmsync_arena_on_death: death records overwritten unread since the last reported death */
+    uint32_t missed;   /* only for shmsync_arena_on_death: how many deaths were lost since the last reported one */
     int64_t died_ns;   /* Unix ns; 0 while alive or not known */
     char label[64];
 } shmsync_participant;
 
-/* The epoch that a participant begins: the time from a join while no participant is in, until none is in again. */
+/* An epoch begins when a process joins an arena that no participant is in, and ends when no participant is in any more.
+ * The struct describes the epoch to the participant that begins it. */
 typedef struct shmsync_epoch {
     uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
     int clean;       /* not 0: every participant of the last epoch closed the arena, and the file is unchanged since */
@@ -147,13 +163,15 @@ typedef struct shmsync_epoch {
     size_t n_dead;
 } shmsync_epoch;
 
-/* The cases in which an open replaces an arena that no participant is in by a new one. The old data is lost. */
+/* When an open replaces an existing arena by a new one. The old data is lost. An arena that a participant is in is
+ * never replaced. */
 #define SHMSYNC_RECREATE_INCOMPATIBLE 1u /* its layout, its features, size or max_participants differ */
 #define SHMSYNC_RECREATE_CORRUPT 2u      /* its header is damaged */
 #define SHMSYNC_RECREATE_UNCLEAN 4u      /* a death since the last epoch began, or the computer went down */
 
-/* What becomes of an arena when no participant is in any more. If a process that removes or opens an ephemeral arena is
- * stopped during the last close, the close waits for it for a second, and leaves the file. */
+/* What becomes of an arena when no participant is in any more. The last close of an ephemeral arena waits for a process
+ * that is just removing or opening the arena. If that process takes more than a second, for example because it is
+ * stopped, the close leaves the file. */
 #define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 
@@ -161,7 +179,8 @@ typedef struct shmsync_epoch {
 #define SHMSYNC_CREATE_ONLY 1u   /* EEXIST if the name is taken, whatever the kind and the options of the object */
 #define SHMSYNC_OPEN_EXISTING 2u /* ENOENT if there is no such object; the _attach functions do the same */
 
-/* The options of an open: NULL means all 0, which are the defaults. A new arena takes memory as it fills, except for
+/* The options of an open: NULL means all 0, which are the defaults. Set every field to 0 before those that you need:
+ * with = {0} or a designated initializer in C11, with = {} in C++17. A new arena takes memory as it fills, except for
  * the slots of participants, and for the directory of names: the latter takes 1.6 % of a size that is a power of two,
  * and up to 3.2 % of another size. Each struct of options begins with its size, so that a program and a library of two
  * versions understand each other: fields that the program does not know are 0. If the program sets a field that the
@@ -176,11 +195,12 @@ typedef struct shmsync_arena_options {
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
     size_t n_trust_uids;
     int attach_only;             /* not 0: fail with ENOENT if there is no arena, instead of making one */
-    int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
-    /* Called in the participant that begins an epoch, before its open returns. No other process is in, and none
-     * gets in meanwhile, so the function may delete and repair anything. If it returns an errno, the open fails
-     * with it, and the next participant to join is the first instead. The function uses the arena that it is given:
-     * an open of the same arena by its name, and a close of it, return EDEADLK. */
+    /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one counts */
+    int kernel_io;
+    /* Called in the participant that begins an epoch, before its open returns. No other process is in, and none gets in
+     * meanwhile, so the function may delete and repair anything. If it returns an errno, the open fails with that
+     * errno, and the next participant to join begins the epoch instead. The function must use the arena that it is
+     * given: an open of the same arena by its name, and a close of it, return EDEADLK. */
     int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
@@ -211,11 +231,12 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
 #define shmsync_arena_from_fd(...) shmsync_arena_from_fd_abi(__VA_ARGS__, SHMSYNC_ABI)
 /* Closes one open of the arena. The close that matches the last open leaves the arena: the holds of this process are
  * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
- * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a function that another call on the
- * arena, or the helper thread, runs. */
+ * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a callback, which another call on the
+ * arena or the helper thread runs. The result is also EDEADLK if the closes of two arenas would wait for each other, as
+ * when the on_death functions of two arenas close each other's arena. */
 int shmsync_arena_close(shmsync_arena *a);
-/* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT:
- * there is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks. */
+/* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT: there
+ * is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks (fcntl with F_OFD_SETLK). */
 int shmsync_arena_remove(const char *name);
 
 /* The size of the mapping, in bytes. 0 if the arena is closed. */
@@ -227,16 +248,19 @@ void *shmsync_arena_base(const shmsync_arena *a);
  * stopped for longer, the next call says in missed how many were lost. EDEADLK: the caller is a function that the
  * helper thread runs. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
-/* Sets *out to this process as a participant. */
+/* Describes this process, as a participant, in *out. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
 /* Calls f for each participant, until f returns a value other than 0. EBADF: the arena was closed meanwhile. */
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
 
-/* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. */
+/* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. A
+ * sixteenth of the heap, 16 MiB at most, is headroom, which shmsync_alloc and the creation of objects cannot use. So when
+ * users have filled the arena, processes can still open and recover the objects that exist. */
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
 /* Frees bytes of shmsync_alloc. EINVAL: the offset was not allocated. */
 int shmsync_free(shmsync_arena *a, shmsync_offset off);
-/* The size bytes at an offset that may have come from a peer, or NULL if no block at that offset has so many bytes. */
+/* Returns a pointer to size bytes at an offset, which may have come from a peer. NULL: no block at that offset has so
+ * many bytes. */
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size);
 /* Finds a block of bytes by name, or creates it with zeros, as Arena.Block does in Go. *out points to the bytes. The
  * block stays open until this process leaves the arena. EINVAL: size is 0, or not the size of the existing block. */
@@ -264,8 +288,8 @@ int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size,
  * left. ENOENT: there is no such object. EBUSY: a process has it open, or has closed it and still holds it. Holds of
  * kinds that this library does not have, CohortMutex and Waitable, do not count. */
 int shmsync_delete(shmsync_arena *a, const char *name);
-/* Removes the object at an offset that an _offset function gave. Only this call removes an anonymous object. EINVAL:
- * no object is there. Otherwise as shmsync_delete. */
+/* Removes the object at an offset that an _offset function gave. Only this call removes an anonymous object. EINVAL: no
+ * object is there. In all else it does what shmsync_delete does. */
 int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 
 /* Describes the last failure of the calling thread in words. The text is never NULL, and is valid until the next
@@ -290,8 +314,10 @@ typedef struct shmsync_mutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
-    int64_t spin_ns;         /* for a new mutex: 0: adaptive; SHMSYNC_SPIN_NEVER: never; else at most so many ns */
-    int checked;             /* not 0: every unlock of this process is a compare-and-swap */
+    /* how long waiters of a new mutex spin: 0: adaptive; SHMSYNC_SPIN_NEVER: not at all; else at most so many ns */
+    int64_t spin_ns;
+    /* not 0: unlocks of this process compare and swap, so two that race cannot release the hold of another process */
+    int checked;
     int (*repair)(void *);   /* called by lock when it finds a death; returns 0 if it has repaired the data */
     void *repair_arg;
     uint64_t log_bytes;      /* undo log of a new mutex of SHMSYNC_POLICY_ROLLBACK: 0 for 16 KiB, at most 1 MiB */
@@ -308,12 +334,12 @@ int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out);
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
 /* Gives one opening of the mutex back. The holds and waits of this process stay as they are. */
 int shmsync_mutex_close(shmsync_mutex *m);
-/* Locks the mutex, and waits until it can. An error means: not held. EOWNERDEAD: its holder died, and nobody holds
- * it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
+/* Locks the mutex, and waits until that is possible. An error means: not held. EOWNERDEAD: its holder died, and nobody
+ * holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_mutex_lock(shmsync_mutex *m);
 /* Locks the mutex if that is possible at once. EBUSY: it is held. Other errors are those of lock. */
 int shmsync_mutex_trylock(shmsync_mutex *m);
-/* Locks the mutex, and waits until that CLOCK_MONOTONIC time. ETIMEDOUT: the time has passed. A free mutex is
+/* Locks the mutex, and waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A free mutex is
  * locked whatever the time. EINVAL: the time is not valid. Other errors are those of lock. */
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic);
 /* Unlocks the mutex. EPERM: this process does not hold it. Two threads that race to unlock one hold may release the
@@ -381,11 +407,11 @@ int shmsync_futex_stopped(const shmsync_futex *f);
  *     }
  *     err = shmsync_tx_commit(&tx); // 0, or why a save failed: then nothing has changed
  *
- * Memory that was not saved is not restored. A transaction belongs to one thread at a time, and is neither copied
- * nor moved. Transactions of one mutex do not nest: a second begin waits for the first. A transaction of another
- * mutex, within the first or beside it, is independent: its changes stay when the first is undone. The two must not
- * save the same bytes. While a thread is in a transaction, no thread may close the arena or unlock the mutex. Once
- * the transaction has a record, shmsync_cond_wait with that mutex returns EINVAL. */
+ * Memory that was not saved is not restored. A transaction belongs to one thread at a time, and is neither copied nor
+ * moved. Transactions of one mutex do not nest: a second begin waits for the first. A transaction of another mutex,
+ * within the first or beside it, is independent: its changes stay when the first is undone. The two must not save the
+ * same bytes. While a thread is in a transaction, no thread may close the arena or unlock the mutex. Once the
+ * transaction has saved, allocated or freed something, shmsync_cond_wait with that mutex returns EINVAL. */
 typedef struct shmsync_tx {
     struct shmi_mutex *mutex; /* NULL: the transaction has ended */
     struct shmsync_arena *arena;
@@ -407,9 +433,9 @@ int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx);
 /* As shmsync_mutex_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
 
-/* shmsync_tx_save records the n bytes at p, which the caller is going to change. They lie within one block or
- * object of the arena, and not in the mutex itself. To save a range that lies within one of the last eight ranges
- * costs nothing.
+/* shmsync_tx_save records the n bytes at p, which the caller is going to change. They lie within one block or object of
+ * the arena, and not in the mutex itself. To save a range costs nothing if it lies within one of the last eight ranges
+ * that were saved.
  *
  * ENOSPC: the log is full; make the mutex with more log_bytes. EINVAL: p is not data of the arena. EPERM: the
  * transaction has ended. After a failure the transaction has failed: the caller must not change those bytes, each
@@ -471,7 +497,7 @@ int shmsync_sequencer_close(shmsync_sequencer *s);
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
 /* Adds one to the counter, and wakes the waiters for that value. value gets the new value; it may be NULL. */
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
-/* Raises the counter to v if it is less. *advanced says whether it was less; advanced may be NULL. */
+/* Raises the counter to v if the counter is less than v. *advanced says whether it was less; advanced may be NULL. */
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
 /* Waits until the counter has reached token. ECANCELED: before that, the sequencer was stopped or reset, or its waits
  * were cancelled. */
@@ -505,7 +531,7 @@ typedef struct shmsync_event {
 typedef struct shmsync_event_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int auto_reset;  /* each set lets one wait go */
+    int auto_reset;  /* not 0: each set lets one wait go */
     int bidirectional;     /* waits for the reset are possible, too; not with auto_reset */
     int set;         /* a new Event is set at the beginning */
     int64_t spin_ns; /* see shmsync_mutex_options */
@@ -529,7 +555,7 @@ int shmsync_event_set(shmsync_event *e);
 int shmsync_event_reset(shmsync_event *e);
 /* Whether the Event is set: 1 or 0. */
 int shmsync_event_is_set(const shmsync_event *e);
-/* Waits until the Event is set. With auto_reset, the call takes the token, so that no other wait gets it. */
+/* Waits until the Event is set. With auto_reset, each set ends only one wait. */
 int shmsync_event_wait(shmsync_event *e);
 /* As shmsync_event_wait, but it does not wait. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);
@@ -556,7 +582,7 @@ typedef struct shmsync_queue_options {
     uint32_t capacity; /* for a new queue; an attach compares it if it is not 0 */
     uint64_t layout;   /* fingerprint of an item, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;   /* see shmsync_mutex_options */
-    const char *type;  /* description of an item, as shmgen makes it, instead of layout; NULL: none */
+    const char *type;  /* instead of layout: description of an item, as for shmsync_layout, with a name before each @ */
 } shmsync_queue_options;
 
 /* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. */
@@ -569,11 +595,11 @@ typedef struct shmsync_lease {
 } shmsync_lease;
 
 /* The fingerprint that arena.LayoutOf gives on the Go side for the type that description describes. A number is
- * described by its class (i, u, f, b or c) and its size in bytes: "u8 "; an array is "[n] " and its element; a
- * struct is "{size ", then for each field "@offset " and the description of the field, then "} ". A space follows
- * each item. struct {uint64_t id; int32_t n[2];} is "{16 @0 u8 @8 [2] i4 } ". A name before an @ makes no
- * difference to the fingerprint.
- * */
+ * described by its class (i, u, f, b or c) and its size in bytes: "u8 "; an array is "[n] " and its element; a struct
+ * is "{size ", then for each field "@offset " and the description of the field, then "} ". A space follows each item.
+ * struct {uint64_t id; int32_t n[2];} is "{16 @0 u8 @8 [2] i4 } ". A name before an @ makes no difference to the
+ * fingerprint. A description with an error gives a fingerprint that no type has. To have a description checked, pass it
+ * in the field type of the options of a queue or a Synchronized: the open checks it. */
 uint64_t shmsync_layout(const char *description);
 
 /* Finds the Queue of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Items have item_size
@@ -602,15 +628,15 @@ int shmsync_queue_get(shmsync_queue *q, void *item);
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
 /* As shmsync_queue_get, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
-/* Puts n items into the queue, in their order, as many at a time as there is room for. It waits until all items are
- * in, or until abs_monotonic, which may be NULL. *done is the number of items that are in: n, unless the call
+/* Puts n items into the queue, in their order, as many at a time as there is room for. It waits until all items are in,
+ * or until abs_monotonic, which may be NULL, for no limit. *done is the number of items that are in: n, unless the call
  * returns an error. If the call has to wait, items of other producers may come between its items. */
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
 /* Takes up to n items: as many as there are, after it has waited until there is at least one. *done is their
  * number, which is 0 only if the call returns an error. */
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
 /* Takes the first item as shmsync_queue_get does, but the queue keeps the item until it is acknowledged. If this
- * process dies, or calls nack, the item goes back to the front. An error means: no lease, and *out is one of zeros. */
+ * process dies, or calls nack, the item goes back to the front. An error means: no lease, and *out is all zeros. */
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out);
 /* As shmsync_queue_lease, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out);
@@ -687,8 +713,8 @@ typedef struct shmsync_latch_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_latch_options;
 
-/* Finds the Latch of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its counter begins at
- * n, at least 1. EINVAL: n is less, or an existing Latch began with another number. */
+/* Finds the Latch of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its counter begins at n,
+ * at least 1. EINVAL: n is less than 1, or an existing Latch began with another number. */
 int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out);
 /* Finds the Latch of that name. ENOENT: there is none. */
 int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out);
@@ -699,7 +725,7 @@ shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 /* Gives one opening of the Latch back. The holds and waits of this process stay as they are. */
 int shmsync_latch_close(shmsync_latch *l);
 /* Declares that this process will count down n: if it dies before that, waits fail. If a process dies that has not
- * claimed its part, waiters go on waiting. EINVAL: n is more than is left and not claimed by a living process. If a
+ * claimed its part, waiters go on waiting. EINVAL: n is more than what is left and no living process has claimed. If a
  * process is just dying, the call first waits until its part can be claimed. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
 /* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */
@@ -745,7 +771,8 @@ shmsync_offset shmsync_once_offset(const shmsync_once *o);
 /* Gives one opening of the Once back. The holds and waits of this process stay as they are. */
 int shmsync_once_close(shmsync_once *o);
 /* Calls f if no call of any process has called its function yet. Otherwise it waits until that function has
- * returned. If the process that runs its function dies, the next call runs its own f. */
+ * returned. If the process that runs its function dies, the next call runs its own f. EDEADLK: the caller is f, which
+ * another call on the same Once runs in this thread. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
 /* As shmsync_once_do, but it waits for another process until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time
  * has passed. */
@@ -773,8 +800,8 @@ typedef struct shmsync_barrier_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_barrier_options;
 
-/* Finds the Barrier of that name, or creates it. NULL or "" as the name: a fresh anonymous one. The number of
- * parties is at least 1. EINVAL: it is less, or an existing Barrier began with another number. */
+/* Finds the Barrier of that name, or creates it. NULL or "" as the name: a fresh anonymous one. The number of parties
+ * is at least 1. EINVAL: it is less than 1, or an existing Barrier began with another number. */
 int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out);
 /* Finds the Barrier of that name. ENOENT: there is none. */
 int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out);
@@ -786,21 +813,25 @@ shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
 /* Gives one opening of the Barrier back. The holds and waits of this process stay as they are. */
 int shmsync_barrier_close(shmsync_barrier *b);
 /* Counts n arrivals, and sets *phase to the number of the phase, for shmsync_barrier_wait. EINVAL, with nothing
- * counted: fewer than n arrivals are expected. At a broken barrier the call counts nothing. */
+ * counted: fewer than n arrivals are expected. EDEADLK, with nothing counted: the caller is the completion of this
+ * Barrier. At a broken barrier the call counts nothing. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
-/* As shmsync_barrier_arrive, but if another process runs a completion, it waits for that until that CLOCK_MONOTONIC time
- * at most. ETIMEDOUT: the time has passed, and nothing is counted. */
+/* As shmsync_barrier_arrive, but it waits until that CLOCK_MONOTONIC time at most for a completion that another thread
+ * runs, of this process or of another. ETIMEDOUT: the time has passed, and nothing is counted. */
 int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic);
-/* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet. */
+/* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet.
+ * EDEADLK: the caller is the completion of the phase. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
 /* As shmsync_barrier_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
-/* Arrives once, and waits until the phase is over. */
+/* Arrives once, and waits until the phase is over. EDEADLK, with nothing counted: the caller is the completion of this
+ * Barrier. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 /* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed; the arrival stays made, unless the completion of the phase before was still running then. */
+ * passed; the arrival still counts, unless the completion of the previous phase was running at that time. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
-/* Arrives once, and lowers the number of parties of all later phases by one. */
+/* Arrives once, and lowers the number of parties of all later phases by one. EDEADLK, with nothing counted: the caller
+ * is the completion of this Barrier. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
 /* Registers this process as n more of the parties. If a process dies that neither registered nor arrived, the
  * others go on waiting. */
@@ -810,7 +841,7 @@ int shmsync_barrier_deregister(shmsync_barrier *b);
 /* The number of parties that died since the barrier was created or reset. */
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
 /* Begins another phase of a broken barrier, for that many parties. If parties is 0, it computes their number: the
- * expected parties less those that died. *did, if did is not NULL, says whether this call reset the barrier. It
+ * expected parties less those that died. *did, if did is not NULL, says whether this call reset the barrier. The call
  * waits until the dead processes are gone. */
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);
 
@@ -844,19 +875,19 @@ int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
 /* Gives one opening of the FairMutex back. The holds and waits of this process stay as they are. */
 int shmsync_fairmutex_close(shmsync_fairmutex *f);
-/* Locks it, and waits until it can. Processes get it in the order of arrival. An error means: not held. EOWNERDEAD:
- * its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no
- * room for a wait. */
+/* Locks the FairMutex, and waits until that is possible. Processes get it in the order of arrival. An error means: not
+ * held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed.
+ * ENOSPC: no room for a wait. */
 int shmsync_fairmutex_lock(shmsync_fairmutex *f);
 /* As shmsync_fairmutex_lock, but it does not wait. EBUSY: it is held, or others wait for it. */
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f);
 /* As shmsync_fairmutex_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
  * A free lock is taken whatever the time. */
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic);
-/* Unlocks it. EPERM: this process does not hold it. */
+/* Unlocks the FairMutex. EPERM: this process does not hold it. */
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f);
-/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
- * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes the lock,
+ * runs repair, and releases the lock. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg);
 /* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_fairmutex_state(shmsync_fairmutex *f);
@@ -890,7 +921,7 @@ shmsync_offset shmsync_future_offset(const shmsync_future *f);
 int shmsync_future_close(shmsync_future *f);
 /* Makes this process the producer. EBUSY: another process is the producer, the Future is set, or its producer died. */
 int shmsync_future_claim(shmsync_future *f);
-/* Sets it to an errno, 0 for success. EBUSY: it is set, or its producer died. */
+/* Sets the Future to result: an errno, or 0 for success. EBUSY: it is set, or its producer died. */
 int shmsync_future_set(shmsync_future *f, int result);
 /* Whether the Future is set: 1 or 0. If it is set, *result is what it is set to; result may be NULL. */
 int shmsync_future_is_set(const shmsync_future *f, int *result);
@@ -898,8 +929,8 @@ int shmsync_future_is_set(const shmsync_future *f, int *result);
 int shmsync_future_wait(shmsync_future *f, int *result);
 /* As shmsync_future_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
-/* Makes a Future unset that is set, or whose producer died. In the second case it waits until the producer is gone.
- * EBUSY: the Future is not set, and its producer, if it has one, lives. */
+/* Resets a Future that is set, or whose producer died: it is not set afterwards. If the producer died, the call first
+ * waits until the producer is gone. EBUSY: the Future is not set, and its producer, if it has one, lives. */
 int shmsync_future_reset(shmsync_future *f);
 
 /* ---- Cond ---- */
@@ -914,7 +945,8 @@ typedef struct shmsync_cond {
 typedef struct shmsync_cond_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int batch;       /* for a new one: waiters of a broadcast that try the lock at a time; 0: a few; negative: all */
+    /* for a new one: how many waiters of a broadcast try the lock at a time; 0: a few; negative: all */
+    int batch;
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_cond_options;
 
@@ -929,9 +961,10 @@ int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
 /* Gives one opening of the Cond back. The holds and waits of this process stay as they are. */
 int shmsync_cond_close(shmsync_cond *c);
-/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There are no spurious wakes. When
- * the call returns, m is held again, also with an error, unless the error came from locking m. EOWNERDEAD,
- * ENOTRECOVERABLE: m is not held. A call that returns an error has used up no signal. */
+/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There are no spurious wakes. When the
+ * call returns, m is held again, even after an error, unless the error came from locking m. EOWNERDEAD,
+ * ENOTRECOVERABLE: m is not held. EPERM: this process did not hold m, and the call has not waited. A call that returns
+ * an error has used up no signal. */
 int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
 /* As shmsync_cond_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
@@ -961,8 +994,8 @@ typedef struct shmsync_semaphore_options {
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_semaphore_options;
 
-/* Finds the Semaphore of that name, or creates it with n permits, at least 1. NULL or "" as the name: a fresh
- * anonymous one. EINVAL: n is less, or an existing semaphore has another number. */
+/* Finds the Semaphore of that name, or creates it with n permits, at least 1. NULL or "" as the name: a fresh anonymous
+ * one. EINVAL: n is less than 1, or an existing semaphore has another number. */
 int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
 /* Finds the Semaphore of that name. ENOENT: there is none. */
 int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
@@ -976,11 +1009,12 @@ int shmsync_semaphore_close(shmsync_semaphore *s);
 /* Acquires n permits, in the order of arrival. EINVAL: n is more than the semaphore has in all. ENOSPC: no room for
  * a wait. */
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n);
-/* As shmsync_semaphore_acquire, but it does not wait. EBUSY: there are not so many, even if the semaphore never has
- * so many, or others wait. */
+/* As shmsync_semaphore_acquire, but it does not wait. EBUSY: fewer than n permits are free, or others wait. The result
+ * is EBUSY, too, if n is more than the semaphore has in all. */
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n);
-/* As shmsync_semaphore_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed, even if the semaphore never has so many. Permits that are available at once are taken whatever the time. */
+/* As shmsync_semaphore_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
+ * The result is ETIMEDOUT, too, if n is more than the semaphore has in all. Permits that are available at once are
+ * taken whatever the time. */
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic);
 /* Gives n permits back. EPERM, with nothing released: this process has fewer than n permits; or a transferable
  * semaphore would have more permits than its size. */
@@ -1020,19 +1054,19 @@ int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *ou
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m);
 /* Gives one opening of the RWMutex back. The holds and waits of this process stay as they are. */
 int shmsync_rwmutex_close(shmsync_rwmutex *m);
-/* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
- * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no room
- * for a wait. */
+/* Locks the RWMutex, and waits until that is possible. A write hold keeps all others out. An error means: not held.
+ * EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed.
+ * ENOSPC: no room for a wait. */
 int shmsync_rwmutex_lock(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_rwmutex_trylock(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A
  * free lock is taken whatever the time. */
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
-/* Unlocks it. EPERM: this process does not hold it. */
+/* Unlocks the RWMutex. EPERM: this process does not hold it. */
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m);
-/* Locks it for reading, and waits until no writer holds it. The hold of a reader that dies is taken back. Errors
- * are those of lock. A process can have up to 8,388,606 read holds at a time; this is not checked. */
+/* Locks the RWMutex for reading, and waits until no writer holds it. The hold of a reader that dies is taken back.
+ * Errors are those of lock. A process can have up to 8,388,606 read holds at a time; this is not checked. */
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_rdlock, but it does not wait. EBUSY: a writer keeps readers out. */
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *m);
@@ -1043,10 +1077,11 @@ int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_m
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *m);
 /* Turns the write hold into a read hold; no writer comes in between. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *m);
-/* Locks it upgradably: together with readers, but without writers and other upgradable holds. If a process dies
- * with an upgradable hold, later calls get no error, because it cannot have written anything. */
+/* Gets an upgradable hold, and waits until that is possible. Readers may hold the lock at the same time, but no writer
+ * and no other upgradable hold. If a process dies with an upgradable hold, later calls get no error, because it cannot
+ * have written anything. */
 int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m);
-/* As shmsync_rwmutex_lock_upgradable, but it does not wait. EBUSY: a writer or another upgradable hold keeps it. */
+/* As shmsync_rwmutex_lock_upgradable, but it does not wait. EBUSY: a writer or another upgradable hold has the lock. */
 int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_lock_upgradable, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
@@ -1065,13 +1100,13 @@ int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m);
 /* Turns the upgradable hold into a read hold. EPERM: this process has no upgradable hold. */
 int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m);
-/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
- * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes the lock,
+ * runs repair, and releases the lock. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg);
-/* Locks it for writing, and begins a transaction, as shmsync_mutex_begin does for a mutex, with the same errors. The
- * policy is SHMSYNC_POLICY_ROLLBACK. In the transaction no thread downgrades or unlocks the lock: shmsync_tx_commit and
- * shmsync_tx_abort unlock it. If the process dies, the next one that wants the lock, to read or to write, finds the data
- * as it was before. */
+/* Locks the RWMutex for writing, and begins a transaction, as shmsync_mutex_begin does for a mutex, with the same
+ * errors. The policy is SHMSYNC_POLICY_ROLLBACK. During the transaction no thread may downgrade or unlock the lock:
+ * shmsync_tx_commit and shmsync_tx_abort unlock it. If the process dies, the next one that wants the lock, to read or
+ * to write, finds the data as it was before. */
 int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx);
 /* As shmsync_rwmutex_begin, but it does not wait. EBUSY: it is held. */
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx);
@@ -1093,7 +1128,7 @@ typedef struct shmsync_rwspinlock {
     uint64_t serial;
 } shmsync_rwspinlock;
 
-/* The options of shmsync_spinlock_open and shmsync_rwspinlock_open, and of the attaches. */
+/* The options of shmsync_spinlock_open and shmsync_rwspinlock_open, and of the _attach functions. */
 typedef struct shmsync_spinlock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
@@ -1115,19 +1150,19 @@ int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
 /* Gives one opening of the SpinLock back. The holds and waits of this process stay as they are. */
 int shmsync_spinlock_close(shmsync_spinlock *l);
-/* Locks it, and waits until it can. A waiter spins first, then yields its CPU, and sleeps at last. An error means:
- * not held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair
- * failed. */
+/* Locks the SpinLock, and waits until that is possible. A waiter spins first, then yields its CPU, and sleeps at last.
+ * An error means: not held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it.
+ * ENOTRECOVERABLE: a repair failed. */
 int shmsync_spinlock_lock(shmsync_spinlock *l);
 /* As shmsync_spinlock_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_spinlock_trylock(shmsync_spinlock *l);
 /* As shmsync_spinlock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A
  * free lock is taken whatever the time. */
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic);
-/* Unlocks it. EPERM: this process does not hold it. */
+/* Unlocks the SpinLock. EPERM: this process does not hold it. */
 int shmsync_spinlock_unlock(shmsync_spinlock *l);
-/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
- * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes the lock,
+ * runs repair, and releases the lock. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg);
 /* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_spinlock_state(shmsync_spinlock *l);
@@ -1144,17 +1179,17 @@ int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlo
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);
 /* Gives one opening of the RWSpinLock back. The holds and waits of this process stay as they are. */
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l);
-/* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
- * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
+/* Locks the RWSpinLock, and waits until that is possible. A write hold keeps all others out. An error means: not held.
+ * EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_rwspinlock_trylock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
  * A free lock is taken whatever the time. */
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
-/* Unlocks it. EPERM: this process does not hold it. */
+/* Unlocks the RWSpinLock. EPERM: this process does not hold it. */
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l);
-/* Locks it for reading, and waits until no writer holds it. Errors are those of lock. */
+/* Locks the RWSpinLock for reading, and waits until no writer holds it. Errors are those of lock. */
 int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_rdlock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l);
@@ -1163,7 +1198,8 @@ int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l);
-/* Locks it for upgrade: readers that are in stay, new ones wait, and no other process has it for upgrade. */
+/* Locks the RWSpinLock for upgrade: readers that are in stay, new ones wait, and no other process has it for
+ * upgrade. */
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_uplock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l);
@@ -1186,15 +1222,16 @@ int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l);
 /* Turns the write hold into an upgradable hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l);
-/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
- * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes the lock,
+ * runs repair, and releases the lock. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg);
-/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
+/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. It is EPROTO also if a
+ * peer has damaged the list of the readers. */
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l);
 
 /* ---- Waiting for one of several, or for all ---- */
 
-enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, SHMSYNC_AWAIT_EVENT_RESET }; /* the last: that a bidirectional event is not set */
+enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, SHMSYNC_AWAIT_EVENT_RESET }; /* EVENT_RESET: a bidirectional event is not set */
 /* How many objects one call waits for at most. */
 #define SHMSYNC_AWAIT_MOST 120
 
@@ -1207,12 +1244,12 @@ typedef struct shmsync_awaitable {
     uint64_t token; /* of a sequencer */
 } shmsync_awaitable;
 
-/* Waits until one of the awaitables is reached, and sets *index to its place in the list: the lowest place if it
- * finds several. The result is 0, or what a wait for that awaitable alone returns: EOWNERDEAD of a future,
- * ECANCELED of a sequencer. The other awaitables are unchanged: a token of an auto-reset event that was handed to
- * this call passes on to another wait. abs_monotonic may be NULL. With ETIMEDOUT and other errors of the call
- * itself, *index is SIZE_MAX. The objects may belong to several arenas. EBADF: this process closes one of these
- * arenas, or a handle is closed. EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
+/* Waits until one of the awaitables is reached, and sets *index to its place in the list: the lowest place if it finds
+ * several. The result is 0, or what a wait for that awaitable alone returns, for example EOWNERDEAD for a future, or
+ * ECANCELED for a sequencer. The other awaitables are unchanged: a token of an auto-reset event that was handed to this
+ * call passes on to another wait. abs_monotonic may be NULL. With ETIMEDOUT and other errors of the call itself, *index
+ * is SIZE_MAX. The objects may belong to several arenas. EBADF: this process closes one of these arenas, or a handle is
+ * closed. EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
 int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
 /* Waits, in one sleep, until each of the awaitables has been reached once, at whatever time. The result for an
  * empty list is 0. If waits for some of them end with an error, the result is the error of the first of these in
@@ -1234,7 +1271,9 @@ typedef struct shmsync_multilock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;       /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
-    uint32_t buckets; /* parts over which the keys are spread, 192 bytes each, rounded up to a power of two, at most 65536; 0: 32, or whatever an existing one has; another: EINVAL */
+    /* parts over which the keys are spread, 192 bytes each, rounded up to a power of two, at most 65536; 0: 32, or
+     * whatever an existing one has; EINVAL if an existing one has another number */
+    uint32_t buckets;
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_multilock_options;
 
@@ -1260,9 +1299,9 @@ int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
 /* Gives one opening of the MultiLock back. The holds and waits of this process stay as they are. */
 int shmsync_multilock_close(shmsync_multilock *m);
-/* Locks one key, and waits until it can. *out identifies the hold, for unlock. An error means: not held.
- * EOWNERDEAD: the holder of the key died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a
- * repair failed. ENOSPC: no room for the key, or for a wait. */
+/* Locks one key, and waits until that is possible. *out identifies the hold, for unlock. An error means: not held.
+ * EOWNERDEAD: the holder of the key died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair
+ * failed. ENOSPC: no room for the key, or for a wait. */
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
 /* As shmsync_multilock_lock, but it does not wait. EBUSY: the key is held, or others wait for it. */
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
@@ -1271,7 +1310,7 @@ int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic);
 /* Unlocks the key that the hold names. EPERM: this process does not hold it any more. */
 int shmsync_multilock_unlock(const shmsync_hold *h);
-/* Locks n keys, in the order of their numbers, into the holds at out. A key that is given twice is locked once.
+/* Locks n keys, from the lowest to the highest, and stores the holds at out. A key that is given twice is locked once.
  * *held is the number of holds. An error means that none is held. */
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held);
 /* As shmsync_multilock_lockall, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
@@ -1280,8 +1319,8 @@ int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, s
 /* Unlocks n holds. If some of them cannot be unlocked, the result is the error of the first of these, and all others
  * are unlocked. */
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n);
-/* Makes an owner-dead or not recoverable key usable again: waits until the process that died is gone, takes the
- * key, runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
+/* Makes an owner-dead or not recoverable key usable again: waits until the process that died is gone, takes the key,
+ * runs repair, and releases it. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg);
 /* The errno that a lock of the key would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);
@@ -1362,15 +1401,15 @@ int shmsync_signalwaker_queues(const shmsync_signalwaker *w);
 
 /* The gate of a queue. EINVAL: there is no such queue, and calls with the gate return EBADF. */
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out);
-/* Says that there is something in the queue. *scheduled, if scheduled is not NULL, says whether this call has
- * scheduled the queue. It has not if the queue is scheduled already, or if its executor will see the new item when
- * it finishes. */
+/* Says that there is something in the queue. *scheduled, if scheduled is not NULL, says whether this call has scheduled
+ * the queue. The call leaves the queue alone if the queue is scheduled already, or if its executor will see the new
+ * item when it finishes. */
 int shmsync_gate_schedule(shmsync_gate *g, int *scheduled);
 /* Begins to execute the queue. EBUSY: it is not scheduled, or another process executes it. */
 int shmsync_gate_begin(shmsync_gate *g);
 /* Begins to execute an idle queue, for a producer that handles its item itself. EBUSY: the queue is not idle. */
 int shmsync_gate_trybegin_inline(shmsync_gate *g);
-/* Ends the execution that this handle began. *again, which may be NULL, says whether the queue is scheduled again,
+/* Ends the execution that this gate began. *again, which may be NULL, says whether the queue is scheduled again,
  * because something was put into it meanwhile. EPERM: this gate executes nothing, or its process was declared dead. */
 int shmsync_gate_finish(shmsync_gate *g, int *again);
 /* As shmsync_gate_finish, for an executor that leaves items in the queue: the queue is scheduled again. */
@@ -1410,16 +1449,17 @@ int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 /* The signal of that number. EINVAL: there is no such signal, and calls with *out return EBADF. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
 /* Sets a bit, 0 to 63. *was_empty says whether no bit was set before, and *set_now whether this call has set the bit,
- * which is 0 if the bit was set before. Both pointers may be NULL. A caller that gets *was_empty must mark the signal.
+ * which is 0 if the bit was set before. Both pointers may be NULL. If *was_empty is 1, the caller must mark the signal.
  * EINVAL: there is no such bit. */
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *set_now);
 /* Sets the bits of mask. *set gets those that were not set before; it and was_empty may be NULL. */
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
-/* Clears a bit, for one of several callers; *before gets the bits as they were. EBUSY: the bit was not set. */
+/* Clears a bit. Of several callers that try, one succeeds. *before gets the bits as they were. EBUSY: the bit was not
+ * set. */
 int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before);
 /* The bits of the signal. */
 uint64_t shmsync_signal_load(const shmsync_signal *s);
-/* The bit of a bitmap that is nearest to start, the lower one of two. 64: no bit is set. */
+/* The bit set in bitmap that is nearest to start; of two that are equally near, the lower one. 64: no bit is set. */
 int shmsync_nearest_bit(uint64_t bitmap, int start);
 
 /* Marks a signal: says that it may have bits. If it was not marked, the call issues a permit and sets *marked to 1. */
@@ -1444,8 +1484,9 @@ int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w);
 /* Sets *yield and *tasks to 1 or 0, as the two status bits are. Neither pointer may be NULL. */
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks);
 
-/* Updates the summary of the partition of w: bit k says whether signal start + k of tree has a bit set. end - start
- * is 64 at most. If tree is NULL, it is w itself. *work says whether any signal of it has a bit set. */
+/* Updates the summary of the partition of w. The partition is the signals start to end - 1 of tree, or of w if tree is
+ * NULL: 64 at most. Bit k of the summary says whether signal start + k has a bit set. *work says whether any of these
+ * signals has a bit set. */
 int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int end, const shmsync_signalwaker *tree, int *work);
 /* Sets bit k of the summary of the partition. *was_empty, which may be NULL, says whether no bit was set before. */
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
@@ -1464,7 +1505,7 @@ int shmsync_signalwaker_unreserve(shmsync_signalwaker *w, int queue);
 /* The number of queues that are reserved. */
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w);
 
-/* The counters. The operations themselves count those marked * if the option count is set. */
+/* The counters. If the option count is set, the operations themselves count what is marked *. */
 enum {
     SHMSYNC_STAT_TASKS_POLLED,  /* * executions begun */
     SHMSYNC_STAT_COMPLETED,     /* * executions that left the queue idle */
@@ -1511,17 +1552,17 @@ typedef struct shmsync_lost {
     shmsync_participant who;
 } shmsync_lost;
 
-/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. Call it in
- * on_first, when no other process is in and every dead process has been reaped. For each such object, and for each
- * such key of a multilock, it calls repair, which must make the data whole that the object guards. For a lock, it
- * holds the lock while repair runs. After repair, a waitgroup, latch, barrier or future is reset, unless repair has
- * made it usable: a future that repair has set keeps its result. Healthy objects are only read.
+/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. Call it in on_first,
+ * when no other process is in and every dead process has been reaped. For each such object, and for each such key of a
+ * multilock, it calls repair, which must repair the data that the object guards. For a lock, it holds the lock while
+ * repair runs. After repair, a waitgroup, latch, barrier or future is reset, unless repair has made it usable: a future
+ * that repair has set keeps its result. Healthy objects are only read.
  *
  * If repair returns an errno, that object stays unusable, and the call goes on with the others. The result is the
  * first error: ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for an object that a peer has
- * overwritten, ENOMEM if objects or keys may have been left out. *recovered, if recovered is not NULL, is the number
- * of objects and keys that were recovered. Objects of kinds that this header does not have, such as CohortMutex and
- * Waitable of the Go side, are left alone. */
+ * overwritten, ENOSPC if the arena has no room for what the recovery of an object needs, ENOMEM if objects or keys may
+ * have been left out. *recovered, if recovered is not NULL, is the number of objects and keys that were recovered.
+ * Objects of kinds that this header does not have, such as CohortMutex and Waitable of the Go side, are left alone. */
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered);
 
 /* ---- Synchronized: a value with its lock, which is changed wholly or not at all ---- */
@@ -1539,7 +1580,7 @@ typedef struct shmsync_synchronized_options {
     const void *initial; /* the value of a new one; NULL: all zero */
     uint64_t layout;     /* fingerprint of the value, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;     /* see shmsync_mutex_options */
-    const char *type;    /* description of the value, as shmgen makes it, instead of layout; NULL: none */
+    const char *type;    /* instead of layout: description of the value, as for shmsync_layout, with a name before each @ */
 } shmsync_synchronized_options;
 
 /* Finds the Synchronized of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its value has
@@ -1582,7 +1623,7 @@ uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
 #if defined(__has_attribute) && !defined(SHMSYNC_IMPLEMENTATION)
 #if __has_attribute(noplt)
 /* A program calls these functions through the address that the loader has found. Without this attribute each call goes
- * through a stub (PLT), which costs a third of a lock and unlock. */
+ * through a stub (PLT), which costs a third of the time of a lock and unlock. */
 #define SHMSYNC_NEAR(function) extern __typeof__(function) function __attribute__((noplt))
 SHMSYNC_NEAR(shmsync_mutex_lock);
 SHMSYNC_NEAR(shmsync_mutex_trylock);
@@ -1987,6 +2028,16 @@ SHMI_FN void shmi_full_fence(void)
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 #else
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+/* Keeps the later loads of this thread after its compare-and-swap, which has succeeded. A call does that if it returns
+ * after a compare-and-swap that another call, which changes nothing, may have missed; see prims/fence.go. */
+SHMI_FN void shmi_order_loads(void)
+{
+#if defined(__x86_64__)
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compare-and-swap is a fence */
+#else
+    shmi_full_fence();
 #endif
 }
 SHMI_FN void shmi_load_fence(void)
@@ -2395,7 +2446,7 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_MUTEX UINT32_C(0x5854554d) /* MUTX */
 #define SHMI_VERSION_MUTEX 1
 #define SHMI_KIND_COHORT_MUTEX UINT32_C(0x4d484f43) /* COHM */
-#define SHMI_VERSION_COHORT_MUTEX 1
+#define SHMI_VERSION_COHORT_MUTEX 2
 #define SHMI_KIND_FUTEX UINT32_C(0x58545546) /* FUTX */
 #define SHMI_VERSION_FUTEX 1
 #define SHMI_KIND_SIGNAL_WAKER UINT32_C(0x57474953) /* SIGW */
@@ -2403,7 +2454,7 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_SPIN_LOCK UINT32_C(0x4e495053) /* SPIN */
 #define SHMI_VERSION_SPIN_LOCK 1
 #define SHMI_KIND_RWSPIN_LOCK UINT32_C(0x50535752) /* RWSP */
-#define SHMI_VERSION_RWSPIN_LOCK 1
+#define SHMI_VERSION_RWSPIN_LOCK 2
 #define SHMI_KIND_RWMUTEX UINT32_C(0x584d5752) /* RWMX */
 #define SHMI_VERSION_RWMUTEX 2
 #define SHMI_KIND_SEMAPHORE UINT32_C(0x414d4553) /* SEMA */
@@ -2411,13 +2462,13 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_WAITABLE UINT32_C(0x54494157) /* WAIT */
 #define SHMI_VERSION_WAITABLE 5
 #define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
-#define SHMI_VERSION_SEQUENCER 2
+#define SHMI_VERSION_SEQUENCER 3
 #define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */
 #define SHMI_VERSION_EVENT 4
 #define SHMI_KIND_WAIT_GROUP UINT32_C(0x50524757) /* WGRP */
-#define SHMI_VERSION_WAIT_GROUP 3
+#define SHMI_VERSION_WAIT_GROUP 4
 #define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
-#define SHMI_VERSION_LATCH 3
+#define SHMI_VERSION_LATCH 4
 #define SHMI_KIND_BARRIER UINT32_C(0x52524142) /* BARR */
 #define SHMI_VERSION_BARRIER 3
 #define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
@@ -2621,7 +2672,6 @@ typedef struct shmi_sequencer_words {
     uint32_t pays;
     uint8_t pad1_[44];
     shmi_token_cell_words cells[16];
-    uint64_t counts[8];
 } shmi_sequencer_words;
 SHMI_ASSERT(offsetof(shmi_sequencer_words, value) == 0, "sequencer_words.value");
 SHMI_ASSERT(offsetof(shmi_sequencer_words, turns) == 64, "sequencer_words.turns");
@@ -2629,8 +2679,7 @@ SHMI_ASSERT(offsetof(shmi_sequencer_words, lastCPU) == 72, "sequencer_words.last
 SHMI_ASSERT(offsetof(shmi_sequencer_words, spin) == 76, "sequencer_words.spin");
 SHMI_ASSERT(offsetof(shmi_sequencer_words, pays) == 80, "sequencer_words.pays");
 SHMI_ASSERT(offsetof(shmi_sequencer_words, cells) == 128, "sequencer_words.cells");
-SHMI_ASSERT(offsetof(shmi_sequencer_words, counts) == 384, "sequencer_words.counts");
-SHMI_ASSERT(sizeof(shmi_sequencer_words) == 448, "sequencer_words");
+SHMI_ASSERT(sizeof(shmi_sequencer_words) == 384, "sequencer_words");
 
 /* An eventcount */
 typedef struct shmi_eventcount_words {
@@ -2786,39 +2835,37 @@ SHMI_ASSERT(sizeof(shmi_synchronized_words) == 256, "synchronized_words");
 typedef struct shmi_counter_words {
     uint64_t commit;
     uint64_t size;
-    uint8_t pad0_[48];
     uint64_t tickets;
     uint64_t count;
     uint64_t period;
     uint64_t owed;
     uint64_t dead;
-    uint8_t pad1_[24];
+    uint8_t pad0_[8];
     uint64_t events;
     uint32_t lastCPU;
     uint32_t spin;
     uint32_t pays;
-    uint8_t pad2_[4];
+    uint8_t pad1_[4];
     uint64_t poller;
-    uint8_t pad3_[32];
-    uint64_t counts[8];
+    uint8_t pad2_[32];
 } shmi_counter_words;
 SHMI_ASSERT(offsetof(shmi_counter_words, commit) == 0, "counter_words.commit");
 SHMI_ASSERT(offsetof(shmi_counter_words, size) == 8, "counter_words.size");
-SHMI_ASSERT(offsetof(shmi_counter_words, tickets) == 64, "counter_words.tickets");
-SHMI_ASSERT(offsetof(shmi_counter_words, count) == 72, "counter_words.count");
-SHMI_ASSERT(offsetof(shmi_counter_words, period) == 80, "counter_words.period");
-SHMI_ASSERT(offsetof(shmi_counter_words, owed) == 88, "counter_words.owed");
-SHMI_ASSERT(offsetof(shmi_counter_words, dead) == 96, "counter_words.dead");
-SHMI_ASSERT(offsetof(shmi_counter_words, events) == 128, "counter_words.events");
-SHMI_ASSERT(offsetof(shmi_counter_words, lastCPU) == 136, "counter_words.lastCPU");
-SHMI_ASSERT(offsetof(shmi_counter_words, spin) == 140, "counter_words.spin");
-SHMI_ASSERT(offsetof(shmi_counter_words, pays) == 144, "counter_words.pays");
-SHMI_ASSERT(offsetof(shmi_counter_words, poller) == 152, "counter_words.poller");
-SHMI_ASSERT(offsetof(shmi_counter_words, counts) == 192, "counter_words.counts");
-SHMI_ASSERT(sizeof(shmi_counter_words) == 256, "counter_words");
+SHMI_ASSERT(offsetof(shmi_counter_words, tickets) == 16, "counter_words.tickets");
+SHMI_ASSERT(offsetof(shmi_counter_words, count) == 24, "counter_words.count");
+SHMI_ASSERT(offsetof(shmi_counter_words, period) == 32, "counter_words.period");
+SHMI_ASSERT(offsetof(shmi_counter_words, owed) == 40, "counter_words.owed");
+SHMI_ASSERT(offsetof(shmi_counter_words, dead) == 48, "counter_words.dead");
+SHMI_ASSERT(offsetof(shmi_counter_words, events) == 64, "counter_words.events");
+SHMI_ASSERT(offsetof(shmi_counter_words, lastCPU) == 72, "counter_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_counter_words, spin) == 76, "counter_words.spin");
+SHMI_ASSERT(offsetof(shmi_counter_words, pays) == 80, "counter_words.pays");
+SHMI_ASSERT(offsetof(shmi_counter_words, poller) == 88, "counter_words.poller");
+SHMI_ASSERT(sizeof(shmi_counter_words) == 128, "counter_words");
 
-/* Slot of a WaitGroup or a Latch */
+/* Slot record of a WaitGroup or a Latch */
 typedef struct shmi_counter_slot {
+    uint8_t pad0_[32];
     uint64_t name;
     uint64_t period;
     uint64_t own;
@@ -2826,13 +2873,13 @@ typedef struct shmi_counter_slot {
     uint64_t head;
     uint64_t entries[7];
 } shmi_counter_slot;
-SHMI_ASSERT(offsetof(shmi_counter_slot, name) == 0, "counter_slot.name");
-SHMI_ASSERT(offsetof(shmi_counter_slot, period) == 8, "counter_slot.period");
-SHMI_ASSERT(offsetof(shmi_counter_slot, own) == 16, "counter_slot.own");
-SHMI_ASSERT(offsetof(shmi_counter_slot, claimed) == 24, "counter_slot.claimed");
-SHMI_ASSERT(offsetof(shmi_counter_slot, head) == 32, "counter_slot.head");
-SHMI_ASSERT(offsetof(shmi_counter_slot, entries) == 40, "counter_slot.entries");
-SHMI_ASSERT(sizeof(shmi_counter_slot) == 96, "counter_slot");
+SHMI_ASSERT(offsetof(shmi_counter_slot, name) == 32, "counter_slot.name");
+SHMI_ASSERT(offsetof(shmi_counter_slot, period) == 40, "counter_slot.period");
+SHMI_ASSERT(offsetof(shmi_counter_slot, own) == 48, "counter_slot.own");
+SHMI_ASSERT(offsetof(shmi_counter_slot, claimed) == 56, "counter_slot.claimed");
+SHMI_ASSERT(offsetof(shmi_counter_slot, head) == 64, "counter_slot.head");
+SHMI_ASSERT(offsetof(shmi_counter_slot, entries) == 72, "counter_slot.entries");
+SHMI_ASSERT(sizeof(shmi_counter_slot) == 128, "counter_slot");
 
 /* Barrier */
 typedef struct shmi_barrier_words {
@@ -3070,8 +3117,7 @@ SHMI_ASSERT(sizeof(shmi_rwmutex_record) == 128, "rwmutex_record");
 typedef struct shmi_spin_words {
     uint32_t state;
     uint32_t drain;
-    uint32_t top;
-    uint8_t pad0_[4];
+    uint8_t pad0_[8];
     uint64_t metSince;
     uint64_t metHold;
     uint64_t gateMetSince;
@@ -3092,7 +3138,6 @@ typedef struct shmi_spin_words {
 } shmi_spin_words;
 SHMI_ASSERT(offsetof(shmi_spin_words, state) == 0, "spin_words.state");
 SHMI_ASSERT(offsetof(shmi_spin_words, drain) == 4, "spin_words.drain");
-SHMI_ASSERT(offsetof(shmi_spin_words, top) == 8, "spin_words.top");
 SHMI_ASSERT(offsetof(shmi_spin_words, metSince) == 16, "spin_words.metSince");
 SHMI_ASSERT(offsetof(shmi_spin_words, metHold) == 24, "spin_words.metHold");
 SHMI_ASSERT(offsetof(shmi_spin_words, gateMetSince) == 32, "spin_words.gateMetSince");
@@ -3108,6 +3153,15 @@ SHMI_ASSERT(offsetof(shmi_spin_words, poller) == 96, "spin_words.poller");
 SHMI_ASSERT(offsetof(shmi_spin_words, gatePoller) == 104, "spin_words.gatePoller");
 SHMI_ASSERT(offsetof(shmi_spin_words, drainPoller) == 112, "spin_words.drainPoller");
 SHMI_ASSERT(sizeof(shmi_spin_words) == 128, "spin_words");
+
+/* Slot record of an RWSpinLock */
+typedef struct shmi_rwspin_record {
+    uint8_t pad0_[64];
+    uint64_t count;
+    uint8_t pad1_[56];
+} shmi_rwspin_record;
+SHMI_ASSERT(offsetof(shmi_rwspin_record, count) == 64, "rwspin_record.count");
+SHMI_ASSERT(sizeof(shmi_rwspin_record) == 128, "rwspin_record");
 
 /* SignalWaker */
 typedef struct shmi_signal_words {
@@ -3248,6 +3302,18 @@ SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
     return err;
 }
 
+/* Makes a call that may repair what a death has left. A call that repairs has met a failure and has gone on, so its success
+ * leaves the note of the last failure as it was. A call without a repair never goes on after a failure. */
+#define SHMI_REPAIRING(repair, err, call)                   \
+    do {                                                    \
+        if ((repair) != NULL) {                             \
+            shmi_failure before_ = shmi_last;               \
+            (err) = shmi_restore_note((call), &before_);    \
+        } else {                                            \
+            (err) = (call);                                 \
+        }                                                   \
+    } while (0)
+
 /* Notes the failure of a public function, unless a call inside it has noted the same error. */
 SHMI_COLD int shmi_note_result(int err, const char *function)
 {
@@ -3320,6 +3386,7 @@ const char *shmsync_strerror(int err)
 /* The validated copy of the immutable part of the header. These fields are never read from shared memory again. */
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
+    uint64_t headroom, headroom_records, headroom_large, headroom_nodes; /* the first chunk of the headroom, and its chunks of each kind */
     uint32_t slots;
     int counted; /* objects have counters */
 } shmi_geometry;
@@ -3436,6 +3503,8 @@ struct shmsync_arena {
     shmi_geometry geo;
     char label[256]; /* the file, for messages */
     char *path;      /* the file; without a slash if it has no name */
+    const char *below; /* the relative path that the program gave, which is the end of path */
+    int home;          /* the working directory of that time, or -1 if the program gave no relative path */
     int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
     int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
@@ -3482,8 +3551,7 @@ struct shmsync_arena {
     size_t n_deferred, cap_deferred;
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
 
-    pthread_mutex_t rolling_back;
-    shmi_off rolled_back; /* guarded by: rolling_back; the RWMutex whose writers' mutex a thread of this process has to roll back */
+    struct shmi_head *upgradable; /* guarded by: handles_of; ended handles of RWMutexes that this process still holds upgradable */
     pthread_mutex_t reaping;
     shmi_reap_progress *reaps; /* guarded by: reaping; by slot */
     shmi_notice *notices; /* of the watcher; by slot */
@@ -3685,6 +3753,7 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n);
 SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object);
 SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off);
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out);
+SHMI_FN int shmi_guarded(shmsync_arena *a, shmi_off off);
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w);
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w);
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead);
@@ -3800,6 +3869,9 @@ SHMI_FN int shmi_is_inside(const shmsync_arena *a)
     return 0;
 }
 
+/* Identifies the calling thread among the threads of this process. */
+SHMI_FN const void *shmi_this_thread(void) { return &shmi_last; }
+
 /* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread that holds the private
  * lock of the same object (63-recordqueue.h), it would wait for the thread that it interrupted. So a thread blocks its
  * signals as long as it holds the private lock of such an object. ---- */
@@ -3842,15 +3914,17 @@ SHMI_FN void shmi_let_signals(void)
 
 /* Begins a call. Returns 0, ENOTCONN in a child of fork, or EBADF when this process leaves. Until shmi_exit the
  * arena stays mapped, and the thread is not canceled. A thread that is within another call of the arena is not
- * refused: the close waits for that call. If the inner call has to wait, its wait ends with SHMI_CLOSED. */
+ * refused: the close waits for that call. If the inner call has to wait, its wait ends with SHMI_CLOSED. An op of NULL
+ * says that a refusal is no failure of the call, and is not noted. */
 SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
 {
     if (shmi_self(a) == 0)
-        return shmi_fail(shmi_nameless(a), op, a->label, "%s", "");
+        return op == NULL ? shmi_nameless(a) : shmi_fail(shmi_nameless(a), op, a->label, "%s", "");
     shmi_hold_cancel();
     shmi_add32(&a->calls, 1);
     if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) && !shmi_is_inside(a)) {
-        shmi_fail(EBADF, op, a->label, "this process closed the arena");
+        if (op != NULL)
+            shmi_fail(EBADF, op, a->label, "this process closed the arena");
         shmi_add32(&a->calls, (uint32_t)-1); /* the arena may be gone from here on */
         shmi_let_cancel();
         return EBADF;
@@ -4022,6 +4096,55 @@ SHMI_FN int shmi_reaps(shmsync_arena *a, shmi_participant_id dead, shmi_particip
 /* ---- Heap: the chunk words and the block words are its whole state ---- */
 
 enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_timeout = 64 };
+
+/* The headroom is a part of the heap that blocks of shmsync_alloc and new objects cannot use. When users have filled the
+ * rest, participants can still use objects that exist: the headroom has room for their slot records and wait nodes. It
+ * consists of certain chunks, which depend on the size of the arena alone. See docs/design/0061. */
+enum {
+    SHMI_headroomShare = 16, /* one of so many chunks, rounded up */
+    SHMI_headroomMost = 256,
+    SHMI_headroomLeast = 4, /* chunks of a heap with headroom */
+    SHMI_headroomNodes = 1, /* of at least two chunks */
+    SHMI_headroomPause = 2000000, /* ns; before each of the last tries of an allocation */
+    /* The least class of a block in the headroom. It has room for each slot record, except that of a Waitable whose state
+     * has more than 8 bytes. */
+    SHMI_classHeadroom = 3
+};
+/* A part of the heap. Each chunk is in one of them. */
+typedef enum shmi_room {
+    SHMI_roomOfAll,     /* for every allocation */
+    SHMI_roomOfRecords, /* headroom for slot records of up to 256 bytes */
+    SHMI_roomOfLarge,   /* headroom for slot records of any size */
+    SHMI_roomOfNodes    /* headroom for wait nodes */
+} shmi_room;
+
+/* The headroom consists of the last chunks that the word objRecords can point to. */
+SHMI_FN void shmi_plan_headroom(shmi_geometry *g)
+{
+    const uint64_t last = (uint64_t)SHMI_blockMin << 32;
+    uint64_t n = (g->chunk_count + SHMI_headroomShare - 1) / SHMI_headroomShare, end = g->chunk_count;
+    if (g->chunk_count < SHMI_headroomLeast)
+        return;
+    if (n > SHMI_headroomMost)
+        n = SHMI_headroomMost;
+    if (g->heap_off < last && end > (last - g->heap_off) / SHMI_chunkSize)
+        end = (last - g->heap_off) / SHMI_chunkSize;
+    if (end < n)
+        end = n;
+    g->headroom = end - n;
+    g->headroom_nodes = n > SHMI_headroomNodes ? SHMI_headroomNodes : 0;
+    g->headroom_large = (n - g->headroom_nodes) / 2;
+    g->headroom_records = n - g->headroom_nodes - g->headroom_large;
+}
+SHMI_FN shmi_room shmi_room_of(shmsync_arena *a, uint64_t chunk)
+{
+    const shmi_geometry *g = &a->geo;
+    if (chunk < g->headroom || chunk >= g->headroom + g->headroom_records + g->headroom_large + g->headroom_nodes)
+        return SHMI_roomOfAll;
+    if (chunk < g->headroom + g->headroom_records)
+        return SHMI_roomOfRecords;
+    return chunk < g->headroom + g->headroom_records + g->headroom_large ? SHMI_roomOfLarge : SHMI_roomOfNodes;
+}
 
 SHMI_FN uint32_t shmi_chunk_kind(uint64_t w) { return (uint32_t)(w & 7); }
 SHMI_FN int shmi_chunk_reserved(uint64_t w) { return (w & SHMI_CHUNK_RESERVED) != 0; }
@@ -4234,19 +4357,26 @@ SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64
     return 0;
 }
 
-SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls)
+SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
 {
-    uint64_t next = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED), start, k;
+    uint64_t next = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED), start, most = SHMI_nearChunks, k;
     uint64_t count = a->geo.chunk_count;
     shmi_off off;
-    if (next / SHMI_blockWords < count) {
+    if (next / SHMI_blockWords < count && shmi_room_of(a, next / SHMI_blockWords) == in) {
         off = shmi_claim_in(a, next / SHMI_blockWords, cls, next % SHMI_blockWords);
         if (off != 0)
             return off;
     }
     start = __atomic_load_n(&a->heap_look[cls], __ATOMIC_RELAXED);
-    __atomic_store_n(&a->heap_look[cls], start + SHMI_nearChunks, __ATOMIC_RELAXED);
-    for (k = 0; k < SHMI_nearChunks && k < count; k++) {
+    if (in == SHMI_roomOfAll) {
+        __atomic_store_n(&a->heap_look[cls], start + SHMI_nearChunks, __ATOMIC_RELAXED);
+    } else { /* take no fresh chunk of the small headroom while another one has a free block */
+        start = a->geo.headroom;
+        most = a->geo.headroom_records + a->geo.headroom_large + a->geo.headroom_nodes;
+    }
+    for (k = 0; k < most && k < count; k++) {
+        if (shmi_room_of(a, (start + k) % count) != in)
+            continue;
         off = shmi_claim_in(a, (start + k) % count, cls, 0);
         if (off != 0)
             return off;
@@ -4254,13 +4384,15 @@ SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls)
     return 0;
 }
 
-/* Claims a free chunk that has those bits. */
-SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, uint64_t *chunk, int *busy)
+/* Claims a free chunk of a room that has those bits. */
+SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint64_t *chunk, int *busy)
 {
     uint64_t *hint = shmi_u64(a, SHMI_hdrChunkHint);
     uint64_t start = shmi_ld64(hint) % a->geo.chunk_count, k;
     for (k = 0; k < a->geo.chunk_count; k++) {
         uint64_t i = (start + k) % a->geo.chunk_count, w = shmi_load_chunk(a, i);
+        if (shmi_room_of(a, i) != in)
+            continue;
         switch (shmi_chunk_kind(w)) {
         case SHMI_chunkFree:
             if ((w & bits) != bits)
@@ -4282,14 +4414,27 @@ SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, uint64_t *chunk, i
     return 0;
 }
 
-SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size)
+/* in is the last room in which the caller has looked. */
+SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size, shmi_room in)
 {
-    uint64_t i, free_ = 0;
-    for (i = 0; i < a->geo.chunk_count; i++)
-        if (shmi_chunk_kind(shmi_load_chunk(a, i)) == SHMI_chunkFree)
+    uint64_t i, free_ = 0, kept = 0;
+    char more[80] = "";
+    for (i = 0; i < a->geo.chunk_count; i++) {
+        if (shmi_chunk_kind(shmi_load_chunk(a, i)) != SHMI_chunkFree)
+            continue;
+        if (shmi_room_of(a, i) == SHMI_roomOfAll)
             free_ += SHMI_chunkSize;
-    return shmi_fail(ENOSPC, "arena.alloc", a->label, "asked for %llu bytes; free in chunks of 64 KiB: %llu of %llu bytes",
-                     (unsigned long long)size, (unsigned long long)free_, (unsigned long long)(a->geo.chunk_count * SHMI_chunkSize));
+        else
+            kept += SHMI_chunkSize;
+    }
+    if (in == SHMI_roomOfLarge && size > shmi_class_size[SHMI_classHeadroom])
+        snprintf(more, sizeof more, "; the headroom has no room for so large a slot record");
+    else if (in != SHMI_roomOfAll)
+        snprintf(more, sizeof more, "; the headroom is full, too");
+    else if (kept > 0)
+        snprintf(more, sizeof more, ", and %llu bytes of headroom for users of objects that exist", (unsigned long long)kept);
+    return shmi_fail(ENOSPC, "arena.alloc", a->label, "asked for %llu bytes; free in chunks of 64 KiB: %llu of %llu bytes%s",
+                     (unsigned long long)size, (unsigned long long)free_, (unsigned long long)(a->geo.chunk_count * SHMI_chunkSize), more);
 }
 
 SHMI_COLD int shmi_meddled(shmsync_arena *a, shmi_off off)
@@ -4298,18 +4443,18 @@ SHMI_COLD int shmi_meddled(shmsync_arena *a, shmi_off off)
 }
 
 /* Makes a slab of a free chunk and claims a block of it before anybody else can. */
-SHMI_FN int shmi_claim_fresh(shmsync_arena *a, int cls, shmi_off *off, int *busy)
+SHMI_FN int shmi_claim_fresh(shmsync_arena *a, int cls, shmi_room in, shmi_off *off, int *busy)
 {
     uint64_t chunk = 0, index;
     int err;
     *off = 0;
-    if (!shmi_claim_chunk(a, 0, &chunk, busy))
+    if (!shmi_claim_chunk(a, 0, in, &chunk, busy))
         return 0;
     SHMSYNC_CRASHPOINT("arena.chunk.claimed");
     err = shmi_back(a, chunk, 1);
     if (err != 0) {
         shmi_free_run(a, chunk, 1);
-        if (!shmi_claim_chunk(a, SHMI_CHUNK_RESERVED, &chunk, busy))
+        if (!shmi_claim_chunk(a, SHMI_CHUNK_RESERVED, in, &chunk, busy))
             return err;
     }
     if (cls == SHMI_classNode)
@@ -4370,37 +4515,44 @@ SHMI_FN int shmi_sweep_chunk(shmsync_arena *a, uint64_t i)
     shmi_st64(shmi_u64(a, SHMI_hdrChunkHint), i);
     return 1;
 }
-SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want)
+SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
 {
     uint64_t i, swept = 0;
     for (i = 0; i < a->geo.chunk_count && swept < want; i++)
-        swept += (uint64_t)shmi_sweep_chunk(a, i);
+        if (shmi_room_of(a, i) == in)
+            swept += (uint64_t)shmi_sweep_chunk(a, i);
     return swept;
 }
 
-/* Claims a block of the class, as it is. */
-SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_off *off)
+/* Claims a block of the class in a room, as it is. */
+SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int failed = 0, tries;
     for (tries = 0; tries < SHMI_claimTries; tries++) {
         int busy = 0, err;
         uint64_t i;
-        if ((*off = shmi_claim_near(a, cls)) != 0)
+        if ((*off = shmi_claim_near(a, cls, in)) != 0)
             return 0;
-        err = shmi_claim_fresh(a, cls, off, &busy);
+        err = shmi_claim_fresh(a, cls, in, off, &busy);
         if (*off != 0)
             return 0;
         failed = err;
         for (i = 0; i < a->geo.chunk_count; i++)
-            if ((*off = shmi_claim_in(a, i, cls, 0)) != 0)
+            if (shmi_room_of(a, i) == in && (*off = shmi_claim_in(a, i, cls, 0)) != 0)
                 return 0;
-        if (shmi_sweep(a, 1) > 0)
+        if (shmi_sweep(a, 1, in) > 0)
             continue;
         if (!busy)
             break;
-        sched_yield();
+        if (in == SHMI_roomOfAll || tries < SHMI_claimTries / 2) {
+            sched_yield();
+        } else {
+            /* Another participant may be about to make a slab of the only chunk, and have lost its CPU. If it has died,
+             * its reaper frees the chunk meanwhile. */
+            shmi_nap(SHMI_headroomPause);
+        }
     }
-    return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls]);
+    return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls], in);
 }
 
 /* ---- Spans: whole chunks, for what is bigger than any class ---- */
@@ -4469,6 +4621,10 @@ SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_off
     for (i = top; i > 0; i--) {
         uint64_t w = shmi_load_chunk(a, i - 1);
         int err;
+        if (shmi_room_of(a, i - 1) != SHMI_roomOfAll) {
+            run = 0;
+            continue;
+        }
         if (shmi_chunk_kind(w) != SHMI_chunkFree) {
             *busy = *busy || shmi_chunk_kind(w) == SHMI_chunkClaimed || shmi_chunk_kind(w) == SHMI_chunkSweeping;
             run = 0;
@@ -4492,7 +4648,7 @@ SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, uint64_t *head)
     int64_t backed = 0, most = 0;
     for (i = a->geo.chunk_count; i > 0; i--) {
         uint64_t w = shmi_load_chunk(a, i - 1);
-        if (shmi_chunk_kind(w) != SHMI_chunkFree) {
+        if (shmi_chunk_kind(w) != SHMI_chunkFree || shmi_room_of(a, i - 1) != SHMI_roomOfAll) {
             run = 0;
             backed = 0;
             continue;
@@ -4514,7 +4670,7 @@ SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
     int failed = 0, tries;
     *off = 0;
     if (n > a->geo.chunk_count || n == 0)
-        return shmi_no_space(a, size);
+        return shmi_no_space(a, size, SHMI_roomOfAll);
     for (tries = 0; tries < SHMI_claimTries; tries++) {
         uint64_t top = __atomic_load_n(&a->heap_top, __ATOMIC_RELAXED);
         int busy = 0, err;
@@ -4534,13 +4690,13 @@ SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
             return 0;
         if (err != 0 && err != ENOSPC)
             return err;
-        if (shmi_sweep(a, a->geo.chunk_count) > 0)
+        if (shmi_sweep(a, a->geo.chunk_count, SHMI_roomOfAll) > 0)
             continue;
         if (!busy)
             break;
         sched_yield();
     }
-    return failed != 0 ? failed : shmi_no_space(a, size);
+    return failed != 0 ? failed : shmi_no_space(a, size, SHMI_roomOfAll);
 }
 
 /* Makes the chunks of a span free, the head last. Until then the block word of the span, claimed or freeing, keeps
@@ -4564,24 +4720,33 @@ SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
     shmi_st64(shmi_u64(a, SHMI_hdrChunkHint), head);
 }
 
+/* Claims a block of the class in a room for this process, zeroed. */
+SHMI_FN int shmi_claim_zeroed(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
+{
+    int err = shmi_claim_block(a, cls, in, off);
+    if (err != 0) {
+        shmi_flush_deferred(a); /* for the next call */
+        return err;
+    }
+    SHMSYNC_CRASHPOINT("arena.alloc.claimed");
+    memset(shmi_bytes(a, *off, shmi_class_size[cls]), 0, shmi_class_size[cls]);
+    return 0;
+}
+/* The smallest class of blocks of at least size bytes with the given alignment, a power of two up to 4096, or
+ * SHMI_classNode if there is none. */
+SHMI_FN int shmi_class_for(uint64_t size, uint64_t align)
+{
+    int cls = 0;
+    while (cls < SHMI_classNode && (size > shmi_class_size[cls] || shmi_class_size[cls] % align != 0))
+        cls++;
+    return cls;
+}
 /* Finds a block of at least size bytes and claims it for this process, zeroed. No other process learns of it before
- * shmi_publish; if this process dies first, a reaper frees the block. align is a power of two up to 4096. */
+ * shmi_publish; if this process dies first, a reaper frees the block. The block does not lie in the headroom. */
 SHMI_FN int shmi_claim_aligned(shmsync_arena *a, uint64_t size, uint64_t align, shmi_off *off)
 {
-    int cls, err;
-    for (cls = 0; cls < SHMI_classNode; cls++) {
-        if (size > shmi_class_size[cls] || shmi_class_size[cls] % align != 0)
-            continue;
-        err = shmi_claim_block(a, cls, off);
-        if (err != 0) {
-            shmi_flush_deferred(a); /* for the next call */
-            return err;
-        }
-        SHMSYNC_CRASHPOINT("arena.alloc.claimed");
-        memset(shmi_bytes(a, *off, shmi_class_size[cls]), 0, shmi_class_size[cls]);
-        return 0;
-    }
-    return shmi_claim_span(a, size, off);
+    int cls = shmi_class_for(size, align);
+    return cls < SHMI_classNode ? shmi_claim_zeroed(a, cls, SHMI_roomOfAll, off) : shmi_claim_span(a, size, off);
 }
 SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off) { return shmi_claim_aligned(a, size, 1, off); }
 
@@ -4790,11 +4955,6 @@ SHMI_FN int shmi_node_on_queue(const shmi_node *n)
     uint64_t v = shmi_ld64(&n->next) >> 32;
     return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && (v == SHMI_RECORDED_OWES || shmi_recorded_queued(v));
 }
-/* Whether a record that is committed and not complete may put the node on a recorded queue. */
-SHMI_FN int shmi_node_may_join(const shmi_node *n)
-{
-    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) >> 32 == 0;
-}
 SHMI_FN shmi_participant_id shmi_node_owner(const shmi_node *n) { return shmi_ld32(&n->owner); }
 
 SHMI_FN shmi_node *shmi_node_ptr(const shmsync_arena *a, shmi_off off) { return (shmi_node *)shmi_ptr(a, off, SHMI_nodeSize, SHMI_nodeSize); }
@@ -4812,7 +4972,9 @@ SHMI_FN shmi_node *shmi_node_at(shmsync_arena *a, shmi_off off)
 SHMI_FN int shmi_claim_node(shmsync_arena *a, shmi_off *off, shmi_node **node)
 {
     shmi_node *n;
-    int err = shmi_claim_block(a, SHMI_classNode, off);
+    int err = shmi_claim_block(a, SHMI_classNode, SHMI_roomOfAll, off);
+    if (err == ENOSPC && a->geo.headroom_nodes > 0)
+        err = shmi_claim_block(a, SHMI_classNode, SHMI_roomOfNodes, off);
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.node.claimed");
@@ -5156,32 +5318,43 @@ SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
 }
 
-/* Whether a record has ended the wait of the node but has not resolved it yet. */
-SHMI_FN int shmi_node_ending(const shmi_node *n)
+/* Completes the last change of the object of a node, and guards the object. 0: that was not possible. */
+SHMI_FN int shmi_complete_object_of(shmsync_arena *a, const shmi_node *n)
 {
-    uint64_t v = shmi_ld64(&n->next) >> 32;
-    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && (v == SHMI_RECORDED_GRANTED || v == SHMI_RECORDED_REFUSED || v == SHMI_RECORDED_OWES) &&
-           shmi_node_queued(shmi_node_load(n));
+    shmi_off object = shmi_ld64(&n->object);
+    int done;
+    shmi_guard(a, object);
+    if (shmi_ld64(&n->object) != object)
+        return 0;
+    shmi_begin_tell(a); /* if this process dies before it has woken the owners of waits that it resolves, all are woken */
+    done = shmi_complete_object(a, object);
+    shmi_end_tell(a);
+    return done;
 }
-/* Whether the node of a dead participant is on no queue, and no change of its object will put it on one. A process
- * that does not know the kind of the object, or finds the object corrupt, cannot tell, and leaves the node to a
- * process that can. The owner of the node is not current, so it makes no change any more. The call may leave the
- * object guarded. */
+/* Whether the node of a dead participant is on no queue, and no change of its object will put it on one or resolve its
+ * wait. A process that does not know the kind of the object, or finds the object corrupt, cannot tell, and leaves the node
+ * to a process that can. The owner of the node is not current, so it makes no change any more. The call may leave the
+ * object guarded.
+ *
+ * A record that is committed and not complete may put the node on a queue, and then the word next is still 0. Or a record
+ * has ended the wait, and is yet to resolve it. In both cases the record is completed first. Another process may complete
+ * such a record at any time, so each round of the loop decides by one load of the word next. */
 SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
-    if (shmi_node_may_join(n) || shmi_node_ending(n)) {
-        shmi_off object = shmi_ld64(&n->object);
-        int done;
-        shmi_guard(a, object);
-        if (shmi_ld64(&n->object) != object)
+    int joined = 0, ended = 0; /* in which of the two cases the record was completed */
+    for (;;) {
+        uint64_t v = shmi_ld64(&n->next) >> 32;
+        int *completed = v == 0 ? &joined : &ended;
+        if ((shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) == 0)
+            return 1;
+        if (v == SHMI_RECORDED_OWES || shmi_recorded_queued(v))
             return 0;
-        shmi_begin_tell(a); /* if this process dies before it has woken the owners of waits that it resolves, all are woken */
-        done = shmi_complete_object(a, object);
-        shmi_end_tell(a);
-        if (!done)
+        if (*completed || (v != 0 && ((v != SHMI_RECORDED_GRANTED && v != SHMI_RECORDED_REFUSED) || !shmi_node_queued(shmi_node_load(n)))))
+            return 1;
+        if (!shmi_complete_object_of(a, n))
             return 0;
+        *completed = 1;
     }
-    return !shmi_node_on_queue(n);
 }
 
 SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
@@ -5204,7 +5377,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
         } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
                    shmi_off_queue(a, n) && !shmi_untold(a, d, n)) {
             /* The participant that took the node off its queue, because the node's owner was reaped, died before it
-             * could give the node back, or is about to give it back. */
+             * could give the node back, or is about to give it back. The guard is for shmi_forget_wait. */
+            shmi_guard(a, shmi_ld64(&n->object));
             shmi_reap_node_in(a, off, owner, w);
         }
         return;
@@ -5278,53 +5452,70 @@ SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_unlock(&a->handles);
 }
 
-/* Whether the owner of a node is dead and nobody is about to tell it that its wait is over. */
-SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
+/* Whether that owner of a node is dead and nobody is about to tell it that its wait is over. */
+SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n, shmi_participant_id owner)
 {
-    shmi_participant_id owner = shmi_node_owner(n);
     return owner != 0 && !shmi_current(a, owner) &&
            (shmi_node_state(shmi_node_load(n)) != SHMI_NodeResolved || shmi_all_told(a));
 }
 
+/* Whether the node has not been freed since its word was w. */
+SHMI_FN int shmi_same_use(shmi_node *n, uint32_t w) { return ((shmi_node_load(n) ^ w) & ~15u) == 0; }
+
 /* Forgets the wait of a node whose object is deleted. Its owner has discarded the node, because a queue of the object
- * might still have named it: see forgetWait in internal/arenakernel/node.go. */
-SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n)
+ * might still have named it: see forgetWait in internal/arenakernel/node.go. If the owner dies, its reaper may free the node
+ * at any time, and another participant may use it for another object. So the object is read after the other words, and the
+ * changes are conditional on what was read before it. The owner may also be a reaper, or a participant that leaves, which
+ * guards the object, makes itself the owner by CAS, and frees the node. So this process takes the node, and then frees it,
+ * only if the object has no guard and the node is still in the same use. The comment in Go has the proof. */
+SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_off object)
 {
-    uint32_t w = shmi_node_load(n), state = shmi_node_state(w);
     shmi_participant_id owner;
-    int ours;
-    if (state != SHMI_NodeResolved && state != SHMI_NodeLeft)
-        return;
+    uint64_t stamp;
+    uint32_t w, state;
     shmi_begin_tell(a); /* no participant gets the owner's ID */
     owner = shmi_node_owner(n);
-    ours = state == SHMI_NodeLeft && shmi_take_node(a, off, owner);
-    shmi_st64(&n->stamp, 0);
-    if (ours)
-        shmi_free_node(a, off);
+    stamp = shmi_ld64(&n->stamp);
+    w = shmi_node_load(n);
+    state = shmi_node_state(w);
+    /* Owner 0: another participant is freeing the node. Another object: the node has another wait by now. The guard comes
+     * first, and the use last. */
+    if (owner != 0 && !shmi_guarded(a, object) && shmi_ld64(&n->object) == object && shmi_same_use(n, w)) {
+        if (state == SHMI_NodeResolved) {
+            shmi_cas64(&n->stamp, stamp, 0);
+        } else if (state == SHMI_NodeLeft && shmi_take_node(a, off, owner)) {
+            if (shmi_guarded(a, object))
+                shmi_cas64(&n->stamp, stamp, 0);
+            else if (shmi_same_use(n, w))
+                shmi_free_node(a, off);
+        }
+    }
     shmi_end_tell(a);
 }
 
-/* Frees a node of an object that this process takes apart, whatever participant owns it. */
-SHMI_FN void shmi_reap_node_of(shmsync_arena *a, shmi_off off, shmi_off object)
+/* Frees a node of an object that this process takes apart. owner is the dead participant that the node belongs to. */
+SHMI_FN void shmi_reap_node_of(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_off object, shmi_participant_id owner)
 {
-    shmi_node *n = shmi_node_at(a, off);
-    shmi_participant_id owner = n != NULL ? shmi_node_owner(n) : 0;
     shmi_act act;
     shmi_begin_act(a, &act, owner);
-    if (n != NULL && shmi_ld64(&n->object) == object)
+    if (shmi_ld64(&n->object) == object && shmi_act_holds(a, &act, owner, 0))
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
 SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
-    if (shmi_ld64(&n->object) != *(shmi_off *)arg)
+    shmi_off object = *(shmi_off *)arg;
+    shmi_participant_id owner = shmi_node_owner(n); /* one load: a reaper makes itself the owner of a dead participant's node */
+    /* Before the object: if the node becomes a poller node of another object meanwhile, its owner stores the object first. */
+    uint64_t list = shmi_ld64(&n->list);
+    if (shmi_ld64(&n->object) != object)
         return;
-    if (shmi_ld64(&n->list) != 0)
+    if (list != 0)
         shmi_free_node(a, off);
-    else if (shmi_ld64(&n->stamp) != 0 && shmi_orphaned(a, n))
-        shmi_reap_node_of(a, off, *(shmi_off *)arg); /* the reaper of its owner may be about to */
+    else if (shmi_ld64(&n->stamp) != 0 && shmi_orphaned(a, n, owner))
+        shmi_reap_node_of(a, off, n, object, owner); /* the reaper of its owner may be about to */
     else if (shmi_ld64(&n->stamp) != 0)
-        shmi_forget_wait(a, off, n);
+        shmi_forget_wait(a, off, n, object);
 }
 /* Gives back the nodes of an object that no participant has open. */
 SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object) { shmi_each_node(a, shmi_free_node_at, &object); }
@@ -6186,16 +6377,27 @@ SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t fi
             return v.number == UINT32_MAX ? 0 : v.number + 1;
     return v.bad ? 0 : 1;
 }
-/* Claims a block for the list of o, unless it would lie where the word objRecords cannot point to. */
-SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t size, shmi_off *off)
+/* Claims a block for the list of o, unless it would lie where the word objRecords cannot point to. If exists is not 0,
+ * the block may lie in the headroom. The first slot record of an object may not, because the participant that creates
+ * the object makes it. Otherwise a participant could use the headroom up by creating objects. */
+SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t size, int exists, shmi_off *off)
 {
-    int err = shmi_claim(a, size, off);
+    int err = shmi_claim(a, size, off), cls = shmi_class_for(size, 1);
+    if (err == 0 && *off / SHMI_blockMin > UINT32_MAX) {
+        shmi_unclaim(a, *off);
+        err = shmi_no_space(a, size, SHMI_roomOfAll); /* there is room, but beyond the first 256 GiB */
+    }
+    if (err == ENOSPC && exists && a->geo.headroom_records > 0) {
+        int small = cls <= SHMI_classHeadroom;
+        if (small)
+            err = shmi_claim_zeroed(a, cls = SHMI_classHeadroom, SHMI_roomOfRecords, off);
+        if (cls == SHMI_classNode)
+            err = shmi_no_space(a, size, SHMI_roomOfLarge);
+        else if (err == ENOSPC && (!small || a->geo.headroom_large > 0))
+            err = shmi_claim_zeroed(a, cls, SHMI_roomOfLarge, off);
+    }
     if (err != 0)
         return err;
-    if (*off / SHMI_blockMin > UINT32_MAX) {
-        shmi_unclaim(a, *off);
-        return shmi_no_space(a, size); /* in the first 256 GiB, perhaps */
-    }
     shmi_st64(shmi_u64(a, *off + SHMI_recordObject), o->off);
     shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
     return 0;
@@ -6243,9 +6445,34 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
         }
     if (v.bad)
         return shmi_fail(EPROTO, "arena.record", shmi_called(o), "its list of slot records");
-    err = shmi_claim_listed(a, o, size, off);
+    err = shmi_claim_listed(a, o, size, shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)) != 0, off);
     return err != 0 ? err : shmi_push_listed(a, o, *off, 0, 0);
 }
+/* Makes a slot record of o for this process, which visits o in a reap and has not opened it; 0: there is no room, or
+ * another thread has handles_of. */
+SHMI_FN int shmi_record_of_reaper(shmsync_arena *a, const shmi_object *o, uint64_t size)
+{
+    shmi_off record;
+    int err;
+    if (pthread_mutex_trylock(&a->handles_of) != 0)
+        return 0;
+    err = shmi_slot_record(a, o, size, &record);
+    pthread_mutex_unlock(&a->handles_of);
+    return err == 0;
+}
+/* How many places an array of a handle has that has a place for each slot: a power of two, because each size of handles
+ * and arrays has spare memory of its own. */
+SHMI_FN size_t shmi_slot_places(shmsync_arena *a)
+{
+    size_t n = 16;
+    while (n < a->geo.slots)
+        n *= 2;
+    return n;
+}
+/* What a handle remembers of a list that it has read: the first record, and in bit 32 whether the list is corrupt. It is one
+ * word, because threads may read the list at the same time. */
+SHMI_FN uint64_t shmi_known_list(uint32_t head, const shmi_record_walk *v) { return head | (uint64_t)(v->bad != 0) << 32; }
+SHMI_FN int shmi_known_bad(uint64_t known) { return known >> 32 != 0; }
 /* The first record of the list of o, as a number that the word has. */
 SHMI_FN uint32_t shmi_records_head(shmsync_arena *a, const shmi_object *o) { return shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)); }
 /* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value tag,
@@ -6254,7 +6481,7 @@ SHMI_FN uint32_t shmi_records_head(shmsync_arena *a, const shmi_object *o) { ret
 SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size, uint32_t tag, uint32_t head)
 {
     shmi_off off;
-    int err = shmi_claim_listed(a, o, size, &off);
+    int err = shmi_claim_listed(a, o, size, 0, &off);
     if (err != 0)
         return shmi_records_head(a, o) != head ? 0 : err;
     shmi_st32(shmi_u32(a, off + SHMI_slotRecordHeader), tag);
@@ -6274,25 +6501,16 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     int kept = 0;
     if (!shmi_locate(a, object, &o) || o.class_ == SHMI_classNode)
         return 0;
-    /* The process that deletes the object frees what is on its list, and must find this block there. */
-    if (shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockFreeing) {
-        shmi_walk_records(a, &v, object, 0);
-        while (!kept && shmi_next_listed(a, &v))
-            kept = v.b.off == b->off;
-        if (kept)
-            shmi_block_swap(b, w, shmi_record_word(v.slot));
-        return kept;
-    }
-    if (shmi_block_kind(shmi_ld32(o.word)) != SHMI_blockObject)
-        return 0;
-    /* A deleter publishes the records before it frees the object, and then checks for guards. So either the deleter
-     * sees this guard, or this process sees that the object is gone. */
+    /* A deleter makes the object freeing, checks for guards, publishes the records, and then frees them. So either the
+     * deleter sees this guard, or it publishes this block, or this process sees that the object is gone. The object may
+     * become freeing at any time, so one load of its word decides. */
     shmi_guard(a, object);
-    if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size && shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockObject) {
+    if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size) {
+        uint32_t kind = shmi_block_kind(shmi_ld32(o.word));
         shmi_walk_records(a, &v, object, 0);
-        while (!kept && shmi_next_listed(a, &v))
+        while ((kind == SHMI_blockObject || kind == SHMI_blockFreeing) && !kept && shmi_next_listed(a, &v))
             kept = v.b.off == b->off;
-        if (v.bad) {
+        if (v.bad && kind == SHMI_blockObject) {
             shmi_walk_records(a, &v, object, 0);
             v.next = b->off;
             kept = shmi_next_listed(a, &v);
@@ -6361,6 +6579,10 @@ SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
+    /* A claimed block has no records. Its participant may have died before it had cleared the bytes, which may still be
+     * those of an object that lay there before. They may then name a block that another participant has claimed. */
+    if (shmi_block_kind(w) == SHMI_blockClaimed)
+        shmi_st32(shmi_u32(a, b->off + SHMI_objRecords), 0);
     if (!shmi_guarded(a, b->off)) {
         shmi_free_nodes_at(a, b->off); /* only now, when no reaper looks at the nodes any more */
         shmi_publish_records(a, b->off); /* a reaper that has not opened the object may have made one more */
@@ -7046,7 +7268,7 @@ SHMI_FN int shmi_spec_type(shmi_spec *spec, const char *op, uint64_t layout, con
     spec->layout = layout;
     if (type != NULL) {
         if (!shmi_type_valid(type))
-            return shmi_fail(EINVAL, op, spec->name, "%.60s is no description of a type, as shmgen makes it", type);
+            return shmi_fail(EINVAL, op, spec->name, "%.60s is no description of a type; shmsync_layout says how one is written, and a name stands before each @", type);
         spec->layout = shmi_type_fingerprint(type);
         spec->type = type;
     }
@@ -7623,8 +7845,9 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t slot = shmi_id_slot(dead);
     pthread_mutex_lock(&a->handles);
-    shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
+    /* In this order: the maker of a claimed block may publish its object between the two. */
     shmi_each_block(a, slot, SHMI_blockClaimed, shmi_clear_bit_unpublished, &slot);
+    shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotWalking), 0);
     pthread_mutex_unlock(&a->handles);
@@ -7683,7 +7906,7 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
 }
 
 /* Sets end, which frees the handle of an object and all that the handle owns if the arena is closed before the
- * handle. The arena's file is unmapped before end runs. The caller holds a->handles_of. */
+ * handle. The arena's file is unmapped before end runs, see shmi_unmapped. The caller holds a->handles_of. */
 SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -7693,6 +7916,9 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
     if (r != NULL)
         r->end = end;
 }
+/* Whether the arena was closed before the handle that ends: then the words of the object are not there any more, and the
+ * close has made the wakes. */
+SHMI_FN int shmi_unmapped(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) != 0; }
 /* Ends the opening of a handle that was closed for the last time, unless a call through it is under way. The last such
  * call ends the opening. After shmi_may_end no thread waits for the object, so no check of it begins, and the opening ends
  * after a check that is under way. The caller holds handles_of, so no check waits for handles_of, and no call that a check
@@ -7713,16 +7939,16 @@ SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
-    int open_ = 0;
+    int open_;
     int err = shmi_enter(a, "close");
     if (err != 0)
         return err;
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, off);
+    open_ = r != NULL && r->opens > 0; /* if it has no handle, another thread may end r after the unlock */
     pthread_mutex_unlock(&a->handles);
-    if (r != NULL && r->opens > 0) {
-        open_ = 1;
+    if (open_) {
         if (--r->opens == 0) {
             r->end = end;
             shmi_close_thing(r->handle);
@@ -7753,16 +7979,18 @@ SHMI_FN int shmi_enter_for(void *thing, shmsync_arena *a, const char *op)
     if (err != 0 || SHMI_LIKELY(shmi_keep(thing)))
         return err;
     shmi_exit(a);
-    return shmi_fail(EBADF, op, NULL, "the handle was closed");
+    return op == NULL ? EBADF : shmi_fail(EBADF, op, NULL, "the handle was closed");
 }
 SHMI_COLD void shmi_settle_close(void *thing, shmsync_arena *a)
 {
     shmi_ref *r;
+    int last;
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, shmi_ld64(&shmi_head_of(thing)->off));
+    last = r != NULL && r->handle == thing && r->opens == 0; /* if it is not the handle of r, another thread may end r after the unlock */
     pthread_mutex_unlock(&a->handles);
-    if (r != NULL && r->handle == thing && r->opens == 0)
+    if (last)
         shmi_end_if_unused(a, r);
     pthread_mutex_unlock(&a->handles_of);
 }
@@ -7779,10 +8007,7 @@ SHMI_FN void shmi_exit_for(void *thing, shmsync_arena *a)
  * ended, and the end has made the wakes of the call. No signal handler calls this, as it does not call shmi_enter_for. */
 SHMI_FN int shmi_enter_late(void *thing, shmsync_arena *a)
 {
-    if (shmi_enter_for(thing, a, "close") == 0)
-        return 1;
-    shmi_last.err = 0; /* the call has succeeded */
-    return 0;
+    return shmi_enter_for(thing, a, NULL) == 0; /* if it is refused, the call has succeeded all the same */
 }
 
 /* ---- The threads of a process that ends: threads_linux.go has the reasons ---- */
@@ -8378,7 +8603,7 @@ SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
  * slot, and the reap begins. */
 SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
 {
-    uint32_t i = shmi_id_slot(n), w;
+    uint32_t i = shmi_id_slot(n), w, now;
     if (i < 1 || i > a->geo.slots)
         return 1;
     w = shmi_slot_state(a, i);
@@ -8392,8 +8617,9 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
-    } else if (shmi_slot_state(a, i) == w && shmi_leave_for(a, i)) {
-        /* The slot cannot be marked yet, and no other process may be able to do that later. */
+    } else if (((now = shmi_slot_state(a, i)) == w || now == shmi_slot_with(w, SHMI_phaseDead)) && shmi_leave_for(a, i)) {
+        /* The slot cannot be marked yet, and no other process may be able to do that later. Or another participant has just
+         * marked it, and may be stopped or dead by now. */
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
     return !shmi_current(a, n);
@@ -8588,15 +8814,17 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
             shmi_begin_act(a, &act, n);
         if (!shmi_has_death_record(a, n)) {
             changed = shmi_slot_state(a, i) != w;
-            if (!changed && of == g) {
-                shmi_put_death_record(a, 0, &described, flags);
-            } else if (!changed) {
+            if (of == g) {
+                p = described;
+            } else {
                 memset(&p, 0, sizeof p);
                 p.slot = i;
                 p.generation = g;
-                p.died_ns = shmi_unix_now();
-                shmi_put_death_record(a, 0, &p, SHMI_deathRecordPending);
             }
+            if (p.died_ns == 0) /* the participant that marked the death has not stored the time, or has died before */
+                p.died_ns = shmi_unix_now();
+            if (!changed)
+                shmi_put_death_record(a, 0, &p, of == g ? flags : (uint32_t)SHMI_deathRecordPending);
         }
         if (a->self != 0)
             shmi_end_act(a, &act);
@@ -8614,31 +8842,37 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
 }
 
+enum { SHMI_whoTries = 8 }; /* how often shmi_who reads a slot whose state changes */
 /* Describes the participant with ID n: from its slot, unless another participant has taken the slot since, and
  * otherwise from the death records. ENOENT: neither the slot nor the records have it. */
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out)
 {
-    uint32_t i = shmi_id_slot(n), w, of, flags;
+    uint32_t i = shmi_id_slot(n), w, of, flags, phase;
+    shmsync_participant gone;
+    int tries;
     if (i < 1 || i > a->geo.slots)
         return ENOENT;
-    w = shmi_slot_state(a, i);
-    of = shmi_describe(a, i, out, &flags);
-    if (shmi_slot_taken(w) && ((of != 0 && of == shmi_id_gen(n)) || shmi_slot_gen(w) == shmi_id_gen(n))) {
-        shmsync_participant gone;
-        uint32_t phase = shmi_slot_phase(w);
+    /* If the state changes meanwhile, n may have died, or a joiner may have taken the slot over. Neither writes a death
+     * record in the same step, so the slot is read again. */
+    for (tries = 0; tries < SHMI_whoTries; tries++) {
+        w = shmi_slot_state(a, i);
+        of = shmi_describe(a, i, out, &flags);
+        if (!shmi_slot_taken(w) || ((of == 0 || of != shmi_id_gen(n)) && shmi_slot_gen(w) != shmi_id_gen(n)))
+            break;
+        if (shmi_slot_state(a, i) != w)
+            continue;
+        phase = shmi_slot_phase(w);
         if (of != shmi_id_gen(n)) /* a joiner that has not described itself yet */
             memset(out, 0, sizeof *out);
         out->slot = i;
         out->generation = shmi_id_gen(n);
-        if (shmi_slot_state(a, i) == w) {
-            /* The death record is written before the slot's words are cleared, and the words are cleared before the
-             * state of the slot changes. While a joiner takes the slot over, the words describe its predecessor
-             * until the predecessor has a death record. */
-            if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
-                && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
-                *out = gone;
-            return 0;
-        }
+        /* The death record is written before the slot's words are cleared, and the words are cleared before the state of
+         * the slot changes. While a joiner takes the slot over, the words describe its predecessor until the predecessor
+         * has a death record. */
+        if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
+            && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
+            *out = gone;
+        return 0;
     }
     return shmi_find_death_record(a, 0, n, out) || shmi_find_death_record(a, 1, n, out) ? 0 : ENOENT;
 }
@@ -8719,9 +8953,10 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
     if (a->told == NULL)
         a->told = (shmi_participant_id *)calloc(SHMI_deathRecordDeaths, sizeof *a->told);
     if (a->told != NULL) {
+        /* The capability comes first: the writer of a record that is not counted yet then rings this participant. */
+        shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         if (a->on_death == NULL)
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
-        shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         a->on_death = f;
         a->on_death_arg = arg;
     }
@@ -9213,8 +9448,13 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
              * run. The wait begins once for each death: if each reaper began it anew, reapers with short lives would
              * never end it. */
             b->written -= SHMI_RECLAIM_AFTER;
-        else
-            shmi_record_deaths(a, i, b->of, shmi_id_gen(dead));
+        else if (!shmi_record_deaths(a, i, b->of, shmi_id_gen(dead))) {
+            /* A joiner has taken the slot, and gives it back if this process keeps it waiting. Nothing is recorded yet. */
+            b->written = 0;
+            shmi_leave_for(a, i);
+            shmi_cas32(word, a->self, 0);
+            return;
+        }
         SHMSYNC_CRASHPOINT("arena.finish.recorded");
         shmi_leave_for(a, i);
         shmi_ring_told(a);
@@ -9987,15 +10227,47 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
     return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* 0: a joiner has ended the claim */
 }
 
+/* Whether path leads to the file of the arena. */
+SHMI_FN int shmi_leads_to(const shmsync_arena *a, const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
+}
+/* Stores in path, which has room for PATH_MAX bytes, an absolute path of a file that the program opened by a relative
+ * path. Returns 0 if that path does not lead from the working directory of that time to the file any more. That directory
+ * may have been renamed, so the function asks the kernel for its current path: see workingDir in
+ * internal/arenakernel/path.go. */
+SHMI_FN int shmi_leads_home(const shmsync_arena *a, char *path)
+{
+    char own[32];
+    ssize_t n;
+    if (a->home < 0)
+        return 0;
+    snprintf(own, sizeof own, "/proc/self/fd/%d", a->home);
+    n = readlink(own, path, PATH_MAX - 1);
+    if (n <= 0 || (size_t)n + 1 + strlen(a->below) >= PATH_MAX)
+        return 0;
+    if (path[n - 1] != '/')
+        path[n++] = '/';
+    memcpy(path + n, a->below, strlen(a->below) + 1);
+    return shmi_leads_to(a, path);
+}
+/* Stores the path of the arena in path, or the one that leads to the file since the working directory was renamed. */
+SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path)
+{
+    if (shmi_leads_to(a, a->path) || !shmi_leads_home(a, path))
+        snprintf(path, PATH_MAX, "%s", a->path);
+}
 /* Whether the path of the arena leads elsewhere. */
 SHMI_FN int shmi_moved(shmsync_arena *a)
 {
+    char path[PATH_MAX];
     struct stat st;
     if (strchr(a->path, '/') == NULL)
         return 0;
     if (stat(a->path, &st) != 0)
-        return errno == ENOENT;
-    return (uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino;
+        return errno == ENOENT && !shmi_leads_home(a, path);
+    return ((uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino) && !shmi_leads_home(a, path);
 }
 /* Whether the file may be on a disk. */
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
@@ -10161,11 +10433,13 @@ SHMI_FN void shmi_sweep_removed(const char *path)
  * the path leads to another file by now, or this process is not alone any more. */
 SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
 {
+    char path[PATH_MAX];
     int err;
     *moved = 1;
     if (shmi_epoch(a) != w)
         return 0; /* a joiner without byte locks has ended the claim */
-    err = shmi_remove_file(a->fd, a->path, moved);
+    shmi_current_path(a, path);
+    err = shmi_remove_file(a->fd, path, moved);
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
@@ -10330,8 +10604,8 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
             return 0;
         for (n = 0; n < total; n++) {
             shmi_off o = shmi_death_record(a, left, n);
-            int pending = (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) != 0;
-            if (!pending && shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1)
+            /* The number comes first: a writer stores it last. */
+            if (shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1 && (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) == 0)
                 return 0;
         }
     }
@@ -10953,6 +11227,7 @@ SHMI_FN shmi_geometry shmi_plan(uint64_t size, uint32_t slots)
     g.heap_off = (g.blocks_off + most * SHMI_blockWords * SHMI_blockWordSize + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
     if (g.heap_off < size)
         g.chunk_count = (size - g.heap_off) / SHMI_chunkSize;
+    shmi_plan_headroom(&g);
     return g;
 }
 
@@ -11287,6 +11562,7 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
 static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
+static struct shmi_closer *shmi_closers; /* the closes that wait for threads; guarded by: shmi_attached_lock */
 static pthread_once_t shmi_atfork_once = PTHREAD_ONCE_INIT;
 static int shmi_registering; /* a thread is about to make this process a target of fences; guarded by: shmi_attached_lock */
 
@@ -11321,6 +11597,7 @@ SHMI_FN void shmi_in_child(void)
             close(a->lock_fd);
     }
     shmi_attached = NULL;
+    shmi_closers = NULL;
     shmi_have.registered = 0;
     shmi_registering = 0; /* the thread does not exist in the child */
     shmi_forget_threads();
@@ -11797,6 +12074,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
 SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
 {
     shmi_ref *r, *next, **lists;
+    shmi_head *h;
     uint32_t i;
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
@@ -11812,6 +12090,10 @@ SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
             free(r);
         }
     free(lists);
+    while ((h = a->upgradable) != NULL) {
+        a->upgradable = h->next;
+        shmi_free_thing(h + 1);
+    }
     pthread_mutex_unlock(&a->handles);
     pthread_mutex_unlock(&a->handles_of);
 }
@@ -11827,6 +12109,8 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     }
     if (a->retired == SHMI_RETIRED_HERE)
         munmap(a->base, (size_t)a->size);
+    if (a->home >= 0)
+        close(a->home);
     free(a->path);
     free(a->deferred);
     free(a->reaps);
@@ -11838,7 +12122,6 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->handles);
     pthread_mutex_destroy(&a->walking);
     pthread_mutex_destroy(&a->handles_of);
-    pthread_mutex_destroy(&a->rolling_back);
     pthread_mutex_destroy(&a->reaping);
     pthread_mutex_destroy(&a->endings);
     pthread_mutex_destroy(&a->wait_nodes_lock);
@@ -12024,6 +12307,8 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
         free(a);
         return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
     }
+    a->below = a->path + strlen(a->path) - strlen(path) + (strncmp(path, "./", 2) == 0 ? 2 : 0);
+    a->home = path[0] != '/' && a->path[0] == '/' ? open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     a->page = sysconf(_SC_PAGESIZE);
     a->base = s->base;
     a->size = s->size;
@@ -12038,7 +12323,6 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->handles, NULL);
     pthread_mutex_init(&a->walking, NULL);
     pthread_mutex_init(&a->handles_of, NULL);
-    pthread_mutex_init(&a->rolling_back, NULL);
     pthread_mutex_init(&a->reaping, NULL);
     pthread_mutex_init(&a->endings, NULL);
     pthread_mutex_init(&a->wait_nodes_lock, NULL);
@@ -12208,6 +12492,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         goto out;
     }
     a->fd = a->lock_fd = fd;
+    a->home = -1;
     a->dev = (uint64_t)st.st_dev;
     a->ino = (uint64_t)st.st_ino;
     a->path = (char *)(uintptr_t)path;
@@ -12257,10 +12542,14 @@ out:
     close(fd);
     return err;
 }
-/* Removes the file of an arena in which no participant is. */
+#define SHMI_MAX_MOVES 1000
+
+/* Removes the file of an arena in which no participant is. If the path leads to another file again and again, it gives up
+ * after SHMI_MAX_MOVES attempts. */
 SHMI_FN int shmi_remove_unused(const char *path, int judged)
 {
     int64_t end = shmi_now() + SHMI_GATE_TIMEOUT, pause = SHMI_GATE_PAUSE;
+    int moves = 0;
     for (;; pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST) {
         int again, err;
         shmi_no_failure();
@@ -12269,6 +12558,8 @@ SHMI_FN int shmi_remove_unused(const char *path, int judged)
         pthread_mutex_unlock(&shmi_attached_lock);
         if (!again || (err != 0 && shmi_now() > end))
             return err;
+        if (err == 0 && ++moves == SHMI_MAX_MOVES)
+            return shmi_fail(EBUSY, "arena.remove", path, "the path leads to another file each time");
         shmi_nap(pause);
     }
 }
@@ -12287,8 +12578,6 @@ int shmsync_arena_remove(const char *name)
     shmi_let_cancel();
     return SHMI_TELL(shmi_restore_note(err, &before));
 }
-
-#define SHMI_MAX_MOVES 1000
 
 SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
@@ -12468,6 +12757,9 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     shmi_give_up_slot(a, leaving, unknown, &concern);
     close(a->fd);
+    if (a->home >= 0)
+        close(a->home);
+    a->home = -1;
 }
 
 /* Whether a is one of the arenas that this process closed last. */
@@ -12489,10 +12781,76 @@ SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
     return a->stage == SHMI_opening ? a->in_hook && pthread_equal(a->hook_thread, pthread_self()) : pthread_equal(a->watcher, pthread_self());
 }
 
+/* A close that waits until no thread is inside its arena. A thread is inside an arena while it is in a call of it, or runs
+ * as its watcher. The functions below need shmi_attached_lock. */
+typedef struct shmi_closer {
+    struct shmi_closer *next;
+    const shmsync_arena *closes;
+    const shmsync_arena *inside[2 * SHMI_INSIDE]; /* where the thread that closes is inside; NULL: free */
+    int seen; /* shmi_closers_wait_for has been here */
+} shmi_closer;
+
+/* Fills *me for a close of a by this thread. */
+SHMI_FN void shmi_closer_init(shmi_closer *me, const shmsync_arena *a)
+{
+    const shmsync_arena *x;
+    int i, n = SHMI_INSIDE;
+    memset(me, 0, sizeof *me);
+    me->closes = a;
+    for (i = 0; i < SHMI_INSIDE; i++)
+        if (shmi_calls_in[i].n != 0)
+            me->inside[i] = shmi_calls_in[i].a;
+    for (x = shmi_attached; x != NULL; x = x->next)
+        if (n < 2 * SHMI_INSIDE && x->stage != SHMI_opening && pthread_equal(x->watcher, pthread_self()))
+            me->inside[n++] = x;
+}
+SHMI_FN int shmi_closer_inside(const shmi_closer *k, const shmsync_arena *a)
+{
+    int i;
+    for (i = 0; i < 2 * SHMI_INSIDE; i++)
+        if (k->inside[i] == a)
+            return 1;
+    return 0;
+}
+/* Whether a close of a waits for the thread of me, by way of closes that other threads have begun. */
+SHMI_FN int shmi_closers_wait_for(const shmi_closer *me, const shmsync_arena *a)
+{
+    shmi_closer *k;
+    for (k = shmi_closers; k != NULL; k = k->next) {
+        if (k->seen || !shmi_closer_inside(k, a))
+            continue;
+        k->seen = 1;
+        if (shmi_closer_inside(me, k->closes) || shmi_closers_wait_for(me, k->closes))
+            return 1;
+    }
+    return 0;
+}
+/* Begins the close of me, unless it would wait for itself. */
+SHMI_FN int shmi_closer_begin(shmi_closer *me)
+{
+    shmi_closer *k;
+    for (k = shmi_closers; k != NULL; k = k->next)
+        k->seen = 0;
+    if (shmi_closers_wait_for(me, me->closes))
+        return 0;
+    me->next = shmi_closers;
+    shmi_closers = me;
+    return 1;
+}
+SHMI_FN void shmi_closer_end(const shmi_closer *me)
+{
+    shmi_closer **at = &shmi_closers;
+    while (*at != NULL && *at != me)
+        at = &(*at)->next;
+    if (*at != NULL) /* otherwise this is a child of fork, whose list is empty */
+        *at = me->next;
+}
+
 int shmsync_arena_close(shmsync_arena *a)
 {
     SHMI_BEGIN();
     shmsync_arena *open_;
+    shmi_closer closer;
     shmi_failure before = shmi_last;
     int last;
     if (a == NULL)
@@ -12510,6 +12868,12 @@ int shmsync_arena_close(shmsync_arena *a)
     }
     if (open_ != NULL && a->stage != SHMI_attached)
         open_ = NULL;
+    shmi_closer_init(&closer, a);
+    if (open_ != NULL && a->opens == 1 && !shmi_closer_begin(&closer)) {
+        pthread_mutex_unlock(&shmi_attached_lock);
+        shmi_let_cancel();
+        return shmi_fail(EDEADLK, "arena.close", a->label, "a function that runs in a call of this arena closes the arena in a call of which this close runs: each close would wait for the other");
+    }
     last = open_ != NULL && --a->opens == 0;
     if (last)
         a->stage = SHMI_closing;
@@ -12517,9 +12881,10 @@ int shmsync_arena_close(shmsync_arena *a)
     if (last) {
         char path[PATH_MAX];
         int own = a->ephemeral && strchr(a->path, '/') != NULL ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
-        snprintf(path, sizeof path, "%s", a->path);
+        shmi_current_path(a, path);
         shmi_leave(a);
         pthread_mutex_lock(&shmi_attached_lock);
+        shmi_closer_end(&closer);
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
         shmi_retire(&shmi_closed_arenas, a); /* from here on another close may free a */
@@ -13424,9 +13789,9 @@ SHMI_FN void shmi_wait_node_forget(shmi_wait_node *s)
 }
 /* ---- Undo logs: the records of a transaction, docs/abi.md ----
  *
- * The stores of a killed thread are a prefix of its instructions, so a log needs no fence of the CPU. The compiler
- * must store the state neither earlier nor later than the program says, and must not leave a store out: each store
- * of the state stands between two barriers of the compiler. */
+ * The stores of a killed thread are a prefix of its instructions, so a living holder needs no fence of the CPU. The
+ * compiler must store the state neither earlier nor later than the program says, and must not leave a store out: each
+ * store of the state stands between two barriers of the compiler. */
 
 /* The state of a log whose lock needs a repair: nothing in it is undone any more. */
 #define SHMI_LOG_LOST ((uint64_t)SHMI_logLost << 61)
@@ -13487,6 +13852,15 @@ SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
     __atomic_store_n(&head->state, s, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
+/* As shmi_log_store, after a rollback: a release. A process that does not have the lock, and sees in shmi_log_names that
+ * no process will undo a transaction any more, also sees the restored bytes. Else it could free the memory that they are
+ * in, and the bytes would come later. */
+SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(&head->state, s, __ATOMIC_RELEASE); /* sync(tx.idle): release */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
 SHMI_FN uint64_t shmi_make_log(uint32_t phase, shmi_participant_id n, uint64_t tail) { return (uint64_t)phase << 61 | (uint64_t)n << 32 | tail; }
 SHMI_FN uint64_t shmi_log_padded(uint64_t n) { return (n + 7) & ~UINT64_C(7); }
 
@@ -13519,9 +13893,10 @@ SHMI_FN int shmi_log_valid(const shmi_log *l, uint64_t s)
            tail != 0 && tail % 8 == 0 && tail <= l->room;
 }
 
-/* Whether the log has a transaction of dead. */
+/* Whether the log has a transaction of dead. The caller need not have the lock. */
 SHMI_FN int shmi_log_names(shmsync_arena *a, const shmi_log *l, shmi_participant_id dead)
 {
+    /* sync(tx.idle): acquire */
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;
     return s != 0 && shmi_log_valid(l, s) && shmi_reaps(a, dead, SHMI_LOG_ID(s));
 }
@@ -13646,7 +14021,7 @@ SHMI_FN void shmi_log_lose(const shmi_log *l)
 {
     if (l->head == NULL || shmi_ld64(&l->head->state) == SHMI_LOG_LOST)
         return;
-    shmi_log_store(l->head, SHMI_LOG_LOST);
+    shmi_log_restored(l->head, SHMI_LOG_LOST);
     SHMSYNC_CRASHPOINT("tx.log.lost");
 }
 /* Sets the state of the log to lost if it is still s. The caller does not hold the lock. */
@@ -13690,12 +14065,12 @@ SHMI_FN int shmi_log_end(shmsync_arena *a, const shmi_log *l, uint64_t s)
         if (shmi_log_restore(a, l, tail) != 0)
             return EPROTO;
         if (blocks != 0)
-            shmi_log_store(l->head, shmi_make_log(SHMI_logUndone, n, tail));
+            shmi_log_restored(l->head, shmi_make_log(SHMI_logUndone, n, tail));
         SHMSYNC_CRASHPOINT("tx.undo.undone");
     }
     if (blocks != 0 && shmi_log_settle(a, l, tail, n, committed) != 0)
         return EPROTO;
-    shmi_log_store(l->head, 0);
+    shmi_log_restored(l->head, 0);
     if (committed)
         SHMSYNC_CRASHPOINT("tx.commit.idle");
     else
@@ -13747,7 +14122,7 @@ enum { SHMI_kindHeld, SHMI_kindBiased, SHMI_kindReserved, SHMI_kindOwnerDead, SH
 #define SHMI_MUTEX_KIND SHMI_KIND('M', 'U', 'T', 'X')
 enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
 #define SHMI_STARVE_AFTER 1000000
-#define SHMI_METFUTURE UINT64_C(60000000000) /* later times are of another boot, or wrong */
+#define SHMI_METFUTURE UINT64_C(60000000000) /* a time this far ahead is of another boot, or wrong */
 #define SHMI_HAND_OFF_EVERY 1000000
 #define SHMI_UNFENCED_SLEEP 1000000
 #define SHMI_HANDED_LOCALLY UINT64_C(1) /* in the word handed: the handoff was inside a process */
@@ -13787,7 +14162,8 @@ typedef struct shmi_mutex {
     int release;          /* policy PolicyRelease */
     int rollback;         /* policy PolicyRollback */
     shmi_log log;         /* of that */
-    int internal;         /* it protects words: it passes on when its holder is dead, even if the holder is not gone */
+    /* not 0: it guards words alone, so it passes on as soon as its holder is dead, before the holder is gone */
+    int internal;
     int (*repair)(void *);
     void *repair_arg;
     uint32_t quiet;       /* unlocks that found no waiter; written by the holder of the mutex, atomic */
@@ -13798,7 +14174,7 @@ typedef struct shmi_mutex {
     shmi_object o; /* for a mutex that is an object of its own */
 } shmi_mutex;
 
-/* The handle that a mutex is, or that it is a part of. */
+/* The handle on the object that the mutex is, or is a part of. */
 SHMI_FN void *shmi_mutex_thing(shmi_mutex *m) { return m->rw != NULL ? (void *)m->rw : (void *)m; }
 
 /* Makes a handle on the mutex words w in the body of an object. internal says that the mutex is a part of another
@@ -13821,7 +14197,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     if (shmi_have.membarrier)
         m->bias_most = SHMI_OWNER_BIASED;
     if (__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE))
-        m->bias = m->bias_most; /* else the bias is set when this process becomes a target of fences */
+        m->bias = m->bias_most; /* otherwise the bias is set later, when this process becomes a target of fences */
 }
 
 SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline);
@@ -13833,20 +14209,20 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
  * the word changed. Otherwise it sets *err to an errno. */
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_check(shmi_mutex *m);
-/* For the hooks of an object that has a mutex as a part. */
+/* An object that has a mutex as a part calls these after a death, to repair the mutex and to send wakes. */
 SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal, const shmi_log *log);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
 /* The ID of this process, which is 0 in a child of fork. */
 SHMI_FAST uint32_t shmi_mutex_name(const shmi_mutex *m) { return __atomic_load_n(&m->me->name, __ATOMIC_RELAXED); }
-/* Takes the mutex for name if that takes one instruction. */
+/* Takes the mutex for the participant name, if one instruction is enough for that. */
 SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
 {
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
 SHMI_FAST int shmi_mutex_at_once(shmi_mutex *m) { return shmi_mutex_at_once_for(m, shmi_mutex_name(m)); }
-/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. A handle that has a repair returns EOWNERDEAD
- * rarely. */
+/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. If the handle has a repair function, the result
+ * is rarely EOWNERDEAD, because the call repairs. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
 {
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
@@ -14039,7 +14415,7 @@ SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
     int changed;
     if (!m->rollback)
         return shmi_mark_owner_dead(m->a, m->w, o, m->internal, NULL);
-    if (shmi_enter(m->a, "mutex.lock") != 0)
+    if (shmi_enter(m->a, NULL) != 0)
         return 0;
     changed = shmi_mark_owner_dead(m->a, m->w, o, m->internal, &m->log);
     shmi_exit(m->a);
@@ -14094,25 +14470,37 @@ SHMI_COLD int shmi_mutex_report(shmi_mutex *m, int err, uint32_t o)
 
 SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
 {
-    int tries, err;
+    int tries, err, counted = 0, result = EBUSY;
     if (shmi_self(m->a) == 0)
         return shmi_fail(shmi_nameless(m->a), "mutex.trylock", m->called, "%s", "");
     for (tries = 0; tries < 1000; tries++) { /* each round is another's step; a peer may fake them */
         uint32_t o = shmi_ld32(m->own);
         shmi_participant_id n = shmi_owner_name(o);
-        /* The call counts itself while it takes the lock from a dead process: the next holder may close the handle. */
-        int counts = n != 0 && n != m->a->self && !shmi_current(m->a, n), step;
-        if (counts && !shmi_enter_late(shmi_mutex_thing(m), m->a))
-            return EBUSY;
-        step = shmi_mutex_step(m, o, 0, &err);
-        if (counts)
-            shmi_exit_for(shmi_mutex_thing(m), m->a);
-        switch (step) {
-        case SHMI_STEP_TOOK: return 0;
-        case SHMI_STEP_STAY: return err != 0 ? shmi_mutex_report(m, err, o) : EBUSY;
+        int step;
+        if (!counted && n != 0 && n != m->a->self) {
+            if (shmi_owner_kind(o) == SHMI_kindReserved || shmi_dead(m->a, n)) {
+                /* The call counts itself until it returns: when it has taken the lock from a dead process, the next holder
+                 * may close the handle. This call may be the first one that finds the death. If the word is reserved, the
+                 * step may find the death. */
+                counted = shmi_enter_late(shmi_mutex_thing(m), m->a);
+                if (!counted)
+                    return EBUSY;
+            } else if (shmi_owner_valid(o) && shmi_owner_held(o)) {
+                return EBUSY; /* as shmi_mutex_step would find */
+            }
         }
+        step = shmi_mutex_step(m, o, 0, &err);
+        if (step == SHMI_STEP_CHANGED)
+            continue;
+        if (step == SHMI_STEP_TOOK)
+            result = 0;
+        else if (err != 0)
+            result = shmi_mutex_report(m, err, o);
+        break;
     }
-    return EBUSY;
+    if (counted)
+        shmi_exit_for(shmi_mutex_thing(m), m->a);
+    return result;
 }
 
 /* Whether o is a hold of a process that is dead but not gone. */
@@ -14338,6 +14726,32 @@ SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *ar
     return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
 }
 
+/* Ends a repair that succeeded, by changing the owner word to next. EPROTO: the word no longer says that this process recovers
+ * m, so another process may have repaired m, too, or may be using it. */
+SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
+{
+    uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self), o = shmi_ld32(m->own);
+    if (o == recovering) {
+        shmi_st32(&m->w->died, 0);
+        if (m->log.head != NULL)
+            shmi_log_store(m->log.head, 0);
+        if (shmi_cas32(m->own, recovering, next))
+            return 0;
+        o = shmi_ld32(m->own);
+    }
+    return shmi_fail(EPROTO, "mutex.recover", m->called, "it was overwritten during the repair, and is now %#010x", o);
+}
+
+/* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names the process that
+ * died, it stores the ID in died. The process that changed the owner word to o may have died before it stored the ID, or
+ * may not have stored it yet. */
+SHMI_FN void shmi_mutex_taken(shmi_mutex *m, uint32_t o)
+{
+    SHMSYNC_CRASHPOINT("mutex.recover.taken");
+    if (shmi_owner_name(o) != 0)
+        shmi_st32(&m->w->died, shmi_owner_name(o));
+    shmi_log_lose(&m->log);
+}
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err)
 {
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self);
@@ -14345,16 +14759,11 @@ SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err)
     if (shmi_owner_kind(o) != SHMI_kindOwnerDead || !shmi_owner_valid(o) ||
         !(m->internal ? shmi_cas32(m->own, o, recovering) : shmi_take_from32(m->a, shmi_owner_name(o), m->own, o, recovering, 1)))
         return 0;
-    SHMSYNC_CRASHPOINT("mutex.recover.taken");
-    shmi_log_lose(&m->log);
+    shmi_mutex_taken(m, o);
     *err = shmi_mutex_run_repair(m, m->repair, m->repair_arg);
-    if (*err != 0)
-        return 0;
-    shmi_st32(&m->w->died, 0);
-    if (m->log.head != NULL)
-        shmi_log_store(m->log.head, 0);
-    shmi_cas32(m->own, recovering, m->a->self);
-    return 1;
+    if (*err == 0)
+        *err = shmi_mutex_repaired(m, m->a->self);
+    return *err == 0;
 }
 
 /* Waits for the lock. The caller has called shmi_enter. */
@@ -14497,7 +14906,7 @@ SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
 /* Makes the wakes that calls have left to the end of their opening; see shmi_enter_late. */
 SHMI_FN void shmi_mutex_wake_owed(shmi_mutex *m)
 {
-    if (shmi_wake_word_announced(&m->line) && shmi_ld32(m->own) == 0)
+    if (!shmi_unmapped(m->a) && shmi_wake_word_announced(&m->line) && shmi_ld32(m->own) == 0)
         shmi_wake_word_release(m->a, &m->line);
 }
 
@@ -14515,6 +14924,8 @@ SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
 {
     if (!shmi_owner_valid(o))
         return shmi_fail(EPROTO, "mutex.unlock", m->called, "owner word %#010x", o);
+    if (o == 0)
+        return shmi_fail(EPERM, "mutex.unlock", m->called, "no process holds it");
     return shmi_fail(EPERM, "mutex.unlock", m->called, "this process does not hold it (owner word %#010x)", o);
 }
 
@@ -14765,15 +15176,12 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         }
         if (!shmi_take_from32(m->a, shmi_owner_name(o), m->own, o, recovering, 1))
             continue;
-        SHMSYNC_CRASHPOINT("mutex.recover.taken");
-        shmi_log_lose(&m->log);
+        shmi_mutex_taken(m, o);
         err = shmi_mutex_run_repair(m, repair, arg);
+        if (err == 0)
+            err = shmi_mutex_repaired(m, 0);
         if (err != 0)
             return err;
-        shmi_st32(&m->w->died, 0);
-        if (m->log.head != NULL)
-            shmi_log_store(m->log.head, 0);
-        shmi_cas32(m->own, recovering, 0);
         SHMSYNC_CRASHPOINT("mutex.recover.before_wake");
         shmi_wake_word_release(m->a, &m->line);
         return 0;
@@ -15161,19 +15569,19 @@ SHMI_FN int shmi_mutex_begin(shmi_mutex *m, const char *op, int64_t deadline, sh
 }
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
+    SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.begin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_mutex_begin(m->impl, "mutex.begin", 0, tx));
 }
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
+    SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.trybegin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx));
 }
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
+    SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int64_t deadline;
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.timedbegin", m->impl->called, tx);
     if (err != 0)
@@ -15435,7 +15843,7 @@ struct shmi_wait {
     shmi_node *n;
 };
 
-/* Waits that have ended, and whose owners have to be woken when the private lock of this process has been given back. */
+/* Waits that have ended. Their owners must be woken after the private lock of this process was given back. */
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* state of the node when the wait was resolved */
@@ -15444,7 +15852,7 @@ struct shmi_woken {
 enum { SHMI_wakesFew = 32 };
 struct shmi_wakes {
     uint32_t n, room;
-    struct shmi_woken few[SHMI_wakesFew], *more; /* more is a copy of few and of the later ones, once few is full */
+    struct shmi_woken few[SHMI_wakesFew], *more; /* once few is full, more has a copy of few, and all later ones */
 };
 
 SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
@@ -15503,7 +15911,7 @@ SHMI_FN void shmi_wake_all_of(shmsync_arena *a, struct shmi_wakes *b)
 /* The word; see prims/eventcount_word.go. */
 #define SHMI_EVENTCOUNT_ANNOUNCED (UINT64_C(1) << 32)
 
-/* The handle of one process on an object whose waiters sleep until a sequence changes, in no order. */
+/* The handle of one process on an object whose waiters sleep until a sequence changes. The waiters have no order. */
 struct shmi_eventcount {
     shmsync_arena *a;
     shmi_eventcount_words *w;
@@ -15557,8 +15965,9 @@ SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 }
 SHMI_FN void shmi_eventcount_wake_all(struct shmi_eventcount *e) { shmi_deliver_all(e->a, &e->line); }
 
-/* Sends the wakes that a stopped or dead process has not sent. A waiter that has slept since before the last check
- * sleeps on the sequence of that time, or was woken by that check. */
+/* Sends the wakes that a stopped or dead process has not sent. A waiter that slept before the last check either still
+ * sleeps on the sequence of that time, or was woken by that check. So no waiter needs a wake if the sequence is the
+ * same and the word is announced. */
 SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
 {
     uint64_t s, now;
@@ -15645,7 +16054,7 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("eventcount.wait.woken");
             if (e->scan != NULL && (uint32_t)shmi_eventcount_load(e) == seq)
-                e->scan(e); /* a reaper that can change nothing wakes before it counts the death */
+                e->scan(e); /* a reaper that can change nothing wakes first, and then counts the death */
             break;
         case SHMI_LOOK:
             shmi_eventcount_check(e);
@@ -15681,11 +16090,12 @@ enum { SHMI_recordEntries = 17 }; /* the greatest number of words that a record 
 struct shmi_records {
     uint64_t *commit, *tickets;
     uint64_t *(*tagged)(struct shmi_records *r, uint32_t index);               /* finds a tagged word; NULL if there is none */
-    uint64_t *(*record)(struct shmi_records *r, uint32_t slot, uint32_t *n); /* the head of the record of a slot, which n entries follow; NULL */
+    /* the head of the record of a slot, which n entries follow; NULL if there is none */
+    uint64_t *(*record)(struct shmi_records *r, uint32_t slot, uint32_t *n);
     int (*corrupt)(struct shmi_records *r, const char *how);
 };
 
-/* Carries the record that c names out, unless that was done. */
+/* Carries out the record that c names, unless that was done before. */
 SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
 {
     uint64_t version = shmi_counter_version_of(c), *head;
@@ -15703,7 +16113,8 @@ SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
         if (w == NULL)
             return r->corrupt(r, "a record changes a word that there is not");
         while (was = shmi_ld64(w), (uint32_t)was != (uint32_t)version) {
-            /* Nobody commits over c before the word has the tag. If c is still there, was is from before the record. */
+            /* No process replaces c in the commit word before this word has the tag of the record. So if c is still
+             * there, was is the value from before the record. */
             if (shmi_counter_bare(shmi_ld64(r->commit)) != shmi_counter_bare(c))
                 return 0;
             if (shmi_cas64(w, was, entry << 32 | (uint32_t)version)) {
@@ -15715,7 +16126,7 @@ SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
     return 0;
 }
 
-/* A change on its way to a record. */
+/* A change that will go into a record. */
 typedef struct shmi_record_change {
     uint32_t n;
     uint64_t entry[SHMI_recordEntries];
@@ -15728,7 +16139,8 @@ SHMI_FN void shmi_record_differ(shmi_record_change *ch, uint32_t index, uint64_t
         shmi_record_set(ch, index, to);
 }
 
-/* A ticket that is the tag of none of the words of a change; 0 if the tickets do not advance. */
+/* Sets *out to a ticket that is not yet the tag of any word of the change. It is an error if the tickets do not
+ * advance. */
 SHMI_FN int shmi_records_new_version(struct shmi_records *r, const shmi_record_change *ch, uint64_t *out)
 {
     int tries;
@@ -15749,7 +16161,8 @@ SHMI_FN int shmi_records_new_version(struct shmi_records *r, const shmi_record_c
     }
     return r->corrupt(r, "its tickets do not advance");
 }
-/* Makes a change over c, with the private lock held and the record of c complete. *ok is 0 if the commit word is not c any more. */
+/* Makes a change that replaces the commit word c. The private lock is held, and the record of c is complete. *ok is 0
+ * if the commit word is not c any more. */
 SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t c, const shmi_record_change *ch, int *ok)
 {
     uint32_t n, i;
@@ -15797,16 +16210,18 @@ SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t 
  * An object may have several parts, each with a commit word and several queues, as a MultiLock has buckets. Its
  * participants make their records for all parts in the same memory. So the head of a record names the part, too. */
 
-#define SHMI_RQ_SLOT_BITS 11 /* of the commit word; the others are the version */
+#define SHMI_RQ_SLOT_BITS 11 /* bits of the commit word for the slot; the others are the version */
 #define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the version in the head of a record of an object with several parts */
 #define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
 enum { SHMI_rqMost = 8 };                                                      /* words that a record changes at most */
-enum { SHMI_rqFirst = 1, SHMI_rqLast, SHMI_rqNext, SHMI_rqPrev, SHMI_rqOwnKinds }; /* kinds of words; the object defines those from the last on */
+/* kinds of words; the object itself defines those from SHMI_rqOwnKinds on */
+enum { SHMI_rqFirst = 1, SHMI_rqLast, SHMI_rqNext, SHMI_rqPrev, SHMI_rqOwnKinds };
 
 SHMI_FN uint64_t shmi_recorded_with(uint64_t was, uint32_t value) { return SHMI_RECORDED(value, (uint32_t)was + 1); }
 SHMI_FN uint32_t shmi_recorded_value(const uint64_t *w) { return (uint32_t)(shmi_ld64(w) >> 32); }
 
-/* A record: its version, which words it names, and of each entry the word before and the value after it. */
+/* A record: its version, which words it names, and for each of these an entry, with the word before and the value after
+ * the record. */
 typedef struct shmi_rq_record {
     uint64_t *head, *kinds, *entries;
 } shmi_rq_record;
@@ -15816,7 +16231,7 @@ struct shmi_rq_change;
 
 /* The description of a kind of object that has a recorded queue. */
 typedef struct shmi_rq_kind {
-    uint64_t record_bytes; /* of a slot record, at the offsets 32 and 40 of which are head and kinds */
+    uint64_t record_bytes; /* size of a slot record, which has head at offset 32 and kinds at offset 40 */
     uint32_t entries_at;   /* the offset of its entries */
     int refuses;           /* waits may be refused */
     void (*init)(struct shmi_rq *q);                                     /* sets the words of q, which are in the body of q->o */
@@ -15843,23 +16258,22 @@ struct shmi_rq {
     shmsync_arena *a;
     shmi_object o;
     const shmi_rq_kind *kind;
-    /* If the object has several queues, first and last are the ends of the one that was chosen last, and records name it
-     * by the number queue. The word wanted of each node in that queue is chosen. These four are guarded by the private
-     * lock then. */
+    /* If the object has several queues, first and last are the ends of the queue that was chosen last. Records name
+     * that queue by the number queue, and the word wanted of each of its nodes has the value chosen. The private lock
+     * guards first, last, queue and chosen then. */
     uint64_t *commit, *first, *last;
     uint32_t queue;
     uint64_t chosen;
     uint64_t part;              /* what the heads of records have besides the version; 0 in an object with one part */
     const shmi_rq_parts *parts; /* NULL: the object has one part and one queue */
-    /* A word that names the first wait behind a boundary in the queue, or has the value 0 if none is behind it. It moves
-     * when that wait leaves the queue. In a record its kind is SHMI_rqOwnKinds. NULL: the queue has no boundary. In an
-     * object with a boundary, the owner of a wait that was woken owes that, until it is settled. */
+    /* A word that names the first wait behind a boundary in the queue, or has the value 0 if none is behind it. It
+     * moves when that wait leaves the queue. In a record its kind is SHMI_rqOwnKinds. NULL: the queue has no boundary.
+     * In an object with a boundary, the owner of a wait that was woken owes the wake until it has settled that. */
     uint64_t *boundary;
     void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* the rest of the periodic check, with the private lock held; NULL: none */
     unsigned char *own;    /* the slot record of this process; NULL in the view of a reaper */
     unsigned char **known; /* the slot records, from that of slot 1; NULL in the view of a reaper, which walks the list. Atomic. */
-    uint32_t known_head;   /* the latest slot record in known, as objRecords names it. Atomic. */
-    uint32_t bad;          /* the list of slot records was corrupt. Atomic. */
+    uint64_t known_head;   /* head of the list when known was filled: see shmi_known_list. Atomic. */
     pthread_mutex_t *private_; /* held by the thread that makes a change for this process */
     uint32_t lock;             /* the number of private_ among the record locks */
     uint64_t completed;        /* the last commit word whose record this handle knows to be complete. Atomic. */
@@ -15873,10 +16287,10 @@ struct shmi_rq {
 
 /* A change that will go into a record. */
 struct shmi_rq_change {
-    uint64_t c; /* the commit word that it is over */
+    uint64_t c; /* the commit word that it replaces */
     uint32_t n;
-    int too_many; /* it does not fit into a record */
-    int made;     /* it has taken effect */
+    int too_many; /* the change does not fit into a record */
+    int made;     /* the change has taken effect */
     int torn;     /* the words that were read do not belong together, or a peer has overwritten one */
     uint8_t kind[SHMI_rqMost];
     uint32_t where[SHMI_rqMost], to[SHMI_rqMost];
@@ -15893,9 +16307,10 @@ SHMI_FN shmi_tuning shmi_rq_tuning(struct shmi_rq *q)
     return t;
 }
 
-/* Takes the private lock. A signal handler may release, so signals are blocked from before it is taken until after it
- * was given back, and nothing is done meanwhile that a handler could have interrupted with a lock held. An object with
- * several parts has a lock of another kind, because no handler calls the object, and blocking costs two system calls. */
+/* Takes the private lock. A signal handler may take it, too, for example to release permits. So signals are blocked
+ * from before the lock is taken until after it was given back. Meanwhile the thread calls no function, such as malloc,
+ * whose own lock may be held when a handler interrupts it. An object with several parts has a lock of another kind,
+ * because no handler calls the object, and blocking costs two system calls. */
 SHMI_FN void shmi_rq_lock(struct shmi_rq *q)
 {
     if (q->parts == NULL)
@@ -15950,14 +16365,14 @@ SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where
 
 /* Whether a participant is alive, from the point of view of this call. */
 SHMI_FN int shmi_rq_current(struct shmi_rq *q, shmi_participant_id n) { return n != q->without && shmi_current(q->a, n); }
-/* Whether it is dead, or has left. */
+/* Whether the participant n is dead, or has left. */
 SHMI_FN int shmi_rq_absent(struct shmi_rq *q, shmi_participant_id n) { return n != 0 && !shmi_rq_current(q, n); }
 
 /* ---- The slot records of an object with a recorded queue ----
  *
  * A slot record stays until the object is deleted. So a handle remembers where the records are, in an array that it has
- * from the start: a signal handler may get here. A participant has its record on the list before its first change. So
- * a call that has loaded the commit word finds the record that the word names. */
+ * from the start, because a signal handler cannot allocate one. A participant has its record on the list before its
+ * first change. So a call that has loaded the commit word finds the record that the word names. */
 
 SHMI_FN unsigned char *shmi_rq_slot_in(struct shmi_rq *q, const shmi_record_walk *v)
 {
@@ -15966,11 +16381,12 @@ SHMI_FN unsigned char *shmi_rq_slot_in(struct shmi_rq *q, const shmi_record_walk
 SHMI_FN void shmi_rq_learn(struct shmi_rq *q)
 {
     uint32_t head = shmi_ld32(shmi_u32(q->a, q->o.off + SHMI_objRecords));
-    uint32_t known = shmi_ld32(&q->known_head);
+    uint64_t list = shmi_ld64(&q->known_head);
+    uint32_t known = (uint32_t)list;
     shmi_record_walk v;
     if (SHMI_LIKELY(known == head))
         return;
-    if (shmi_ld32(&q->bad) != 0)
+    if (shmi_known_bad(list))
         known = 0;
     shmi_walk_records_from(&v, q->o.off, head, q->kind->record_bytes);
     while (v.next != (shmi_off)known * SHMI_blockMin && shmi_next_listed(q->a, &v)) {
@@ -15981,8 +16397,7 @@ SHMI_FN void shmi_rq_learn(struct shmi_rq *q)
         if (__atomic_load_n(&q->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a record that is known stays known, whatever a peer makes of the list */
             __atomic_store_n(&q->known[v.slot - 1], shmi_rq_slot_in(q, &v), __ATOMIC_RELEASE);
     }
-    shmi_st32(&q->bad, v.bad != 0);
-    shmi_st32(&q->known_head, head);
+    shmi_st64(&q->known_head, shmi_known_list(head, &v));
 }
 /* A walk over the slot records. */
 typedef struct shmi_rq_walk {
@@ -16049,13 +16464,7 @@ SHMI_FN void shmi_rq_use_lock(struct shmi_rq *q)
     q->deaths = shmi_deaths(q->a) - 1;
 }
 /* Memory for the places of all slot records of an object. */
-SHMI_FN unsigned char **shmi_rq_new_known(shmsync_arena *a)
-{
-    size_t cap = 16;
-    while (cap < a->geo.slots)
-        cap *= 2; /* few sizes, since each has its own spare ones */
-    return (unsigned char **)shmi_new_thing(cap * sizeof(unsigned char *));
-}
+SHMI_FN unsigned char **shmi_rq_new_known(shmsync_arena *a) { return (unsigned char **)shmi_new_thing(shmi_slot_places(a) * sizeof(unsigned char *)); }
 /* Makes the view of a reaper, or the common part of a handle; 0: the list of slot records is corrupt. */
 SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_arena *a, const shmi_object *o)
 {
@@ -16119,7 +16528,7 @@ SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t whe
     return q->kind->word(q, kind, where);
 }
 
-/* Whether the value of next says that a wait has ended, and that its owner is told. */
+/* Whether v, the value of the word next of a node, says that the wait has ended and that its owner must be told. */
 SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v)
 {
     if (q->boundary != NULL)
@@ -16159,7 +16568,7 @@ SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off,
         if (!shmi_node_queued(w) || shmi_ld64(&of.n->next) != next)
             break;
         if (!telling && state == SHMI_NodeParked) {
-            shmi_begin_tell(q->a); /* it ends with the wake */
+            shmi_begin_tell(q->a); /* shmi_wake_one ends it when it has woken the owner */
             telling = 1;
         }
         if (state == SHMI_NodeQueued && owner != q->a->self) {
@@ -16220,8 +16629,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         uint64_t was = entries[2 * i], *w = shmi_rq_word_at(q, (uint8_t)(kinds >> 8 * i), (uint32_t)(entries[2 * i + 1] >> 32));
         if (w == NULL)
             return q->kind->corrupt(q, "a record changes a word that there is not");
-        /* No process replaces the commit word before the record is complete. So after a long stop, this process leaves the
-         * word alone, even if the word has the old tag again. */
+        /* No process replaces the commit word before the record is complete. So if the commit word has changed, this
+         * process leaves w alone, even if w has the old tag again. */
         if (shmi_ld64(q->commit) != c)
             break;
         if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
@@ -16306,7 +16715,7 @@ SHMI_FN int shmi_rq_head(struct shmi_rq *q, struct shmi_rq_change *x, struct shm
 SHMI_FN int shmi_rq_empty(struct shmi_rq *q, const struct shmi_rq_change *x) { return shmi_rq_get(x, q->first) == 0; }
 
 /* Makes a wait node ready to be queued. It is on no queue, so only its owner changes its words. A process that was
- * stopped while it carried out a record of an earlier wait finds other tags. */
+ * stopped while it carried out a record of an earlier wait finds other tags now, so its CAS fails. */
 SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t wanted)
 {
     shmi_node *n = s->node;
@@ -16314,7 +16723,7 @@ SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t want
     s->tag++;
     shmi_st64(&n->object, q->o.off);
     shmi_st64(&n->wanted, wanted);
-    shmi_st64(&n->ready_next, 0); /* it has no date: it is awake */
+    shmi_st64(&n->ready_next, 0); /* the date of its sleep: it is awake */
     /* These two are changed before the node can be queued or resolved again: see shmi_rq_tell. */
     shmi_st64(&n->next, SHMI_RECORDED(0, s->tag));
     shmi_st64(&n->extra, SHMI_RECORDED(0, s->tag));
@@ -16402,8 +16811,8 @@ SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
     while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
     shmi_wait_node_return(q->a, s);
 }
-/* The same for a wait that was resolved and owes nothing. It also returns the outcome. 0: the wait was neither granted
- * nor refused, so a peer has written to the node. */
+/* Does the same for a wait that was resolved and owes nothing, and also returns the outcome. 0: the wait was neither
+ * granted nor refused, so a peer has written to the node. */
 SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcome *out)
 {
     SHMSYNC_CRASHPOINT("record.await.resolved");
@@ -16432,11 +16841,11 @@ SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
     return ok && shmi_ld64(&n->next) == *next;
 }
 
-/* Takes the waits of dead participants off the queue. The walk goes from each node to the next one. Waits may leave at any
- * place, and an owner may queue its node again at another place. So when the walk visits a node, it checks that the node
- * before still has the same link. If the link has changed, or the node is not on this queue, the walk begins again at the
- * first wait, a few times at most. A wait of a dead participant that it misses is taken off by the next reap. A wait
- * whose links a peer has overwritten stays where it is: the walk goes on behind it, and the result is EPROTO. */
+/* Takes the waits of dead participants off the queue. The walk goes from each node to the next one. Waits may leave at
+ * any place, and an owner may queue its node again at another place. So when the walk visits a node, it checks that the
+ * node before still has the same link. If the link has changed, or the node is not on this queue, the walk begins again
+ * at the first wait, a few times at most. The next reap takes off the waits of dead participants that this walk misses.
+ * A wait whose links a peer has overwritten stays where it is: the walk goes on behind it, and the result is EPROTO. */
 SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint32_t again = 0, steps, anchor = 0, lap = 64, v;
@@ -16450,7 +16859,7 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         struct shmi_wait w;
         uint64_t next = 0;
         int ok = 0, queued, err;
-        if (steps == lap) { /* if a peer has closed the queue to a circle, the walk comes back to an anchor */
+        if (steps == lap) { /* if a peer has made the queue a circle, the walk comes back to an anchor */
             anchor = v;
             lap *= 2;
         }
@@ -16506,8 +16915,8 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
     return damaged;
 }
 
-/* Wakes the owners of the first waits, whose waits go on, so that they look after the object. One is enough, unless it is
- * stopped. */
+/* Wakes the owners of the first waits, so that they check the object. The waits themselves go on. One owner is enough,
+ * unless it is stopped. */
 SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
 {
     uint32_t i, v = shmi_recorded_value(q->first);
@@ -16521,8 +16930,8 @@ SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
     }
 }
 
-/* Dates the wait that is first in the queue, for tools: a wait that is first stays first until it ends. The date is the
- * low half of its stamp. */
+/* Stores, for tools, since when the first wait of the queue has been first: it stays first until it ends. The date is
+ * the low half of its stamp. */
 SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
 {
     uint32_t v = shmi_recorded_value(q->first);
@@ -16530,7 +16939,8 @@ SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
     uint64_t stamp;
     if (n == NULL || shmi_ld64(&n->object) != q->o.off || !shmi_recorded_queued(shmi_recorded_value(&n->next)))
         return;
-    /* A stamp of another wait has another number, or a tool is told a date that is too early. */
+    /* If the stamp is now that of another wait, its number differs, and the compare-and-swap fails. If the numbers
+     * repeat, a tool is told a date that is too early. */
     stamp = shmi_ld64(&n->stamp);
     if ((stamp & SHMI_RECORDED_STAMP) != 0 && (uint32_t)stamp == 0 && shmi_recorded_value(q->first) == v)
         shmi_cas64(&n->stamp, stamp, stamp | shmi_first_date(shmi_now()));
@@ -16538,9 +16948,9 @@ SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
 
 /* ---- What all objects with a recorded queue do alike: prims/record_deaths.go and others in C ---- */
 
-/* Whether the owner of a queued wait is alive and still waits. It checks the marks of death itself: what a dead
- * participant was granted comes back only when that participant is reaped. A participant that has found the object
- * damaged may have given up the node, which is in the state left then. */
+/* Whether the owner of a queued wait is alive and still waits. It checks whether the owner is marked dead, because a
+ * grant to a dead participant would come back only when that participant is reaped. A participant that has found the
+ * object damaged may have given up its wait: the node is then in the state left. */
 SHMI_FN int shmi_rq_waiting(struct shmi_rq *q, struct shmi_wait w)
 {
     shmi_participant_id owner = shmi_node_owner(w.n);
@@ -16567,7 +16977,7 @@ SHMI_FN void shmi_rq_reconsider(struct shmi_rq *q, shmi_participant_id granted)
     if (shmi_rq_absent(q, granted))
         shmi_st32(&q->deaths, shmi_deaths(q->a) - 1);
 }
-/* Reaps if that is due, or dead says so, and serves the queue. */
+/* Reaps if that is due, or if dead is not 0, and serves the queue. */
 SHMI_FN int shmi_rq_tidy(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int dead)
 {
     int err = dead || shmi_rq_reap_due(q) ? q->kind->reap(q, x, b) : 0;
@@ -16667,8 +17077,9 @@ SHMI_FN int shmi_rq_begin_at(struct shmi_rq *q, struct shmi_rq_change *x, struct
     }
     return err;
 }
-/* Whether the queue is so damaged that a wait of this process may never end. It serves the queue first. If other processes
- * change the object all the time, it may return 0 for a damaged queue; the next check examines the queue again. */
+/* Whether the queue is so damaged that a wait of this process may never end. The call serves the queue first. If other
+ * processes change the object all the time, the result may be 0 for a damaged queue. Then the next check examines the
+ * queue again. */
 SHMI_FN int shmi_rq_is_torn(struct shmi_rq *q, const shmi_wait_node *wait_node)
 {
     struct shmi_rq_change x;
@@ -16751,14 +17162,14 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
     return withdrawn;
 }
 
-/* Sleeps once on the node of a wait, in a call that counts. As shmi_wait_node_sleep. */
+/* Sleeps once on the node of a wait, as shmi_wait_node_sleep does, in a call that shmi_enter has counted. */
 SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
 {
     return shmi_wait_node_sleep(q->a, s, q->o.off, abs, &q->looked, shmi_rq_check, q);
 }
-/* Waits until the wait of a node that is queued is resolved, in a call that counts, and spins first if spin is not 0.
- * After an error the wait is off the queue, and the wait node was given back: ETIMEDOUT, EBADF, EPROTO. *before says
- * whether the wait was before the boundary then. */
+/* Waits, in a call that shmi_enter has counted, until the wait of a queued node is resolved. It spins first if spin is
+ * not 0. After an error, which is ETIMEDOUT, EBADF or EPROTO, the wait is off the queue, and the wait node was given
+ * back. *before says whether the wait was before the boundary then. */
 SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, int *before)
 {
     shmi_tuning t = shmi_rq_tuning(q);
@@ -16796,7 +17207,7 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
     }
     return 0;
 }
-/* The same for a wait that owes nothing when it was granted or refused. It gives the wait node back. */
+/* Does the same for a wait that owes nothing when it was granted or refused. It gives the wait node back. */
 SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, shmi_rq_outcome *out)
 {
     int before, err = shmi_rq_await_end(q, s, spin, abs, op, &before);
@@ -16809,16 +17220,18 @@ SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_
     return q->kind->corrupt(q, "a wait node, which ended a wait that was not granted");
 }
 
-/* Takes back what dead has. A process whose slot has no record, because it has not opened the object, cannot make a
- * change. It completes the last one. Those that wait, and the next call, do the rest. With a corrupt list of slot
- * records, a process that knows them repairs the object. 0: it could not make a change. */
+/* Takes back what the participant dead has. If this process has not opened the object, it has no slot record, and
+ * cannot make a change. Then it completes only the last change, and the waiters and the next call do the rest. If the
+ * list of slot records is corrupt, a process that knows the records repairs the object. 0: this process could not make
+ * a change. */
 SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
 {
     struct shmi_rq_change x;
     struct shmi_wakes b;
     int member = shmi_rq_slot(q, q->a->my_slot) != NULL;
     if (dead == q->a->self)
-        q->without = dead; /* others are not current, or another participant has the ID by now */
+        /* this process leaves, and its ID is still current; another dead ID is not, or names a new participant */
+        q->without = dead;
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (!member) {
@@ -16831,18 +17244,9 @@ SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
     shmi_rq_wake(q, &b);
     return member;
 }
-/* Makes a slot record for this process, which visits the object in a reap and has not opened it; 0: there is no room, or
- * another thread has handles_of. Then the reap visits the object again when the dead participant is gone. */
-SHMI_FN int shmi_rq_make_record(struct shmi_rq *q)
-{
-    shmi_off record;
-    int err;
-    if (pthread_mutex_trylock(&q->a->handles_of) != 0)
-        return 0;
-    err = shmi_slot_record(q->a, &q->o, q->kind->record_bytes, &record);
-    pthread_mutex_unlock(&q->a->handles_of);
-    return err == 0;
-}
+/* Makes a slot record for this process, which visits the object in a reap and has not opened it. If it returns 0, the
+ * reap visits the object again when the dead participant is gone. */
+SHMI_FN int shmi_rq_make_record(struct shmi_rq *q) { return shmi_record_of_reaper(q->a, &q->o, q->kind->record_bytes); }
 /* Wakes the owners of the first waits if this process has no slot record, so that one of them reaps. */
 SHMI_FN void shmi_rq_wake_after(struct shmi_rq *q)
 {
@@ -16906,12 +17310,14 @@ SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v
 {
     uint64_t ahead = token - v;
     if (ahead > SHMI_TOKEN_FAR)
-        ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells; /* nearer, of the same cell */
+        ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells; /* a nearer token of the same cell */
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) <= ahead)
         return state;
     return (state & ~SHMI_TOKEN_CELL_NEXT_MASK) | SHMI_EVENTCOUNT_ANNOUNCED | ((v + ahead) & SHMI_TOKEN_MASK) << SHMI_TOKEN_CELL_NEXT_SHIFT;
 }
 
+/* The size of the body. In an arena whose objects have counters, these follow. */
+SHMI_FN uint64_t shmi_sequencer_bytes(shmsync_arena *a) { return sizeof(shmi_sequencer_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN uint64_t shmi_sequencer_now(struct shmi_sequencer *s) { return shmi_ld64(&s->w->value); }
 SHMI_FN int shmi_token_over(const shmi_token_wait *w)
 {
@@ -16974,8 +17380,8 @@ SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
     uint64_t v = shmi_sequencer_now(s), turns = shmi_ld64(&s->w->turns), state, now;
     int all = v - shmi_xchg64(&c->value, v) > SHMI_TOKEN_FAR;
     all = shmi_xchg64(&c->turns, turns) != turns || all;
-    /* After such a jump the word of the cell does not show which tokens are reached, and it never shows a change of
-     * turns. So the word is changed in any case, because a waiter may be about to sleep. */
+    /* After a jump of more than SHMI_TOKEN_FAR, the word of the cell does not show which tokens are reached. It never
+     * shows a change of turns. So the word is changed in any case, because a waiter may be about to sleep. */
     while (all && !shmi_token_hit(c, shmi_ld64(c->state))) {
     }
     shmi_token_hit_if_due(c, v, 0);
@@ -17145,7 +17551,7 @@ SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name
     spec.kind = SHMI_KIND_SEQUENCER;
     spec.version = SHMI_VERSION_SEQUENCER;
     spec.name = name;
-    spec.size = sizeof(shmi_sequencer_words);
+    spec.size = shmi_sequencer_bytes(a);
     spec.init = shmi_sequencer_fill;
     spec.arg = &init;
     spec.flags = flags;
@@ -17173,7 +17579,7 @@ int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer
 {
     SHMI_BEGIN();
     shmi_object o;
-    int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, sizeof(shmi_sequencer_words), &o);
+    int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, shmi_sequencer_bytes(a), &o);
     out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_sequencer_handle(a, &o, out)));
 }
@@ -17327,9 +17733,8 @@ struct shmi_event {
     struct shmi_eventcount count; /* with automatic reset its state has another form, see below */
     shmi_event_record *own;       /* with automatic reset: this process's share */
     shmi_event_record **known;    /* the shares by slot, from slot 1. Atomic. */
-    uint32_t known_head;          /* the latest slot record in known, as objRecords names it. Atomic. */
+    uint64_t known_head;          /* head of the list when known was filled: see shmi_known_list. Atomic. */
     uint32_t most;                /* the greatest slot in known. Atomic. */
-    uint32_t bad;                 /* the list of records was corrupt. Atomic. */
     uint32_t turns;               /* counts the wakes, which alternate between a thread and a poller. Atomic. */
     uint32_t mode;
     shmsync_arena *a;
@@ -17366,8 +17771,8 @@ SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_eventcount_
 /* Changes the word. The caller has called shmi_event_count_off for it. */
 SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t from, uint64_t to) { return shmi_cas64(&e->count.w->state, from, to); }
 
-/* A share: the number of waits that have begun and are not counted off, and the version of the word when the last
- * wait that is counted off ended. */
+/* A share: the number of waits that have begun and are not counted off, and the version of the word at the end of the
+ * last wait that was counted off. */
 SHMI_FN uint32_t shmi_event_share_waits(uint64_t h) { return (uint32_t)h; }
 SHMI_FN uint32_t shmi_event_share_ended(uint64_t h) { return (uint32_t)(h >> 32); }
 /* The share after a wait that ended with that version has been counted off. */
@@ -17385,7 +17790,7 @@ SHMI_FN void shmi_event_learn(struct shmi_event *e)
 {
     uint32_t head = shmi_ld32(shmi_u32(e->a, e->o.off + SHMI_objRecords)), most;
     shmi_record_walk v;
-    if (SHMI_LIKELY(shmi_ld32(&e->known_head) == head))
+    if (SHMI_LIKELY((uint32_t)shmi_ld64(&e->known_head) == head))
         return;
     shmi_walk_records(e->a, &v, e->o.off, sizeof(shmi_event_record));
     v.next = (shmi_off)head * SHMI_blockMin;
@@ -17395,8 +17800,7 @@ SHMI_FN void shmi_event_learn(struct shmi_event *e)
         for (most = shmi_ld32(&e->most); most < v.slot && !shmi_cas32(&e->most, most, v.slot); most = shmi_ld32(&e->most)) {
         }
     }
-    shmi_st32(&e->bad, v.bad != 0);
-    shmi_st32(&e->known_head, head);
+    shmi_st64(&e->known_head, shmi_known_list(head, &v));
 }
 /* The share of a slot, or NULL. */
 SHMI_FN shmi_event_record *shmi_event_share_of(struct shmi_event *e, uint32_t slot)
@@ -17410,10 +17814,10 @@ SHMI_FN shmi_event_record *shmi_event_share_of(struct shmi_event *e, uint32_t sl
 SHMI_FN int shmi_event_check_shares(struct shmi_event *e)
 {
     shmi_event_learn(e);
-    return shmi_ld32(&e->bad) == 0 ? 0 : shmi_fail(EPROTO, "event.wait", shmi_called(&e->o), "its list of slot records");
+    return !shmi_known_bad(shmi_ld64(&e->known_head)) ? 0 : shmi_fail(EPROTO, "event.wait", shmi_called(&e->o), "its list of slot records");
 }
 
-/* How many waits are counted, for the word s. It stops counting when it has found more than most. */
+/* How many waits are counted, for the word s. It stops counting as soon as the number exceeds most. */
 SHMI_FN uint64_t shmi_event_waits(struct shmi_event *e, uint64_t s, uint64_t most)
 {
     uint64_t n = 0;
@@ -17460,7 +17864,7 @@ SHMI_FN void shmi_event_inherit(struct shmi_event *e)
     uint64_t was;
     if (shmi_ld64(&h->name) == e->a->self)
         return;
-    shmi_event_count_off(e, shmi_event_load(e)); /* the last wait of the participant before */
+    shmi_event_count_off(e, shmi_event_load(e)); /* the last wait of the previous participant */
     do /* another process may count that wait off */
         was = shmi_ld64(&h->waits);
     while (!shmi_cas64(&h->waits, was, was & ~(uint64_t)UINT32_MAX));
@@ -17536,16 +17940,19 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
     return shmi_event_tokens(s) > waits;
 }
 
-/* Takes all tokens that no wait will take: for a reset, or for a wait that need not begin. Returns 0 if there is none.
- * Mostly there is one. There are more if waiting participants have died, or if waits were given up. */
+/* Takes all tokens that no wait will take. A reset does so, and a wait that can end before it begins. Returns 0 if
+ * there is none. Usually there is one. There are more if waiting participants have died, or if waits were given up. */
 SHMI_FN int shmi_event_claim(struct shmi_event *e)
 {
     for (;;) {
         uint64_t waits, s = shmi_event_look(e, &waits);
         if (shmi_event_tokens(s) <= waits)
             return 0;
-        if (shmi_event_swap(e, s, shmi_event_with(s, waits)))
+        if (shmi_event_swap(e, s, shmi_event_with(s, waits))) {
+            /* a set that still finds the token changes nothing, and relies on the loads after this */
+            shmi_order_loads();
             return 1;
+        }
     }
 }
 
@@ -17553,7 +17960,7 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
 typedef struct shmi_event_wait {
     struct shmi_event *e;
     int announced, slept;
-    uint64_t word; /* the wait may sleep while the word has the version of this one */
+    uint64_t word; /* a value of the word of the Event: the wait may sleep while the version is the same */
 } shmi_event_wait;
 
 /* Counts a wait. The caller has called shmi_enter. */
@@ -17584,6 +17991,7 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     }
     if (!shmi_event_swap(e, s, to))
         return 0;
+    shmi_order_loads(); /* as in shmi_event_claim */
     SHMSYNC_CRASHPOINT("event.wait.ended");
     shmi_event_count_off(e, to);
     if (others && tokens > 0) {
@@ -17617,7 +18025,7 @@ SHMI_FN int shmi_event_take(shmi_event_wait *w)
         }
     }
 }
-/* Ends the wait. If unless is set and there is a token, it takes the token instead, and returns 1. */
+/* Ends the wait without a token. But if unless is not 0 and there is a token, it takes the token, and returns 1. */
 SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 {
     for (;;) {
@@ -17719,7 +18127,7 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 /* Whether an Event that is reset by hand is set. */
 SHMI_FN int shmi_event_odd(struct shmi_event *e) { return (int)(shmi_eventcount_load(&e->count) & 1); }
 
-/* Makes an Event that is reset by hand set, or not set. A signal handler may call it. */
+/* Sets an Event that is reset by hand, or resets it, as set says. A signal handler may call this function. */
 SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
 {
     for (;;) {
@@ -17733,6 +18141,8 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
         shmi_eventcount_note_cpu(&e->count, s);
         if (!shmi_cas64(&e->count.w->state, s, shmi_eventcount_next(s)))
             continue;
+        /* a call that still finds the old state changes nothing, and relies on the loads after this */
+        shmi_order_loads();
         if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
             SHMSYNC_CRASHPOINT("event.turn.before_wake");
             shmi_eventcount_wake_all(&e->count);
@@ -17809,20 +18219,17 @@ SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
 SHMI_FN int shmi_event_build_shares(struct shmi_event *e)
 {
     shmi_off record = 0;
-    size_t cap = 16;
     int err = shmi_slot_record(e->a, &e->o, sizeof(shmi_event_record), &record);
     if (err != 0)
         return err;
     e->own = (shmi_event_record *)shmi_ptr(e->a, record, sizeof(shmi_event_record), 8);
-    while (cap < e->a->geo.slots)
-        cap *= 2; /* powers of two, because each size has spare memory of its own */
-    e->known = (shmi_event_record **)shmi_new_thing(cap * sizeof *e->known);
+    e->known = (shmi_event_record **)shmi_new_thing(shmi_slot_places(e->a) * sizeof *e->known);
     if (e->known == NULL)
         return shmi_fail(ENOMEM, "event.open", shmi_called(&e->o), "%s", "");
     e->known[e->a->my_slot - 1] = e->own;
     e->most = e->a->my_slot;
     shmi_event_learn(e);
-    if (e->bad)
+    if (shmi_known_bad(e->known_head))
         return shmi_fail(EPROTO, "event.open", shmi_called(&e->o), "its list of slot records");
     shmi_event_inherit(e);
     return 0;
@@ -18034,7 +18441,7 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_ITEM_MOST 65536u
 #define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
 #define SHMI_QUEUE_TAG UINT64_C(0x7fffffff)
-#define SHMI_QUEUE_WALK 1000u /* a walk takes as many steps as two laps have cells, and so many more */
+#define SHMI_QUEUE_WALK 1000u /* a walk ends after two laps of the ring and so many more steps */
 #define SHMI_QUEUE_WALKS 16   /* if so many walks find nothing while no hint moves, a peer has overwritten the ring */
 #define SHMI_QUEUE_LOOK 64u   /* how many slots a waiter that spins examines */
 #define SHMI_QUEUE_CHECK 4096u /* number of slots that a periodic check visits */
@@ -18047,7 +18454,7 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 
 typedef struct shmi_queue_slot {
     uint64_t state;
-    uint64_t lease; /* times 16, serial 15, ended 1, date 32; see queueLeaseWord of prims/queue_word.go */
+    uint64_t lease; /* bits: times 16, serial 15, ended 1, date 32; see queueLeaseWord of prims/queue_word.go */
 } shmi_queue_slot;
 
 /* One of the two sides on which calls wait: for items, or for room. */
@@ -18154,7 +18561,7 @@ SHMI_FN void shmi_queue_deviate(struct shmi_queue *x)
     if (shmi_queue_regular(x))
         shmi_or64(&x->w->flags, SHMI_queueIrregularFlag);
 }
-/* An upper bound of the slots that were ever claimed. */
+/* No slot with a higher number was ever claimed. */
 SHMI_FN uint32_t shmi_queue_used(struct shmi_queue *x)
 {
     uint64_t n = shmi_ld64(&x->w->used);
@@ -18166,8 +18573,8 @@ SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return shmi_qu
 /* Computes the hints anew. They may be too low afterwards. */
 SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 {
-    /* The numbers of laps repeat after 2^32. That many laps are added, so that the position is after the one of
-     * cells that are all zero. */
+    /* The numbers of laps repeat after 2^32. So 2^32 laps are added, which makes the position later than that of a cell
+     * that is all zero. */
     uint64_t p = ((shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) + (UINT64_C(1) << 32)) << x->shift;
     shmi_st64(&x->w->head, p - x->mask);
     shmi_st64(&x->w->tail, p);
@@ -18217,7 +18624,8 @@ SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_found 
         f->p++;
         return SHMI_queueOn;
     }
-    /* The cell has a later position. So all items at positions before the one a lap earlier were taken. */
+    /* The cell has a later position. So the item at the position one lap before that one was taken, and all earlier
+     * items were taken, too. */
     f->p += ((uint64_t)(uint32_t)(d - 1) << x->shift) + 1;
     return SHMI_queueOn;
 }
@@ -18263,7 +18671,7 @@ SHMI_FN int shmi_queue_published(struct shmi_queue *x, uint32_t i, uint64_t st)
     uint64_t tag = shmi_queue_tag(st), c = shmi_ld64(shmi_queue_cell_of(x, tag));
     return shmi_queue_kind(st) == SHMI_queueFull && (uint32_t)c == i && ((((c >> 32) << x->shift) | (tag & x->mask)) & SHMI_QUEUE_TAG) == tag;
 }
-/* How many slots are of the kinds in a set; slots that were put count only if they are in the ring. */
+/* How many slots are of the kinds in a set. A full slot counts only if its item is in the ring. */
 SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
 {
     uint32_t i, n = 0, used = shmi_queue_used(x);
@@ -18389,8 +18797,8 @@ SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *
     for (;;) {
         struct shmi_queue_found f;
         int full;
-        /* The position may have been filled before this call claimed the slot, even with this slot: then the tag
-         * would make an item of it. */
+        /* The position may have been filled, even with this slot, before this call claimed the slot. Then a state with
+         * the tag of the position would make the slot an item of the queue. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was) {
             uint64_t st = shmi_queue_state(SHMI_queueFull, x->a->self, c->p);
             __atomic_store_n(&c->s->state, st, __ATOMIC_RELEASE);
@@ -18442,7 +18850,8 @@ SHMI_FN void shmi_queue_unnote(struct shmi_queue *x, uint64_t *word, uint32_t i)
     if (word != NULL)
         shmi_cas64(word, (uint64_t)i << 32 | x->a->self, 0);
 }
-/* Tells of returned slots that are noted, and frees the notes of dead participants. */
+/* Lets gets search for returned slots, if a note shows one that they may not know. It also frees the notes of dead
+ * participants. */
 SHMI_FN void shmi_queue_check_notes(struct shmi_queue *x)
 {
     int k;
@@ -18607,7 +19016,7 @@ SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side,
     return 0;
 }
 /* Called by a waiter that may have been woken. The wake has cleared the announcement, and other waiters may still
- * sleep, so it announces them again. */
+ * sleep, so this call announces them again. */
 SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
 {
     shmi_wake_word_announce(&side->line);
@@ -18639,16 +19048,18 @@ SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
     if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
         shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* Wakes waiters for items that came back, if the process that returned them died or was stopped before it woke them. */
+/* Makes gets find the items that were put back by a process that died, or was stopped, before it told of them. It tells
+ * also if the bit of the word returned is set: a get that has searched before such an item came back would clear the
+ * bit. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
-    if ((shmi_ld64(&x->w->returned) & 1) == 0 && shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
+    if (shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
         shmi_queue_tell_returned(x);
         shmi_queue_tell(x, &x->items, 1);
     }
 }
-/* Takes back what participants have that are dead and gone, and what leaving has, which is this process while it
- * leaves. */
+/* Takes back what dead and gone participants have. If leaving is this process, which then leaves the arena, its slots
+ * are taken back, too. */
 SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
 {
     uint32_t i, used = shmi_queue_used(x);
@@ -18668,7 +19079,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
             shmi_queue_deviate(x);
             w = shmi_ld64(&s->lease);
             if (shmi_queue_kind(st) == SHMI_queueLeased && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && shmi_ld64(&s->state) == st)
-                shmi_queue_end_word(s, w); /* so that its date does not become that of the next lease */
+                shmi_queue_end_word(s, w); /* so that the date of this lease does not become that of the next one */
             note = shmi_queue_note(x, i);
             SHMSYNC_CRASHPOINT("queue.back.noted");
             if (shmi_take_from64(x->a, n, &s->state, st, shmi_queue_back(x, st), 1)) {
@@ -18989,8 +19400,8 @@ SHMI_FN void shmi_queue_init_side(struct shmi_queue_side *side, shmi_queue_side_
     side->line.word = &w->wake;
     side->line.poller = &w->poller;
 }
-/* Views the body of a queue. Returns 0 if the body is too small for what its immutable words say. They are read
- * once. */
+/* Views the body of a queue. Returns 0 if the body is too small for what its immutable words say. Each of these words
+ * is read only once, because a peer may overwrite it. */
 SHMI_FN int shmi_queue_build(struct shmi_queue *x, shmsync_arena *a, const shmi_object *o)
 {
     uint64_t capacity;
@@ -19054,7 +19465,8 @@ SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t i
     if (!shmi_queue_build(&x, a, o))
         err = shmi_fail(EPROTO, "queue.open", shmi_called(o), "its body has no room for its slots");
     else if (item != x.item || (capacity != 0 && capacity != x.capacity))
-        err = shmi_fail(EINVAL, "queue.open", shmi_called(o), "it has a capacity of %u items of %u bytes", x.capacity, (uint32_t)x.item);
+        err = shmi_fail(EINVAL, "queue.open", shmi_called(o), "it has a capacity of %u items of %u bytes; asked for %u of %llu bytes", x.capacity, (uint32_t)x.item,
+                        capacity != 0 ? capacity : x.capacity, (unsigned long long)item);
     if (err != 0) {
         shmi_close_object(a, o->off);
         return err;
@@ -19071,7 +19483,8 @@ SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, si
     uint32_t capacity = opts != NULL ? opts->capacity : 0;
     int err, created;
     if (item_size > SHMI_QUEUE_ITEM_MOST || capacity > SHMI_QUEUE_CAPACITY_MOST)
-        return shmi_fail(EINVAL, "queue.open", name, "a capacity of %u items of %zu bytes", capacity, item_size);
+        return shmi_fail(EINVAL, "queue.open", name, "asked for %u items of %zu bytes; it may have at most %u of %u bytes", capacity, item_size, (uint32_t)SHMI_QUEUE_CAPACITY_MOST,
+                         (uint32_t)SHMI_QUEUE_ITEM_MOST);
     if (!existing && capacity == 0)
         return shmi_fail(EINVAL, "queue.open", name, "it takes a capacity of at least 1; shmsync_queue_attach opens one that exists");
     memset(&init, 0, sizeof init);
@@ -19355,16 +19768,20 @@ struct shmi_counter {
     struct shmi_records r; /* first, because the functions of records get a pointer to it */
     shmsync_arena *a;
     shmi_counter_words *w;
-    shmi_counter_slot *slots; /* from slot 1 */
+    shmi_counter_slot *own; /* the slot record of this participant; NULL for a reaper */
+    shmi_counter_slot **of; /* the slot records that this process knows, by slot, from slot 1; NULL: the slot has none */
+    uint64_t head;          /* head of the list when it was read: see shmi_known_list. Atomic. */
+    uint32_t deaths;        /* the number of deaths when a waiter last looked for dead participants. Atomic. */
+    uint64_t sought;        /* the word events at that time. Atomic. */
     shmi_wait_list line;
-    uint32_t n_slots;
     const char *op;      /* the operation, for errors of waits */
     uint64_t seen;       /* the word events at the last check */
     int64_t looked;
     shmi_object o;
 };
 
-SHMI_FN uint64_t shmi_counter_bytes(uint32_t slots) { return sizeof(shmi_counter_words) + (uint64_t)slots * sizeof(shmi_counter_slot); }
+/* The size of the body. In an arena whose objects have counters, the counters follow. */
+SHMI_FN uint64_t shmi_counter_bytes(shmsync_arena *a) { return sizeof(shmi_counter_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN int shmi_counter_is_zero(uint64_t c) { return c >> 32 == 0; }
 SHMI_FN int shmi_counter_is_untold(uint64_t c) { return c >> 32 == 0 && c != 0; }
 SHMI_FN int shmi_counter_is_lost(uint64_t c) { return !shmi_counter_is_logged(c) && c >> 32 != 0 && (c & SHMI_COUNTER_DEAD) != 0; }
@@ -19388,6 +19805,46 @@ SHMI_FN int shmi_counter_too_much(struct shmi_counter *t, const char *op, int64_
     return shmi_fail(EINVAL, op, shmi_called(&t->o), "%lld is more than is left", (long long)n);
 }
 
+SHMI_FN int shmi_counter_corrupt_shares(struct shmi_counter *t) { return shmi_counter_corrupt(t, "its list of slot records"); }
+
+/* Reads the list of slot records if it has changed. A record that is known stays known, whatever a peer does to the
+ * list. A participant puts its record on the list before its first change, so a call that has loaded the commit word
+ * finds each record that the state can name. 0: a reaper has no memory for it. */
+SHMI_FN int shmi_counter_learn(struct shmi_counter *t)
+{
+    shmi_record_walk v;
+    uint32_t head = shmi_records_head(t->a, &t->o);
+    if (t->of == NULL && (t->of = (shmi_counter_slot **)calloc(t->a->geo.slots, sizeof *t->of)) == NULL)
+        return 0;
+    if ((uint32_t)__atomic_load_n(&t->head, __ATOMIC_ACQUIRE) == head)
+        return 1;
+    for (shmi_walk_records_from(&v, t->o.off, head, sizeof(shmi_counter_slot)); shmi_next_record(t->a, &v);)
+        if (__atomic_load_n(&t->of[v.slot - 1], __ATOMIC_RELAXED) == NULL)
+            __atomic_store_n(&t->of[v.slot - 1], (shmi_counter_slot *)shmi_ptr(t->a, v.b.off, sizeof(shmi_counter_slot), 8), __ATOMIC_RELEASE);
+    __atomic_store_n(&t->head, shmi_known_list(head, &v), __ATOMIC_RELEASE);
+    return 1;
+}
+/* The slot record of a slot; NULL if it has none. */
+SHMI_FN shmi_counter_slot *shmi_counter_slot_at(struct shmi_counter *t, uint32_t slot)
+{
+    if (slot < 1 || slot > t->a->geo.slots)
+        return NULL;
+    if (t->own != NULL && slot == t->a->my_slot)
+        return t->own;
+    return shmi_counter_learn(t) ? __atomic_load_n(&t->of[slot - 1], __ATOMIC_ACQUIRE) : NULL;
+}
+/* Returns the slot record of the first slot behind *slot that is known to have one, and sets *slot to that slot. NULL:
+ * there is none. A walk begins with *slot 0, after a call of shmi_counter_learn that has not failed. */
+SHMI_FN shmi_counter_slot *shmi_counter_next(struct shmi_counter *t, uint32_t *slot)
+{
+    while (*slot < t->a->geo.slots) {
+        shmi_counter_slot *s = __atomic_load_n(&t->of[(*slot)++], __ATOMIC_ACQUIRE);
+        if (s != NULL)
+            return s;
+    }
+    return NULL;
+}
+
 SHMI_FN uint32_t shmi_share_at(uint32_t slot, uint32_t which) { return SHMI_counterFirstShare + (slot - 1) * 4 + which; }
 /* Finds a tagged word by its index; NULL if there is none. */
 SHMI_FN uint64_t *shmi_counter_tagged(struct shmi_counter *t, uint32_t index)
@@ -19403,9 +19860,9 @@ SHMI_FN uint64_t *shmi_counter_tagged(struct shmi_counter *t, uint32_t index)
     case SHMI_counterDeadID:
         return &t->w->dead;
     }
-    if (index < SHMI_counterFirstShare || (index - SHMI_counterFirstShare) / 4 >= t->n_slots)
+    s = index < SHMI_counterFirstShare ? NULL : shmi_counter_slot_at(t, (index - SHMI_counterFirstShare) / 4 + 1);
+    if (s == NULL)
         return NULL;
-    s = &t->slots[(index - SHMI_counterFirstShare) / 4];
     switch ((index - SHMI_counterFirstShare) % 4) {
     case SHMI_shareName:
         return &s->name;
@@ -19420,9 +19877,9 @@ SHMI_FN uint64_t *shmi_counter_tagged(struct shmi_counter *t, uint32_t index)
 SHMI_FN uint64_t *shmi_counter_word_at(struct shmi_records *r, uint32_t index) { return shmi_counter_tagged((struct shmi_counter *)(void *)r, index); }
 SHMI_FN uint64_t *shmi_counter_record_of(struct shmi_records *r, uint32_t slot, uint32_t *n)
 {
-    struct shmi_counter *t = (struct shmi_counter *)(void *)r;
+    shmi_counter_slot *s = shmi_counter_slot_at((struct shmi_counter *)(void *)r, slot);
     *n = SHMI_counterEntries;
-    return slot < 1 || slot > t->n_slots ? NULL : &t->slots[slot - 1].head;
+    return s == NULL ? NULL : &s->head;
 }
 SHMI_FN int shmi_counter_spoilt(struct shmi_records *r, const char *how) { return shmi_counter_corrupt((struct shmi_counter *)(void *)r, how); }
 SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c) { return shmi_records_complete(&t->r, c); }
@@ -19433,15 +19890,16 @@ SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_r
 /* A period that no share has: the low half of a ticket. It repeats after 2^32 tickets. */
 SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
 {
-    uint32_t tries, i, period = 0;
-    for (tries = 0; tries <= t->n_slots; tries++) {
+    uint32_t tries, slot, period = 0;
+    for (tries = 0; tries <= t->a->geo.slots; tries++) {
         uint64_t n = shmi_add64(&t->w->tickets, 1) + 1;
+        shmi_counter_slot *s;
         period = (uint32_t)n;
-        if (n <= UINT32_MAX)
+        if (n <= UINT32_MAX || !shmi_counter_learn(t))
             break;
-        for (i = 0; i < t->n_slots && shmi_value_of(&t->slots[i].period) != period; i++)
+        for (slot = 0; (s = shmi_counter_next(t, &slot)) != NULL && shmi_value_of(&s->period) != period;)
             ;
-        if (i == t->n_slots)
+        if (s == NULL)
             break;
     }
     return period;
@@ -19472,15 +19930,20 @@ SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
     return err;
 }
 
-/* Wakes the waiters, because a death has changed the counter. */
-SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
+/* Wakes the waiters because of a death, so that they check the counter again. */
+SHMI_FN void shmi_counter_recheck(struct shmi_counter *t)
 {
     uint64_t e;
-    SHMSYNC_CRASHPOINT("counter.reap.lost");
     do
         e = shmi_ld64(&t->w->events);
     while (!shmi_cas64(&t->w->events, e, (e & ~(uint64_t)UINT32_MAX) | (uint32_t)(e + 1)));
     shmi_deliver_all(t->a, &t->line);
+}
+/* Wakes the waiters after a reap has changed what the dead leave undone. */
+SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
+{
+    SHMSYNC_CRASHPOINT("counter.reap.lost");
+    shmi_counter_recheck(t);
 }
 /* Wakes the waiters for the zero c, if no process has done that yet. */
 SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
@@ -19501,9 +19964,9 @@ SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
         shmi_deliver_all(t->a, &t->line);
     }
 }
-/* Sets *due to the work that a process has to do for the waiters after a change, without the private lock. 0: nothing.
- * SHMI_COUNTER_DUE_DEATH: wake them because of a death. Any other value: the commit word of a zero for which they
- * have not been woken. */
+/* Values of *due: what a process has to do for the waiters after a change, when it has given the private lock back. 0:
+ * nothing. SHMI_COUNTER_DUE_DEATH: wake them because of a death. Any other value: the commit word of a zero for which
+ * they have not been woken. */
 #define SHMI_COUNTER_DUE_DEATH SHMI_COUNTER_LOGGED
 SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
 {
@@ -19556,7 +20019,7 @@ typedef struct shmi_own_share {
  * folded. */
 SHMI_FN int shmi_counter_mine(struct shmi_counter *t, uint64_t count, shmi_own_share *h)
 {
-    shmi_counter_slot *s = &t->slots[t->a->my_slot - 1];
+    shmi_counter_slot *s = t->own;
     h->own = shmi_min(shmi_counter_has(t, s), count);
     h->claimed = shmi_min(shmi_value_of(&s->claimed), h->own);
     h->void_ = shmi_counter_holder(s) != t->a->self || shmi_value_of(&s->period) != shmi_value_of(&t->w->period);
@@ -19583,9 +20046,11 @@ SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_record_change *ch, co
  * private lock. If *due is not 0 after the call, the share is folded. */
 SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot, uint64_t *due)
 {
-    shmi_counter_slot *s = &t->slots[slot - 1];
+    shmi_counter_slot *s = shmi_counter_slot_at(t, slot);
     shmi_record_change ch;
     int ok, err;
+    if (s == NULL)
+        return shmi_counter_corrupt_shares(t);
     ch.n = 0;
     shmi_record_set(&ch, SHMI_counterOwed, shmi_min(shmi_value_of(&t->w->owed) + shmi_counter_has(t, s), shmi_value_of(&t->w->count)));
     shmi_record_set(&ch, SHMI_counterDeadID, shmi_counter_holder(s));
@@ -19716,7 +20181,7 @@ SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *o
 }
 
 #define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
-/* The dead participant that leaves work undone, or 0. The answer is right for a moment after c was read. *current is
+/* The dead participant that leaves work undone, or 0. The answer was right at some moment after c was read. *current is
  * 0 if *died may be another dead participant. */
 SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
@@ -19730,84 +20195,136 @@ SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_partic
     err = shmi_counter_complete(t, c);
     if (err != 0)
         return err;
-    if (shmi_value_of(&t->w->owed) == 0)
-        return 0; /* a fold wakes waiters after it has changed owed */
+    if (shmi_value_of(&t->w->owed) == 0) {
+        if (shmi_counter_learn(t) && shmi_known_bad(shmi_ld64(&t->head)))
+            return shmi_counter_corrupt_shares(t); /* a share that cannot be found may be that of a dead participant */
+        return 0; /* a process that folds a share wakes the waiters after it has changed owed */
+    }
     *died = (shmi_participant_id)(shmi_value_of(&t->w->dead) & SHMI_NAME_MASK);
     /* If the word has changed, owed may belong to a later record, which is only half carried out. */
     *current = shmi_counter_bare(shmi_counter_load(t)) == shmi_counter_bare(c);
     return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-/* Makes one attempt to fold the share of a slot, if it is the share of a dead participant or of without. *ok is 1 if
- * the slot has no such share now. */
-SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, uint32_t slot, shmi_participant_id without, int *ok)
+/* Whether n, which has a share, leaves its work undone, because n is dead or is the participant without. */
+SHMI_FN int shmi_counter_leaves(struct shmi_counter *t, shmi_participant_id n, shmi_participant_id without) { return n == without || !shmi_current(t->a, n); }
+/* Whether the whole count, in the sole form c, is the share of a participant that leaves its work undone. */
+SHMI_FN int shmi_counter_left(struct shmi_counter *t, uint64_t c, shmi_participant_id without)
+{
+    shmi_participant_id n = shmi_counter_owner(c);
+    return n != 0 && !shmi_counter_is_lost(c) && shmi_counter_leaves(t, n, without);
+}
+/* Whether s, in the logged form, is the share of a participant that leaves its work undone. */
+SHMI_FN int shmi_counter_share_left(struct shmi_counter *t, shmi_counter_slot *s, shmi_participant_id without)
+{
+    return shmi_counter_has(t, s) != 0 && shmi_counter_leaves(t, shmi_counter_holder(s), without);
+}
+/* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant or of the participant
+ * without. *next is SHMI_counterDone if the slot has no such share now, and SHMI_counterNot if this participant has no
+ * slot record, which it needs for a change. */
+SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_counter_slot *s, uint32_t slot, shmi_participant_id without, int *next)
 {
     uint64_t due = 0;
     int err;
+    *next = SHMI_counterAgain;
     pthread_mutex_lock(&t->a->counter_lock);
     err = shmi_counter_complete(t, c);
     if (err == 0) {
-        shmi_counter_slot *s = &t->slots[slot - 1];
-        if (shmi_counter_has(t, s) != 0 && (shmi_counter_holder(s) == without || !shmi_current(t->a, shmi_counter_holder(s)))) {
-            err = shmi_counter_fold(t, c, slot, &due);
-            *ok = due != 0;
+        if (!shmi_counter_share_left(t, s, without)) {
+            *next = SHMI_counterDone;
+        } else if (shmi_counter_slot_at(t, t->a->my_slot) == NULL) {
+            *next = SHMI_counterNot;
         } else {
-            *ok = 1;
+            err = shmi_counter_fold(t, c, slot, &due);
+            if (due != 0)
+                *next = SHMI_counterDone;
         }
     }
     pthread_mutex_unlock(&t->a->counter_lock);
     shmi_counter_pay(t, due);
     return err;
 }
-/* Folds the shares of dead participants, and of without, slot by slot. The commit word was of the logged form after
- * those deaths. One check of each slot is enough; see prims/counter_repair.go. */
+/* Folds the shares of dead participants, and of the participant without, slot by slot. The commit word was of the
+ * logged form after those deaths. One check of each slot is enough; see prims/counter_repair.go. If a reaper gets no
+ * slot record for itself, the waiters fold the shares; see shmi_counter_look_for_dead. */
 SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
 {
-    uint32_t slot;
-    for (slot = 1; slot <= t->n_slots;) {
-        uint64_t c = shmi_counter_load(t);
-        int ok = 0;
-        if (!shmi_counter_is_logged(c) || shmi_counter_reap_share(t, c, slot, without, &ok) != 0)
-            return; /* a zero has made all shares void */
-        slot += (uint32_t)ok;
+    uint32_t slot = 0;
+    shmi_counter_slot *s;
+    if (!shmi_counter_learn(t)) {
+        shmi_counter_recheck(t);
+        return;
+    }
+    while ((s = shmi_counter_next(t, &slot)) != NULL) {
+        int next = SHMI_counterAgain, made = 0;
+        while (next != SHMI_counterDone) {
+            uint64_t c = shmi_counter_load(t);
+            if (!shmi_counter_is_logged(c) || shmi_counter_reap_share(t, c, s, slot, without, &next) != 0)
+                return; /* a zero has made all shares void */
+            if (next == SHMI_counterNot && (made++ != 0 || !shmi_record_of_reaper(t->a, &t->o, sizeof(shmi_counter_slot)))) {
+                shmi_counter_recheck(t);
+                return;
+            }
+        }
     }
 }
-/* Adds the shares of dead participants, and that of without, to what the dead leave undone. */
+/* Adds the shares of dead participants, and of the participant without, to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
     for (;;) {
         uint64_t c = shmi_counter_load(t);
-        shmi_participant_id n = shmi_counter_owner(c);
         if (shmi_counter_is_logged(c)) {
             shmi_counter_reap_shares(t, without);
             return;
         }
-        if (n == 0 || shmi_counter_is_lost(c) || (n != without && shmi_current(t->a, n)))
+        if (!shmi_counter_left(t, c, without))
             return;
-        /* The same value may come back with a living participant that has got the ID of n. */
-        if (shmi_take_from64(t->a, n, &t->w->commit, c, c | SHMI_COUNTER_DEAD, 0)) {
+        /* The same value may come back with a living participant that has got the ID of the owner. */
+        if (shmi_take_from64(t->a, shmi_counter_owner(c), &t->w->commit, c, c | SHMI_COUNTER_DEAD, 0)) {
             shmi_counter_tell(t);
             return;
         }
     }
 }
+/* Whether a reap would change what the dead leave undone. It notices the deaths of participants with shares. */
+SHMI_FN int shmi_counter_any_dead(struct shmi_counter *t, uint64_t c)
+{
+    uint32_t slot = 0;
+    int dead = 0;
+    if (shmi_counter_is_logged(c)) {
+        shmi_counter_slot *s;
+        if (shmi_counter_complete(t, c) != 0 || !shmi_counter_learn(t))
+            return 0;
+        while ((s = shmi_counter_next(t, &slot)) != NULL) {
+            if (shmi_counter_has(t, s) != 0)
+                shmi_dead(t->a, shmi_counter_holder(s));
+            dead |= shmi_counter_share_left(t, s, 0);
+        }
+    } else {
+        if (shmi_counter_owner(c) != 0)
+            shmi_dead(t->a, shmi_counter_owner(c));
+        dead = shmi_counter_left(t, c, 0);
+    }
+    return dead;
+}
 /* Adds the shares of the participants that have died to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap_dead(struct shmi_counter *t)
 {
-    uint64_t c = shmi_counter_load(t);
-    uint32_t i;
-    int dead = 0;
-    if (shmi_counter_is_logged(c)) {
-        if (shmi_counter_complete(t, c) != 0)
-            return;
-        for (i = 0; i < t->n_slots; i++)
-            if (shmi_counter_has(t, &t->slots[i]) != 0)
-                dead |= shmi_dead(t->a, shmi_counter_holder(&t->slots[i]));
-    } else if (shmi_counter_owner(c) != 0 && !shmi_counter_is_lost(c)) {
-        dead = shmi_dead(t->a, shmi_counter_owner(c));
-    }
-    if (dead)
+    if (shmi_counter_any_dead(t, shmi_counter_load(t)))
         shmi_counter_reap(t, 0);
+}
+/* Calls shmi_counter_reap_dead if participants have died since a waiter of this process last called it, or if the word
+ * events, whose value is e, has changed since then. A reaper that cannot fold the share of a dead participant changes
+ * events, and counts the death only after that. The caller has read events before. So either this call finds the share,
+ * or events changes before the caller sleeps on it. */
+SHMI_FN void shmi_counter_look_for_dead(struct shmi_counter *t, uint64_t e)
+{
+    uint32_t deaths = shmi_deaths(t->a);
+    if (shmi_ld32(&t->deaths) != deaths || shmi_ld64(&t->sought) != e) {
+        shmi_counter_reap_dead(t);
+        shmi_st32(&t->deaths, deaths);
+        shmi_st64(&t->sought, e);
+    }
 }
 
 typedef struct shmi_counter_spin {
@@ -19852,10 +20369,12 @@ SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
     int64_t since = 0;
     int looks; /* since the last sleep; a call that reads again without a sleep checks its deadline */
     for (looks = 0;; looks++) {
-        uint64_t e = shmi_ld64(&t->w->events), c = shmi_counter_load(t);
+        uint64_t e = shmi_ld64(&t->w->events), c;
         shmi_sleep_spec spec;
         shmi_participant_id died;
         int current, err, ended;
+        shmi_counter_look_for_dead(t, e);
+        c = shmi_counter_load(t);
         if (shmi_counter_is_zero(c) || (uint32_t)(e >> 32) != began)
             return 0;
         if (looks > 0 && deadline != 0 && shmi_now() >= deadline)
@@ -19927,9 +20446,8 @@ SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const s
     memset(t, 0, sizeof *t);
     t->a = a;
     t->o = *o;
-    t->w = (shmi_counter_words *)shmi_ptr(a, o->body, shmi_counter_bytes(a->geo.slots), 8);
-    t->slots = (shmi_counter_slot *)(void *)(t->w + 1);
-    t->n_slots = a->geo.slots;
+    t->w = (shmi_counter_words *)shmi_ptr(a, o->body, sizeof(shmi_counter_words), 8);
+    t->deaths = shmi_deaths(a) - 1; /* the first wait looks for dead participants */
     t->line.word = (uint32_t *)(void *)&t->w->events; /* the low half */
     t->line.poller = &t->w->poller;
     t->r.commit = &t->w->commit;
@@ -19941,10 +20459,17 @@ SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const s
 }
 SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_counter *t = (struct shmi_counter *)shmi_new_thing(sizeof *t);
+    struct shmi_counter *t;
+    shmi_off record;
     (void)arg;
-    if (t != NULL)
-        shmi_counter_init(t, a, o);
+    if (o->size < shmi_counter_bytes(a) || shmi_slot_record(a, o, sizeof(shmi_counter_slot), &record) != 0)
+        return NULL;
+    t = (struct shmi_counter *)shmi_new_thing(sizeof *t + shmi_slot_places(a) * sizeof *t->of);
+    if (t == NULL)
+        return NULL;
+    shmi_counter_init(t, a, o);
+    t->own = (shmi_counter_slot *)shmi_ptr(a, record, sizeof(shmi_counter_slot), 8);
+    t->of = (shmi_counter_slot **)(void *)(t + 1);
     return t;
 }
 
@@ -19957,7 +20482,8 @@ typedef struct shmi_claiming {
 SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_claiming *k, int *next, uint64_t *due)
 {
     uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
-    uint32_t i, me = t->a->my_slot, most = 0;
+    uint32_t slot = 0, me = t->a->my_slot, most = 0;
+    shmi_counter_slot *s, *victim = NULL; /* victim is the slot record of the slot most */
     shmi_record_change ch;
     shmi_own_share h;
     int ok, err = shmi_counter_complete(t, c);
@@ -19973,16 +20499,20 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
         return shmi_counter_fold(t, c, me, due);
     owed = shmi_value_of(&t->w->owed);
     shares = h.own;
-    for (i = 1; i <= t->n_slots; i++) {
+    if (!shmi_counter_learn(t) || shmi_known_bad(shmi_ld64(&t->head)))
+        return shmi_counter_corrupt_shares(t);
+    while ((s = shmi_counter_next(t, &slot)) != NULL) {
         uint64_t claimable;
-        if (i == me)
+        if (slot == me)
             continue;
-        shares += shmi_counter_has(t, &t->slots[i - 1]);
-        claimable = shmi_counter_claimable(t, &t->slots[i - 1]);
+        shares += shmi_counter_has(t, s);
+        claimable = shmi_counter_claimable(t, s);
         if (claimable > 0) {
             free += claimable;
-            if (most == 0 || claimable > shmi_counter_claimable(t, &t->slots[most - 1]))
-                most = i;
+            if (victim == NULL || claimable > shmi_counter_claimable(t, victim)) {
+                most = slot;
+                victim = s;
+            }
         }
     }
     others = count > owed + shares ? count - owed - shares : 0;
@@ -20007,8 +20537,8 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
         shmi_record_set(&ch, SHMI_counterOwed, owed - of_dead);
     of_nobody = shmi_min(k->rest - of_dead, others);
     if (k->rest > of_dead + of_nobody && most != 0) {
-        of_most = shmi_min(k->rest - of_dead - of_nobody, shmi_counter_claimable(t, &t->slots[most - 1]));
-        shmi_record_set(&ch, shmi_share_at(most, SHMI_shareOwn), shmi_counter_has(t, &t->slots[most - 1]) - of_most);
+        of_most = shmi_min(k->rest - of_dead - of_nobody, shmi_counter_claimable(t, victim));
+        shmi_record_set(&ch, shmi_share_at(most, SHMI_shareOwn), shmi_counter_has(t, victim) - of_most);
     }
     n = of_dead + of_nobody + of_most;
     if (n == 0) {
@@ -20062,13 +20592,12 @@ SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, con
 SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err;
-    if (k->from_others) {
-        shmi_counter_reap_dead(t); /* the participant that had the share may be dead */
-        k->reaped = 1;
-    }
+    shmi_counter_reap_dead(t); /* the participant that had the share may be dead, and its reaper may have had no slot record */
+    k->reaped = 1;
     err = shmi_counter_try_claim(t, k, op, next);
-    /* A caller that has waited for the end of a process expects that it can claim the units of that process. A
-     * moment may pass until all threads of the process can be seen to have ended. */
+    /* A caller that has waited for the end of a process expects that it can claim the units of that process. But a
+     * moment may pass until this process can see that all threads of that process have ended, so the call waits for
+     * that. */
     if (err == 0 && *next == SHMI_counterNot) {
         err = shmi_await_none_dying(t->a, op, shmi_called(&t->o));
         k->reaped = 0;
@@ -20201,7 +20730,7 @@ SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name
     int created, err;
     init.n = 0;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_spec_of_kind(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_counter_bytes(a->geo.slots));
+    shmi_spec_of_kind(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_counter_bytes(a));
     spec.init = shmi_counter_fill;
     spec.arg = &init;
     spec.flags = flags;
@@ -20224,7 +20753,7 @@ int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_open_handle_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -20298,7 +20827,7 @@ SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, in
         return shmi_fail(EINVAL, "latch.open", name, "the highest count is %lld, not %lld", (long long)SHMI_COUNTER_MAX, (long long)n);
     init.n = (uint64_t)n;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_spec_of_kind(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_counter_bytes(a->geo.slots));
+    shmi_spec_of_kind(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_counter_bytes(a));
     spec.init = shmi_counter_fill;
     spec.arg = &init;
     spec.flags = flags;
@@ -20325,7 +20854,7 @@ int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_open_handle_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -20405,16 +20934,17 @@ int64_t shmsync_latch_count(const shmsync_latch *l)
 SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_counter t;
-    if (o->size < shmi_counter_bytes(a->geo.slots))
+    if (o->size < shmi_counter_bytes(a))
         return;
     shmi_counter_init(&t, a, o);
     shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that leaves is still current */
+    free(t.of);
 }
 SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_counter t;
     uint64_t c;
-    if (o->size < shmi_counter_bytes(a->geo.slots))
+    if (o->size < shmi_counter_bytes(a))
         return;
     shmi_counter_init(&t, a, o);
     c = shmi_counter_load(&t);
@@ -20437,6 +20967,7 @@ struct shmi_once {
     shmi_once_words *w;
     shmi_wait_list line;
     int64_t looked;
+    const void *thread; /* runs a function for a call of this process; see shmi_this_thread. Atomic */
     shmi_object o;
 };
 
@@ -20533,7 +21064,8 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* Takes the turn from a runner that is dead, or is without, when the runner is gone, and wakes the waiters. */
+/* Takes the turn from a runner that is dead, or is the participant without, when the runner is gone. Then it wakes the
+ * waiters. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
     for (;;) {
@@ -20599,6 +21131,10 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
             *began = to;
             return 0;
         }
+        /* Only this process stores its own threads in o->thread. So if this thread is there, it has not returned from
+         * its function. */
+        if (shmi_once_runner(w) == o->a->self && __atomic_load_n(&o->thread, __ATOMIC_RELAXED) == shmi_this_thread())
+            return shmi_fail(EDEADLK, "once.do", shmi_called(&o->o), "the function that it runs calls it, and would wait for itself");
         if (!waits) {
             shmi_tuning t = shmi_once_tuning(o);
             waits = 1;
@@ -20670,7 +21206,9 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     err = shmi_once_join(o, abs, &began);
     if (began != 0) {
         SHMSYNC_CRASHPOINT("once.run.taken");
+        __atomic_store_n(&o->thread, shmi_this_thread(), __ATOMIC_RELAXED);
         SHMI_OUTSIDE(f(arg));
+        __atomic_store_n(&o->thread, (const void *)NULL, __ATOMIC_RELAXED);
         SHMSYNC_CRASHPOINT("once.run.returned");
         shmi_once_finish(o, began);
     }
@@ -20728,10 +21266,11 @@ SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* The lock that a change concerns. */
 struct shmi_record_lock {
-    struct shmi_rq *q;   /* the queue that is chosen is that of the lock */
+    struct shmi_rq *q;   /* its chosen queue is the queue of the lock */
     uint64_t *state, *accepted;
-    uint64_t *died;      /* a recorded word: whose death has made a FairMutex owner-dead or not recoverable */
-    uint32_t kind, where; /* name state in a record; died has the next kind */
+    /* a recorded word that names the participant whose death has made a FairMutex owner-dead or not recoverable */
+    uint64_t *died;
+    uint32_t kind, where; /* they name the word state in a record; the word died has the next kind */
     int release;         /* policy PolicyRelease */
     int key;             /* a key: the tag of state names a hold, and a state that is not recoverable has a name */
 };
@@ -20774,7 +21313,8 @@ SHMI_FN void shmi_state_shut(uint64_t *state, int key)
 
 /* ---- The rules. The private lock is held. ---- */
 
-/* Adds to x that the state becomes s, or s and open if x leaves no wait in the queue and s is free, or names a holder. */
+/* Adds to x that the state becomes s. The word is open, too, if x leaves no wait in the queue, and s is free or names a
+ * holder. */
 SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_change *x, uint32_t s)
 {
     if (shmi_owner_kind(s) == SHMI_kindHeld && shmi_rq_empty(l->q, x) && !l->q->a->geo.counted)
@@ -20786,21 +21326,21 @@ SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_chan
 SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t s;
-    shmi_state_shut(l->state, l->key); /* nothing, unless a peer has overwritten the word */
+    shmi_state_shut(l->state, l->key); /* this does nothing, unless a peer has overwritten the word */
     shmi_rq_detach(l->q, x, w, outcome);
     s = shmi_rq_get(x, l->state);
     if (l->key ? s == 0 : shmi_owner_kind(s) == SHMI_kindHeld)
         shmi_lock_set(l, x, s);
 }
-/* Adds to x that the lock is free, or granted to the first wait whose owner lives; it takes those of the dead before it
- * off the queue. Waits that do not fit into the record are left to shmi_lock_serve. It returns the participant that
- * x grants the lock to, or 0. The word is closed. */
+/* Adds to x that the lock is free, or granted to the first wait whose owner lives; it also takes off the queue the
+ * waits of the dead that come before that one. Waits that do not fit into the record are left to shmi_lock_serve. It
+ * returns the participant that x grants the lock to, or 0. The word is closed. */
 SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y;
     struct shmi_wait w;
-    /* The word is in the record from here on, so its tag changes even if the same participant gets the lock again:
-     * accepted has the tag of one grant. */
+    /* The word is in the record from here on, so its tag changes even if the same participant gets the lock again. This
+     * is necessary because accepted names a grant by its tag. */
     shmi_rq_set(x, l->kind, l->where, l->state, 0);
     for (;;) {
         shmi_participant_id granted = 0;
@@ -20837,7 +21377,7 @@ SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_c
     shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, s);
 }
 /* Grants the lock to the first wait if it is free, ends all waits if nobody can get it, and takes waits of the dead off
- * that are first. */
+ * the front of the queue. */
 SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
@@ -20850,7 +21390,7 @@ SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_cha
         if (err != 0)
             return err;
         if (shmi_rq_head(q, x, &w)) {
-            shmi_state_shut(l->state, l->key); /* nothing, unless a peer has overwritten the word */
+            shmi_state_shut(l->state, l->key); /* this does nothing, unless a peer has overwritten the word */
             s = shmi_rq_get(x, l->state);
             if (s == 0)
                 granted = shmi_lock_pass(l, x);
@@ -20904,7 +21444,7 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
         }
         if (next == 0) {
             granted = shmi_lock_pass(l, x);
-            x->torn = 0; /* an error in the queue is that of the waits */
+            x->torn = 0; /* an error in the queue concerns only the waits */
         } else {
             shmi_lock_set(l, x, next);
             if (!l->key)
@@ -20920,8 +21460,8 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
     }
 }
 /* Takes the lock back from a dead holder if its word is open: one CAS is enough, because no wait is queued. A process
- * needs no slot record for that. It returns whether a participant that is dead or has left has a lock whose word is
- * closed, which only a record can take back. */
+ * needs no slot record for that. It returns whether a participant that is dead or has left has the lock while the word
+ * is closed: then only a record can take the lock back. */
 SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
 {
     for (;;) {
@@ -20947,6 +21487,7 @@ struct shmi_barrier {
     shmi_barrier_words *w;
     void (*completion)(void *);
     void *completion_arg;
+    const void *thread;       /* runs the completion; see shmi_this_thread. Atomic */
     uint32_t deaths;          /* the number of deaths when this process last looked for dead participants */
     uint32_t head;            /* the latest slot record when the list was read */
     shmi_barrier_slot *of[1]; /* the slot records, by slot, from slot 1; NULL: the slot has none */
@@ -20977,7 +21518,7 @@ enum {
 #define SHMI_BARRIER_MAX UINT64_C(0x7fffffff)
 #define SHMI_BARRIER_BROKEN (UINT32_C(1) << 29)
 #define SHMI_BARRIER_RECORDED (UINT64_C(1) << 34)
-#define SHMI_BARRIER_REMEMBERED (UINT64_C(1) << 33) /* older phases are forgotten */
+#define SHMI_BARRIER_REMEMBERED (UINT64_C(1) << 33) /* a phase this far back is forgotten */
 
 /* ---- The rules; see prims/barrier_word.go ---- */
 
@@ -21016,7 +21557,7 @@ SHMI_FN void shmi_barrier_put(const shmi_barrier_state *s, shmi_barrier_share *h
     h->parties = shmi_min(parties, SHMI_BARRIER_MAX);
     h->left = shmi_min(shmi_min(left, parties), SHMI_BARRIER_MAX);
 }
-/* Makes a phase, which is this one or the next, and all later ones broken by a death. */
+/* Marks a phase, which is this one or the next, and all later phases as broken by a death. */
 SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_participant_id dead)
 {
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
@@ -21105,8 +21646,9 @@ SHMI_FN uint64_t shmi_barrier_remembered(const shmi_barrier_state *s)
 {
     return (s->broken & SHMI_NAME_MASK) | shmi_min(s->lost, 31) << 29 | SHMI_BARRIER_RECORDED | s->phase >> 5 << 35;
 }
-/* How a wait for the end of phase p ends, if the phase is over: *end is 0 or EOWNERDEAD, and *dead is who died. r is
- * the record at the place of p, read after the state. *dead is 0 with EOWNERDEAD if the record is lost. */
+/* How a wait for the end of phase p ends, if the phase is over: *end is 0 or EOWNERDEAD, and *dead is the participant
+ * that died. r is the record at the place of p, read after the state. *dead is 0 with EOWNERDEAD if the record is
+ * lost. */
 SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64_t r, int *end, shmi_participant_id *dead)
 {
     uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: laps from p to the record */
@@ -21275,8 +21817,8 @@ SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barr
     return err;
 }
 
-/* Makes events agree with the state, and wakes the waiters if that ends their waits. The state is read after events,
- * so it is at least as late. */
+/* Makes the word events agree with the state, and wakes the waiters if that ends their waits. The state is read after
+ * events, so it is at least as late. */
 SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
 {
     for (;;) {
@@ -21310,8 +21852,8 @@ SHMI_FN void shmi_barrier_without_share(struct shmi_barrier *x, shmi_barrier_sta
     if (h->name != 0 && shmi_barrier_absent(x, h->name, *arg))
         shmi_barrier_lose(s, h);
 }
-/* Breaks the phases that dead participants leave incomplete, and the phase that without, which leaves, does. A
- * process that has no slot record cannot do that: the waiters, and the next call, do it. */
+/* Breaks the phases that dead participants leave incomplete. without is a participant that is leaving, or 0: it counts
+ * as dead. A process that has no slot record cannot do that, so the waiters or the next call do it. */
 SHMI_FN void shmi_barrier_reap(struct shmi_barrier *x, shmi_participant_id without)
 {
     shmsync_arena *a = x->e.a;
@@ -21348,7 +21890,7 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether who has parties or runs the completion. who 0: whether any dead participant does. */
+/* Whether the participant who has parties or runs the completion. If who is 0: whether any dead participant does. */
 SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
     shmsync_arena *a = x->e.a;
@@ -21402,12 +21944,12 @@ SHMI_FN int shmi_barrier_seen(struct shmi_barrier *x, shmi_barrier_state *s)
 SHMI_FN uint64_t shmi_barrier_phase(struct shmi_barrier *x)
 {
     shmi_barrier_state s;
-    s.phase = 0; /* for gcc -O3, which does not see that a read without an error has set it */
+    s.phase = 0; /* only to silence gcc -O3, which does not see that a read without an error has set phase */
     return shmi_barrier_read(x, &s) == 0 ? s.phase : 0;
 }
 
 /* The size of a handle, or of the object on which a reaper works. The caller frees it. */
-SHMI_FN size_t shmi_barrier_size(shmsync_arena *a) { return sizeof(struct shmi_barrier) + a->geo.slots * sizeof(shmi_barrier_slot *); }
+SHMI_FN size_t shmi_barrier_size(shmsync_arena *a) { return sizeof(struct shmi_barrier) + shmi_slot_places(a) * sizeof(shmi_barrier_slot *); }
 SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const shmi_object *o)
 {
     shmi_object events = *o;
@@ -21513,7 +22055,7 @@ int shmsync_barrier_close(shmsync_barrier *b)
     return SHMI_TELL(err);
 }
 
-/* Waits for the end of phase p. The call counts. */
+/* Waits for the end of phase p. shmi_enter has counted the call. */
 SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
 {
     const char *called = shmi_called(&x->e.o);
@@ -21533,6 +22075,8 @@ SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
                                  (unsigned long long)p, SHMI_barrierBreaks);
             return shmi_fail_who(x->e.a, EOWNERDEAD, "barrier.wait", called, dead);
         }
+        if (s.completer == x->e.a->self && __atomic_load_n(&x->thread, __ATOMIC_RELAXED) == shmi_this_thread())
+            return shmi_fail(EDEADLK, "barrier.wait", called, "the completion waits for the end of its own phase");
         err = shmi_eventcount_wait(&x->e, (uint32_t)p << 1, abs);
         if (err != 0)
             return err;
@@ -21567,7 +22111,9 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     shmi_barrier_state was, is;
     int err;
     SHMSYNC_CRASHPOINT("barrier.complete.taken");
+    __atomic_store_n(&x->thread, shmi_this_thread(), __ATOMIC_RELAXED);
     SHMI_OUTSIDE(x->completion(x->completion_arg));
+    __atomic_store_n(&x->thread, (const void *)NULL, __ATOMIC_RELAXED);
     SHMSYNC_CRASHPOINT("barrier.complete.returned");
     err = shmi_barrier_change(x, x->e.a->my_slot, shmi_barrier_completed, NULL, &was, &is);
     if (err != 0)
@@ -21576,7 +22122,7 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     return shmi_barrier_tell(x);
 }
 
-/* Counts n arrivals, removes drop parties, and sets *p to the phase. The call counts. */
+/* Counts n arrivals, removes drop parties, and sets *p to the phase. shmi_enter has counted the call. */
 SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     uint64_t arg[3];
@@ -21602,7 +22148,8 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
         if (shmi_barrier_broken(&was))
             return 0;
         if (shmi_barrier_broken(&is) && is.phase == was.phase)
-            return shmi_barrier_tell(x); /* the participant that had the slot before was a party */
+            /* the previous participant of the slot was a party: its death breaks the phase */
+            return shmi_barrier_tell(x);
         if ((uint64_t)n > was.pending)
             return shmi_fail(EINVAL, "barrier.arrive", shmi_called(&x->e.o), "%lld arrivals are more than are expected", (long long)n);
         SHMSYNC_CRASHPOINT("barrier.arrive.counted");
@@ -21722,7 +22269,8 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
         return err;
     err = shmi_barrier_change(x, a->my_slot, shmi_barrier_being, &n, &was, &is);
     if (err == 0)
-        err = shmi_barrier_tell(x); /* the participant that had the slot before may have been a party */
+        /* the previous participant of the slot may have been a party: its death breaks the phase */
+        err = shmi_barrier_tell(x);
     shmi_exit_for(x, a);
     return err;
 }
@@ -21740,10 +22288,10 @@ int shmsync_barrier_deregister(shmsync_barrier *b)
 }
 
 /* Makes one attempt to end this phase, if it is broken, and to begin another one. It does nothing while a dead
- * participant is not gone, because that participant may still write. It checks that after the load of c, so the
- * answer covers each death that c has taken into account. It writes the record of the phase before it ends the
- * phase, and the record agrees with the state at c. If this process is stopped before the CAS of the record, the CAS
- * may fail: see prims/barrier_breaks.go. */
+ * participant is not gone, because that participant may still write. It checks this after the load of c, so the answer
+ * covers each death that c has taken into account. It writes the record of the phase before it ends the phase, and the
+ * record agrees with the state at c. If this process is stopped before the CAS of the record, the CAS may fail: see
+ * prims/barrier_breaks.go. */
 SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
 {
     uint64_t c = shmi_ld64(&x->w->commit), *record, was, remembered;
@@ -21813,8 +22361,8 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
 }
 
 /* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this participant has never
- * opened the Barrier, it has no record for a change, and only wakes the waiters, which find the death. Without
- * memory it does nothing, and the periodic checks of the waiters find the death. */
+ * opened the Barrier, it has no slot record, which a change needs. Then it only wakes the waiters, which find the
+ * death. Without memory it does nothing, and the periodic checks of the waiters find the death. */
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;
@@ -21853,7 +22401,7 @@ struct shmi_fairmutex {
     void *repair_arg;
 };
 
-/* Counters follow in an arena whose objects count. */
+/* The size of the body. In an arena whose objects have counters, the counters follow. */
 SHMI_FN uint64_t shmi_fair_bytes(shmsync_arena *a) { return sizeof(shmi_fairmutex_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_fairmutex *shmi_fair_of(struct shmi_rq *q) { return (struct shmi_fairmutex *)(void *)q; }
@@ -21924,7 +22472,7 @@ SHMI_FN int shmi_fair_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct 
 SHMI_FN int shmi_fair_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_record_lock l = shmi_fair_lock_of(shmi_fair_of(q));
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue is that of the waits */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits */
     err = shmi_lock_reap(&l, x, b);
     return first != 0 ? first : err;
 }
@@ -21945,7 +22493,7 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
     int tidied = 0;
     *result = SHMI_fairNotNow;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or makes one that is made once. */
+        /* The loop ends: each turn follows a change by another call, or makes a change that can be made only once. */
         uint32_t o;
         int takes, dead, ok, err = shmi_rq_begin(q, &x, b);
         if (err != 0)
@@ -22007,8 +22555,8 @@ SHMI_FN int shmi_fair_take(struct shmi_fairmutex *f, shmi_wait_node *wait_node, 
     return err;
 }
 
-/* Unlocks it by a record, and grants it to the first wait. *held is 0 if this process does not hold it; then *o is the
- * owner word. */
+/* Unlocks the lock by a record, and grants it to the first wait. *held is 0 if this process does not hold the lock;
+ * then *o is the owner word. */
 SHMI_FN int shmi_fair_give_locked(struct shmi_fairmutex *f, struct shmi_wakes *b, int *held, uint32_t *o)
 {
     struct shmi_rq *q = &f->q;
@@ -22034,7 +22582,7 @@ SHMI_FN int shmi_fair_give_locked(struct shmi_fairmutex *f, struct shmi_wakes *b
             continue;
         }
         granted = shmi_fair_pass(f, &x);
-        x.torn = 0; /* an error in the queue is that of the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -22187,7 +22735,7 @@ SHMI_FN int shmi_fair_refused_by(struct shmi_fairmutex *f, const char *op, uint3
     return err != 0 ? err : shmi_fail_who(f->q.a, EOWNERDEAD, op, shmi_called(&f->q.o), shmi_fair_died(f));
 }
 
-/* Takes the lock or waits in the queue for it, in a call that counts. */
+/* Takes the lock or waits in the queue for it, in a call that shmi_enter has counted. */
 SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t abs, int try_)
 {
     shmi_wait_node *wait_node;
@@ -22201,7 +22749,7 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t a
     if (try_)
         return EBUSY;
     shmi_rq_learn(&f->q);
-    if (SHMI_UNLIKELY(shmi_ld32(&f->q.bad) != 0))
+    if (SHMI_UNLIKELY(shmi_known_bad(shmi_ld64(&f->q.known_head))))
         return shmi_fail(EPROTO, op, shmi_called(&f->q.o), "its list of slot records");
     err = shmi_wait_node_take(f->q.a, &wait_node);
     if (err != 0)
@@ -22222,8 +22770,8 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t a
     return outcome.how == SHMI_RECORDED_REFUSED ? shmi_fair_refused_by(f, op, outcome.why) : shmi_fair_accept(f);
 }
 
-/* Makes this process the recoverer, if the lock is owner-dead or, if ruined says so, not recoverable. *w is the owner
- * word, and *waits the participant that has to be gone before. The private lock is held. */
+/* Makes this process the recoverer, if the lock is owner-dead, or if ruined is not 0 and the lock is not recoverable.
+ * *w is the owner word, and *waits is the participant that must be gone before that. The private lock is held. */
 SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct shmi_wakes *b, int *took, uint64_t *w, shmi_participant_id *waits)
 {
     struct shmi_rq *q = &f->q;
@@ -22241,7 +22789,7 @@ SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct 
                 *waits = shmi_owner_name(o);
                 return 0;
             }
-            /* A process that has no record may have marked it, which left died as it was. */
+            /* A process without a slot record may have marked the lock owner-dead. Then it could not change died. */
             shmi_rq_set(&x, SHMI_fairDied, 0, &f->w->died, shmi_owner_name(o));
         } else if (!ruined || o != SHMI_OWNER_NOT_RECOVERABLE) {
             return 0;
@@ -22257,12 +22805,12 @@ SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct 
         }
     }
 }
-/* Begins a recovery, in a call that counts. */
+/* Begins a recovery, in a call that shmi_enter has counted. */
 SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int ruined, int *took)
 {
     int err;
     *took = 0;
-    do { /* it is taken from a participant that is gone */
+    do { /* the lock is taken only from a participant that is gone */
         shmi_participant_id waits = 0;
         struct shmi_wakes b;
         uint64_t w = 0;
@@ -22305,7 +22853,7 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
             else
                 granted = shmi_fair_pass(f, &x);
         }
-        x.torn = 0; /* an error in the queue is that of the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -22316,7 +22864,7 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
         return 0;
     }
 }
-/* Runs repair while this process recovers f, and holds it afterwards or not. The call counts. */
+/* Runs repair while this process recovers f, and holds f afterwards or not. shmi_enter has counted the call. */
 SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
 {
     struct shmi_wakes b;
@@ -22333,8 +22881,8 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
     return err;
 }
 
-/* Locks it, in a call that counts. A call that has learned of a death and may repair, but finds that another process
- * repairs, waits again. */
+/* Takes the lock, in a call that shmi_enter has counted. A call that has learned of a death and may repair, but finds
+ * that another process repairs, waits again. */
 SHMI_FN int shmi_fair_lock_slow(struct shmi_fairmutex *f, int64_t abs, int may_repair)
 {
     int took = 0, err;
@@ -22358,7 +22906,7 @@ SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair
     err = shmi_enter_for(f, f->q.a, "fairmutex.lock");
     if (err != 0)
         return err;
-    err = shmi_fair_lock_slow(f, abs, may_repair);
+    SHMI_REPAIRING(f->repair, err, shmi_fair_lock_slow(f, abs, may_repair));
     shmi_exit_for(f, f->q.a);
     return err;
 }
@@ -22406,7 +22954,7 @@ SHMI_FN int shmi_fair_unlock(struct shmi_fairmutex *f)
     shmi_rq_unlock(&f->q);
     shmi_rq_wake(&f->q, &b);
     if (err == 0 && !held)
-        err = shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", shmi_called(&f->q.o), "owner word %#x", o);
+        err = shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", shmi_called(&f->q.o), "%sowner word %#x", shmi_fair_valid(o) ? "this process does not hold it; " : "", o);
     return shmi_exit_with(f->q.a, err);
 }
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
@@ -22443,7 +22991,8 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
     shmi_exit_for(x, x->q.a);
     return SHMI_TELL(err);
 }
-/* A death that no call has met, and a change that is committed and not carried out, count. */
+/* The result takes into account a death that no call has noticed yet, and a change that is committed and not yet
+ * carried out. */
 SHMI_FN int shmi_fair_state(struct shmi_fairmutex *f)
 {
     shmsync_arena *a = f->q.a;
@@ -22468,8 +23017,9 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     memset(f, 0, sizeof *f);
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
-/* Takes back the hold of dead. A process without a slot record cannot make a change, but an open word needs none. Then died
- * stays as it is. If the word is closed, the process gets a slot record. */
+/* Takes back the hold of the participant dead. A process without a slot record cannot make a change by a record, but an
+ * open word needs no record. Then the word died stays as it is. If the word is closed, the process gets a slot
+ * record. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
@@ -22521,7 +23071,7 @@ SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 }
 SHMI_FN uint64_t *shmi_future_slot(struct shmi_future *f, uint32_t round) { return &f->w->results[round % SHMI_FUTURE_ROUNDS]; }
 
-/* Whether another process, which is the producer, has died. */
+/* Whether n, the producer, is another process, and has died. */
 SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int repairs, shmi_participant_id without)
 {
     if (repairs)
@@ -22866,7 +23416,7 @@ struct shmi_cond {
     uint64_t there;  /* which participants with a slot record were there at the last reap: see shmi_cond_there. Atomic. */
 };
 
-/* Counters follow in an arena whose objects count. */
+/* The size of the body. In an arena whose objects have counters, the counters follow. */
 SHMI_FN uint64_t shmi_cond_bytes(shmsync_arena *a) { return sizeof(shmi_cond_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_cond *shmi_cond_of(struct shmi_rq *q) { return (struct shmi_cond *)(void *)q; }
@@ -22899,7 +23449,7 @@ typedef struct shmi_cond_woken {
     shmi_participant_id who[SHMI_rqMost];
 } shmi_cond_woken;
 SHMI_FN void shmi_cond_note(shmi_cond_woken *k, struct shmi_wait w) { k->who[k->n++] = shmi_node_owner(w.n); }
-/* Makes the next call reap if one of them has died meanwhile. */
+/* Makes the next call reap if the owner of a wait in k has died meanwhile. */
 SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
 {
     uint32_t i;
@@ -22948,7 +23498,8 @@ SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint
         shmi_cond_note(woken, w);
     }
 }
-/* Wakes waiters of a Broadcast until limit of them compete for the lock, and takes waits of the dead off that are first. */
+/* Wakes waiters of a Broadcast until limit of them compete for the lock, and takes waits of the dead off the front of
+ * the queue. */
 SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, uint32_t limit)
 {
     struct shmi_rq *q = &k->q;
@@ -23016,7 +23567,7 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
             shmi_rq_add(x, SHMI_rqNext, me, &w.n->next, next, outcome);
             shmi_rq_set(x, SHMI_condFlying, 0, &k->w->flying, flying > 0 ? flying - 1 : 0);
             shmi_cond_turns(k, x, k->limit, &woken);
-            x->torn = 0; /* an error in the queue is that of the waits */
+            x->torn = 0; /* an error in the queue concerns only the waits */
         } else if (owes) {
             int passes = shmi_cond_uncovered(q, x, &to) && shmi_ld64(&to.n->wanted) <= shmi_cond_bound(x, extra);
             if (passes && !shmi_rq_waiting(q, to)) {
@@ -23045,14 +23596,15 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
             *settled = 1;
             SHMSYNC_CRASHPOINT("cond.settle.committed");
             shmi_cond_reconsider(q, &woken);
-            shmi_cond_serve(q, x, b); /* an error is that of the waits */
+            shmi_cond_serve(q, x, b); /* an error concerns only the waits */
         }
         return 0;
     }
 }
 
-/* The nodes of dead participants that owe, in the order of their bounds: a later Signal must not take the only wait to
- * which an earlier one may go. If there are more than fit, those with the smallest bounds. */
+/* The nodes of dead participants that owe a Signal, in the order of their bounds: a later Signal must not take the only
+ * wait to which an earlier one may go. If there are more nodes than fit, the list has those with the smallest
+ * bounds. */
 enum { SHMI_condDebts = 32 };
 typedef struct shmi_cond_debts {
     struct shmi_cond *k;
@@ -23103,7 +23655,7 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
     } while (d.n == SHMI_condDebts);
     return 0;
 }
-/* A number for the set of participants that have slot records and are there. */
+/* A hash of the participants that have slot records and are still in the arena. */
 SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)
 {
     uint64_t sum = 0;
@@ -23115,12 +23667,12 @@ SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)
     }
     return sum;
 }
-/* Takes the waits of the dead off the queue, so that nobody wakes them any more, and settles then what their other waits
+/* Takes the waits of the dead off the queue, so that nobody wakes them any more. Then it settles what their other waits
  * owe, even if a peer has overwritten the queue. */
 SHMI_FN int shmi_cond_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint64_t there = shmi_cond_there(q);
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue is that of the waits */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits */
     err = shmi_cond_settle_dead(shmi_cond_of(q), x, b);
     if (err == 0)
         shmi_st64(&shmi_cond_of(q)->there, there);
@@ -23148,8 +23700,8 @@ SHMI_FN int shmi_cond_dead(struct shmi_rq *q)
     return shmi_ld64(&shmi_cond_of(q)->there) != shmi_cond_there(q);
 }
 
-/* If no waiter of a Broadcast has come back since the last check, those on their way are stopped, or their lock is held
- * for long. Then all remaining waits are woken, because they may use other locks. */
+/* If no woken waiter of a Broadcast has taken its lock since the last check, these waiters are stopped, or their lock
+ * is held for long. Then all remaining waits are woken, because they may use other locks. */
 SHMI_FN void shmi_cond_also_check(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_cond *k = shmi_cond_of(q);
@@ -23253,7 +23805,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struc
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (shmi_rq_reap_due(q))
-        shmi_cond_reap(q, &x, &b); /* an error is that of the waits, or the next call finds it, too */
+        shmi_cond_reap(q, &x, &b); /* an error is not lost: the waits or the next call find it, too */
     err = how(k, &x, &b);
     shmi_rq_unlock(q);
     shmi_rq_wake(q, &b);
@@ -23379,8 +23931,9 @@ SHMI_FN int shmi_cond_settle_own(struct shmi_cond *k, shmi_wait_node *s)
     shmi_wait_node_forget(s); /* a peer has overwritten the node or the queue */
     return err != 0 ? err : shmi_cond_corrupt(q, "a wait node, which ended a wait that was not woken");
 }
-/* Ends a wait that was woken, and whose owner has the lock again. The wait has used up a Signal without a record: only a
- * reaper changes the word next otherwise, and only if the owner is dead. */
+/* Ends a wait that was woken, and whose owner has the lock again. The wait uses up its Signal without a record. No
+ * record is needed, because only a reaper could change the word next at this time, and it does so only if the owner is
+ * dead. */
 SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
 {
     uint64_t next = shmi_ld64(&s->node->next);
@@ -23402,7 +23955,7 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
     shmi_wait_node *wait_node = NULL;
     int err, lock_err, made, covered;
     shmi_rq_learn(q);
-    if (SHMI_UNLIKELY(shmi_ld32(&q->bad) != 0))
+    if (SHMI_UNLIKELY(shmi_known_bad(shmi_ld64(&q->known_head))))
         return shmi_fail(EPROTO, "cond.wait", shmi_called(&q->o), "its list of slot records");
     err = shmi_wait_node_take(q->a, &wait_node);
     if (err != 0)
@@ -23510,8 +24063,8 @@ SHMI_FN void shmi_cond_found(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     (void)n;
     *(int *)arg = 1;
 }
-/* Takes the waits of dead off the queue, and passes on what has woken its other waits. A process that has not opened the
- * Cond gets a slot record for that, if there is a wait of a dead participant. */
+/* Takes the waits of the participant dead off the queue, and passes on what has woken its other waits. If there is such
+ * a wait, a process that has not opened the Cond gets a slot record first. */
 SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_cond k;
@@ -23557,7 +24110,7 @@ struct shmi_semaphore {
     uint32_t fast; /* this handle has opened our share. Atomic. */
 };
 
-/* Counters follow in an arena whose objects count. */
+/* The size of the body. In an arena whose objects have counters, the counters follow. */
 SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a) { return sizeof(shmi_semaphore_words) + (a->geo.counted ? 64 : 0); }
 
 /* The shares lie in slot records. So a call that has loaded the commit word finds each share that has, or may get, a
@@ -23594,7 +24147,7 @@ SHMI_FN int shmi_sem_corrupt(struct shmi_rq *q, const char *how) { return shmi_f
 
 SHMI_FN int shmi_fast_open(uint64_t q) { return (q >> 32 & SHMI_FAST_OPEN) != 0; }
 SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 32 & SHMI_FAST_MOST; }
-/* Clears open in a word, so that from here on only records change it, and gives the word. */
+/* Clears open in a word, so that from here on only records change it, and returns the new word. */
 SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
 {
     for (;;) {
@@ -23605,7 +24158,7 @@ SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
             return closed;
     }
 }
-/* Whether words may be open. In an arena that counts, all calls make records. */
+/* Whether words may be open. In an arena whose objects have counters, all calls make records. */
 SHMI_FN int shmi_sem_may_open(struct shmi_semaphore *s) { return !s->q.a->geo.counted && s->size <= SHMI_FAST_MOST; }
 
 SHMI_FN shmi_participant_id shmi_sem_owner(const struct shmi_rq_change *x, const shmi_semaphore_record *r)
@@ -23628,8 +24181,8 @@ SHMI_FN uint64_t shmi_sem_free_in(struct shmi_semaphore *s, const struct shmi_rq
         shmi_sem_shut(&s->w->free);
     return (shmi_rq_get(x, &s->w->free) & SHMI_FAST_MOST) | (uint64_t)shmi_rq_get(x, &s->w->freeHigh) << 31;
 }
-/* Adds to x that n permits are free. Of a transferable semaphore, it opens the pool if no wait is queued after x: so x has the changes of
- * the queue already. */
+/* Adds to x that n permits are free. If the semaphore is transferable, and no wait is queued after x, it also opens the
+ * pool. So the caller adds the changes of the queue to x before. */
 SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n)
 {
     uint32_t low = (uint32_t)(n & SHMI_FAST_MOST);
@@ -23638,8 +24191,8 @@ SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *
     shmi_rq_set(x, SHMI_semFree, 0, &s->w->free, low);
     shmi_rq_set(x, SHMI_semFreeHigh, 0, &s->w->freeHigh, (uint32_t)(n >> 31));
 }
-/* Adds to x that the spare permits of a share are free, and that it is closed. It closes the word of the share at once: that changes
- * only which participants may take these permits. */
+/* Adds to x that the spare permits of a share are free, and that the share is closed. The call closes the word of the
+ * share at once, which changes only which participants may take these permits. */
 SHMI_FN void shmi_sem_fold(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&r->share.fast)), shmi_sem_permits(x, r));
@@ -23681,13 +24234,14 @@ SHMI_FN int shmi_sem_release_fast(struct shmi_semaphore *s, uint64_t n)
 }
 
 /* The share of a transferable semaphore counts the permits that waits of the participant were granted, and those that
- * it has accepted: prims/semaphore_transfer.go. The difference comes back when it dies. */
+ * it has accepted: prims/semaphore_transfer.go. The difference comes back when the participant dies. */
 SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
     int64_t n = (int64_t)(shmi_sem_permits(x, r) - shmi_ld64(&r->share.accepted));
     return n > 0 ? shmi_min((uint64_t)n, s->size) : 0;
 }
-/* Adds to x that the permits are free that the participant of a share, which is gone, has not accepted. */
+/* Adds to x that permits become free: those that the participant of a share, which is gone, was granted and has not
+ * accepted. */
 SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t free_ = shmi_sem_free_in(s, x);
@@ -23717,8 +24271,8 @@ SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x,
 
 /* ---- The rules. The private lock is held. ---- */
 
-/* Whether n permits are free at the commit word of x. If *again is 1, it has made a change, or has met one: the caller begins again. If
- * they are not, then no share has spare permits. */
+/* Whether n permits are free at the commit word of x. If *again is 1, this call or another one has made a change: the
+ * caller begins again. If fewer are free, then no share has spare permits. */
 SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
     shmi_semaphore_record *r;
@@ -23772,7 +24326,7 @@ SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct 
     *x = y;
     return shmi_node_owner(w.n);
 }
-/* Grants the waits for which there are permits, in order, and takes waits of the dead off that are first. */
+/* Grants the waits for which there are permits, in order, and takes waits of the dead off the front of the queue. */
 SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
@@ -23851,7 +24405,7 @@ SHMI_FN int shmi_sem_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     shmi_semaphore_record *r;
     shmi_rq_walk i;
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue is that of the waits */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits */
     for (shmi_rq_walk_slots(q, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
         err = shmi_sem_reap_share(s, x, i.slot, r, b);
         first = first != 0 ? first : err;
@@ -23883,7 +24437,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
     int served = 0, moves = s->moves;
     *result = SHMI_semNotNow;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or makes one that is made once. */
+        /* The loop ends: each turn follows a change by another call, or makes a change that can be made only once. */
         int enough = 0, again = 0, ok, err = shmi_rq_begin(&s->q, &x, b);
         if (err == 0 && shmi_rq_empty(&s->q, &x))
             err = shmi_sem_enough(s, &x, n, b, &enough, &again);
@@ -23960,7 +24514,8 @@ SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x,
     spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&h->share.fast)), had);
     if (had - spare < n)
         return 0;
-    /* The share is opened only if no other process wants the permits: this process made the last release, too. */
+    /* The share is opened only if no other process seems to want the permits: this process also made the last
+     * release. */
     last = shmi_ld64(&s->w->releaser);
     if (shmi_rq_empty(&s->q, x) && last == self && shmi_sem_may_open(s)) {
         shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 1);
@@ -24001,7 +24556,7 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
             shmi_st32(&s->fast, 1);
         SHMSYNC_CRASHPOINT("semaphore.give.committed");
         if (shmi_recorded_value(s->q.first) != 0)
-            shmi_sem_serve(&s->q, &x, b); /* an error is that of the waits */
+            shmi_sem_serve(&s->q, &x, b); /* an error concerns only the waits */
         return 0;
     }
 }
@@ -24089,8 +24644,11 @@ SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name
     out->impl = (struct shmi_semaphore *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && ((n != 0 && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
+        uint64_t size = out->impl->size;
+        int transferable = out->impl->moves;
         shmsync_semaphore_close(out);
-        err = shmi_fail(EINVAL, "semaphore.open", name, "it has another number of permits than %lld, or is not transferable", (long long)n);
+        err = shmi_fail(EINVAL, "semaphore.open", name, "it has %llu permits and is%s transferable; asked for %llu%s", (unsigned long long)size,
+                        transferable ? "" : " not", (unsigned long long)(n != 0 ? (uint64_t)n : size), moves ? ", transferable" : "");
     }
     return err;
 }
@@ -24140,8 +24698,8 @@ SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
     }
     return ETIMEDOUT;
 }
-/* Whether n permits may be free, or were just acquired: a spin ends then. No share had spare permits when it began, so
- * those of a share that is open now were released since. */
+/* A spin ends when n permits may be free, or were just acquired. When the spin began, no share had spare permits. So
+ * the permits of a share that is open now were released since. */
 typedef struct shmi_sem_wish {
     struct shmi_semaphore *s;
     uint64_t n;
@@ -24155,8 +24713,8 @@ SHMI_FN int shmi_sem_may_take(void *arg)
            (shmi_fast_spare(shmi_ld64(&u->s->w->free)) | (uint64_t)shmi_recorded_value(&u->s->w->freeHigh) << 31) >= u->n;
 }
 
-/* The rest of acquire, in a call that counts. It spins before it queues: in a hand-over to and fro the permits often
- * come meanwhile, which saves a wait. */
+/* The rest of acquire, in a call that shmi_enter has counted. It spins before it queues a wait. If two processes pass
+ * permits to and fro, the permits often come meanwhile, and no wait is needed. */
 SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t abs, int try_)
 {
     shmi_wait_node *wait_node;
@@ -24180,7 +24738,7 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
             return err;
     }
     shmi_rq_learn(&s->q);
-    if (SHMI_UNLIKELY(shmi_ld32(&s->q.bad) != 0))
+    if (SHMI_UNLIKELY(shmi_known_bad(shmi_ld64(&s->q.known_head))))
         return shmi_fail(EPROTO, "semaphore.acquire", shmi_called(&s->q.o), "its list of slot records");
     err = shmi_wait_node_take(s->q.a, &wait_node);
     if (err != 0)
@@ -24262,7 +24820,7 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
         err = shmi_fail(EPERM, "semaphore.release", shmi_called(&s->q.o), "%lld permits are more than are held", (long long)n);
     return SHMI_TELL(shmi_exit_with(a, err));
 }
-/* Those of the pool, and those that are kept for participants. */
+/* The permits of the pool, and those that are kept for participants. */
 int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
 {
     SHMI_OPENED_OR(sem, 0);
@@ -24332,7 +24890,8 @@ struct shmi_rwmutex {
     shmi_mutex writers; /* its holder closes the gate, writes, and opens the gate */
     shmi_wait_list readers_wake_word, writer_wake_word;
     pthread_mutex_t registry;
-    uint32_t waiting, due; /* guarded by: registry; registered in this epoch; let in and not aware of it */
+    /* guarded by: registry; readers registered in this epoch; readers that were let in and have not noticed it yet */
+    uint32_t waiting, due;
     uint64_t epoch;        /* guarded by: registry; grants so far */
     uint32_t upgradable;   /* SHMI_upNot and so on; the words alone do not show whether the hold is upgradable */
     uint32_t stuck;        /* the gate, if the last check found it closed although nobody reads */
@@ -24410,15 +24969,15 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* Whether gate g is kept by a process that is dead but not gone. */
+/* Whether gate g is kept closed by a process that is dead but not gone. */
 SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
 {
     return shmi_rw_valid(g) && ((m->release && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD) || shmi_rw_logged(m, g)) &&
            !shmi_current(m->a, shmi_rw_who(g)) && !shmi_gone(m->a, shmi_rw_who(g));
 }
-/* Ends the transaction that the dead process in gate g has left, and opens the gate. Returns 0 if that process is
- * not gone. This process has the writers' mutex. The gate names the process that rolls back; if that one dies, the
- * next process begins the rollback again. */
+/* Ends the transaction that the dead process in gate g has left, and opens the gate. Returns 0 if that process is not
+ * gone. This process has the writers' mutex. Meanwhile the gate names this process. If this process dies, the next one
+ * begins the rollback again. */
 SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
 {
     shmi_participant_id dead = shmi_rw_who(g);
@@ -24441,14 +25000,15 @@ SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* The same. A call that need not wait counts itself meanwhile: a close of the arena rolls back, too, and the two must
- * not copy old bytes at the same time. If the count is refused, the close rolls back, and the result is 0. */
+/* Does the same for a call that is not counted yet, because it need not wait. The call counts itself meanwhile: a close
+ * of the arena rolls back, too, and the two must not copy old bytes at the same time. If the count is refused, the
+ * close rolls back, and the result is 0. */
 SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 {
     int done;
     if (m->mine == NULL) /* a reaper */
         return shmi_rw_roll_back_counted(m, g);
-    if (shmi_enter_for(m, m->a, "rwmutex.lock") != 0)
+    if (shmi_enter_for(m, m->a, NULL) != 0)
         return 0;
     done = shmi_rw_roll_back_counted(m, g);
     shmi_exit_for(m, m->a);
@@ -24508,7 +25068,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
         shmi_rw_readers *more;
         uint32_t cap = 2;
         while (cap < 2 * n)
-            cap *= 2; /* powers of two, because each size has spare memory of its own */
+            cap *= 2; /* powers of two: each size has its own spare memory, so there should be few sizes */
         more = (shmi_rw_readers *)shmi_new_thing(sizeof *more + cap * sizeof more->v[0]);
         if (more != NULL) {
             if (k != NULL)
@@ -24557,9 +25117,9 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* Finds the first place, from at on, whose participant reads, and returns it; 0: there is none. *found is its reader
- * word. Places begin with 1 and are in the order in which the words were added. If the list is corrupt, a reader may
- * always be there, and its word is NULL. */
+/* Returns the first place, from at on, whose participant reads, and sets *found to its reader word. 0: there is none.
+ * Places begin with 1 and are in the order in which the words were added. If the list is corrupt, a reader may always
+ * be there, and its word is NULL. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -24609,13 +25169,13 @@ SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
         shmi_exit_for(m, m->a);
     }
 }
-/* Ends an unlock of a reader. w is this process's reader word after it. */
+/* The rest of an unlock of a reader. w is this process's reader word after the reader was taken out of it. */
 SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 {
     if (shmi_rw_reading(w) == SHMI_READER_MOST) {
         shmi_add64(m->mine, SHMI_READER_ONE);
         shmi_rw_left(m); /* a writer may have counted the hold that does not exist */
-        return shmi_fail(EPERM, "rwmutex.rdunlock", m->called, "%s", "");
+        return shmi_fail(EPERM, "rwmutex.rdunlock", m->called, "this process has no read hold");
     }
     SHMSYNC_CRASHPOINT("rwmutex.runlock.left");
     if (shmi_rw_reading(w) == 0)
@@ -24654,7 +25214,7 @@ SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch
             return to;
     }
 }
-/* Whether a reader that registered in epoch was let in. It must be called at most once for each reader that was.
+/* Whether a reader that registered in epoch was let in. It must be called at most once for each reader that was let in.
  * guarded by: registry */
 SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
 {
@@ -24760,10 +25320,12 @@ SHMI_FN void shmi_rw_check_readers(void *arg)
     if (shmi_check_due(&m->looked_readers))
         shmi_rw_look_readers(m);
 }
+/* Finds a wake that a stopped or dead process kept from the writer. That process may also have opened the gate; see
+ * shmi_rw_look_readers. New readers may then be in all the time, until the writer closes the gate again. */
 SHMI_FN void shmi_rw_check_writer(void *arg)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
-    if (shmi_check_due(&m->looked_writer) && !shmi_rw_read(m))
+    if (shmi_check_due(&m->looked_writer) && (shmi_rw_gate(m) != shmi_rw_closed_by_us(m) || !shmi_rw_read(m)))
         shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
 }
 
@@ -24783,7 +25345,7 @@ SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
 }
 
 /* Turns a try that found the gate closed into a hold. */
-SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
+SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
     int64_t ask = 0, since = 0;
@@ -24877,6 +25439,13 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
     return err;
 }
 
+SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
+{
+    int err;
+    SHMI_REPAIRING(m->repair, err, shmi_rw_rlock_wait(m, abs));
+    return err;
+}
+
 SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
 {
     int err = shmi_use(m->a, "rwmutex.rdlock");
@@ -24942,8 +25511,8 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
     }
     return err;
 }
-/* Rolls back, for a reader, what the dead process in gate g has left, if that needs no wait. Returns 0 if it needs
- * one. A reader must not wait for the writers' mutex, because the process that has it rolls back, and may then keep
+/* Rolls back, for a reader, what the dead process in gate g has left, if that needs no wait. Returns 0 if a wait is
+ * needed. A reader must not wait for the writers' mutex, because the process that has it rolls back, and may then keep
  * the mutex for long together with readers. */
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
 {
@@ -24951,19 +25520,17 @@ SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
     if (!shmi_rw_logged(m, g) || !shmi_gone(m->a, shmi_rw_who(g)) || shmi_mutex_trylock(&m->writers) != 0)
         return 0;
     err = shmi_rw_resolve_gate(m, "rwmutex.rdlock");
-    shmi_mutex_unlock(&m->writers);
+    shmi_rw_release_writers(m);
     return err == 0;
 }
-/* Opens the gate g of a dead writer for a call that is not counted, or marks it, and counts the call meanwhile: the next
- * holder may close the handle. Returns 0 if the gate stays as it is. */
-SHMI_FN int shmi_rw_try_meet_dead(struct shmi_rwmutex *m, uint32_t g)
+/* Opens the gate g of a dead writer for a call that is not counted, or marks it. *counted says that the call has
+ * counted itself until it returns, because the next holder may close the handle. Returns 0 if the gate stays as it
+ * is. */
+SHMI_FN int shmi_rw_try_meet_dead(struct shmi_rwmutex *m, uint32_t g, int *counted)
 {
-    int changed;
-    if (!shmi_enter_late(m, m->a))
-        return 0;
-    changed = shmi_rw_mark_owner_dead(m, g) || shmi_rw_try_resolve(m, g);
-    shmi_exit_for(m, m->a);
-    return changed;
+    if (!*counted)
+        *counted = shmi_enter_late(m, m->a);
+    return *counted && (shmi_rw_mark_owner_dead(m, g) || shmi_rw_try_resolve(m, g));
 }
 SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs, int *held)
 {
@@ -25175,9 +25742,9 @@ SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
 }
 /* What shmi_rw_at_once has reached. */
 enum { SHMI_rwNothing, SHMI_rwQueued, SHMI_rwClosed, SHMI_rwWrites };
-/* Takes m if only its own words have to be read: the mutex is free, the gate is open, and nobody reads. If it does
- * not get everything, the caller undoes what it got. It loads as much as possible before the first compare-and-swap,
- * because a load after that waits for it. */
+/* Takes m if a few loads are enough to see that it is free: the mutex is free, the gate is open, and nobody reads. If
+ * it does not get everything, the caller undoes what it got. It loads as much as possible before the first
+ * compare-and-swap, because a load after that waits for it. */
 SHMI_FAST int shmi_rw_at_once(struct shmi_rwmutex *m)
 {
     uint32_t name = shmi_mutex_name(&m->writers), closed = shmi_make_owner(SHMI_GATE_CLOSED, name), *gate = m->gate;
@@ -25201,9 +25768,9 @@ SHMI_FN void shmi_rw_undo(struct shmi_rwmutex *m, int got)
         shmi_rw_release_writers(m);
 }
 
-/* A lock that need not wait is not within shmi_enter. A lock that waits is, until it has taken back everything that
- * it has to. It releases the writers' mutex before it calls shmi_enter: if that were refused later, the arena might
- * be gone. */
+/* A lock that need not wait does not call shmi_enter. A lock that waits does, and is counted until it has taken back
+ * everything that it has to. It releases the writers' mutex before it calls shmi_enter, because after a refusal the
+ * arena may be gone, and the mutex with it. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, got = shmi_rw_at_once(m);
@@ -25213,7 +25780,7 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
     err = shmi_enter_for(m, m->a, "rwmutex.lock");
     if (err != 0)
         return err;
-    err = shmi_rw_lock_slow(m, abs);
+    SHMI_REPAIRING(m->repair, err, shmi_rw_lock_slow(m, abs));
     shmi_exit_for(m, m->a);
     return err;
 }
@@ -25236,7 +25803,7 @@ SHMI_FN int shmi_rw_open_gate(struct shmi_rwmutex *m, const char *op)
         return err;
     if (!shmi_rw_open_gate_at_once(m, shmi_mutex_name(&m->writers))) {
         g = shmi_rw_gate(m);
-        return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, op, m->called, "gate %#x", g);
+        return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, op, m->called, "%sgate %#x", shmi_rw_valid(g) ? "this process has no write hold; " : "", g);
     }
     shmi_rw_let_in(m);
     return 0;
@@ -25250,12 +25817,12 @@ SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op)
 
 SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*repair)(void *), void *arg)
 {
-    uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
+    uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self), g, now;
     int held, err = shmi_mutex_lock(&m->writers, abs);
     if (err != 0)
         return err;
     for (;;) {
-        uint32_t g = shmi_rw_gate(m);
+        g = shmi_rw_gate(m);
         if (g == SHMI_OWNER_NOT_RECOVERABLE || (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && shmi_rw_valid(g))) {
             if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && !shmi_gone(m->a, shmi_rw_who(g))) {
                 /* Other writers get the mutex meanwhile, and report the death. They do not wait for this process. */
@@ -25284,23 +25851,33 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         }
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.taken");
+    if (shmi_rw_who(g) != 0)
+        /* the process that marked the gate owner-dead may have died before it stored this, or may not have stored it yet */
+        shmi_st32(&m->w->died, shmi_rw_who(g));
     if (m->rollback)
         shmi_log_lose(&m->log);
     if (shmi_call_repair(repair, arg) != 0) {
+        shmi_participant_id who = shmi_rw_died(m); /* while the gate keeps other recoveries out */
         shmi_cas32(m->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
         shmi_rw_wake_readers(m);
         shmi_mutex_unlock(&m->writers);
-        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->called, shmi_rw_died(m));
+        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->called, who);
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.repaired");
-    shmi_st32(&m->w->died, 0);
-    if (m->rollback)
-        shmi_log_store(m->log.head, 0);
-    if (shmi_cas32(m->gate, recovering, 0)) {
-        SHMSYNC_CRASHPOINT("rwmutex.recover.opened");
-        shmi_rw_let_in(m);
+    now = shmi_rw_gate(m);
+    if (now == recovering) {
+        shmi_st32(&m->w->died, 0);
+        if (m->rollback)
+            shmi_log_store(m->log.head, 0);
+        if (shmi_cas32(m->gate, recovering, 0)) {
+            SHMSYNC_CRASHPOINT("rwmutex.recover.opened");
+            shmi_rw_let_in(m);
+            return shmi_mutex_unlock(&m->writers);
+        }
+        now = shmi_rw_gate(m);
     }
-    return shmi_mutex_unlock(&m->writers);
+    shmi_rw_release_writers(m);
+    return shmi_fail(EPROTO, op, m->called, "its gate was overwritten during the repair, and is now %#x", now);
 }
 
 /* The state of this process's upgradable hold: none, held, or a call of upgrade under way. */
@@ -25337,19 +25914,19 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
 SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.lock_upgradable";
-    int err;
+    int err = shmi_enter_for(m, m->a, op); /* until the handle knows the hold: see shmi_rw_end */
+    if (err != 0)
+        return err;
     if (shmi_mutex_trylock(&m->writers) == 0) {
         SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        if (shmi_rw_resolve_gate(m, op) == 0) {
+        if (shmi_rw_gate(m) == 0) {
             shmi_rw_become_upgradable(m);
+            shmi_exit_for(m, m->a);
             return 0;
         }
         shmi_rw_release_writers(m); /* as in lock */
     }
-    err = shmi_enter_for(m, m->a, op);
-    if (err != 0)
-        return err;
-    err = shmi_rw_lock_upgradable_slow(m, op, abs);
+    SHMI_REPAIRING(m->repair, err, shmi_rw_lock_upgradable_slow(m, op, abs));
     shmi_exit_for(m, m->a);
     return err;
 }
@@ -25419,11 +25996,35 @@ SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, ui
         return shmi_fail(EINVAL, op, shmi_called(o), "its policy is %s, asked for %s", shmi_policy_text(field), shmi_policy_text(shmi_policy_field(policy)));
     return 0;
 }
+/* An upgradable hold stays when the last handle is closed. The words do not show that it is one, because a writer has the
+ * writers' mutex and an open gate, too, at the beginning and at the end of its hold. So the data of the handle is kept on a
+ * list of the arena, where the next handle looks for it. The caller holds handles_of. */
+SHMI_FN void shmi_rw_keep_upgradable(struct shmi_rwmutex *m)
+{
+    shmi_head *h = shmi_head_of(m);
+    h->next = m->a->upgradable;
+    m->a->upgradable = h;
+}
+/* Whether this process has an upgradable hold that it got through an earlier handle. It frees the data of that handle. */
+SHMI_FN int shmi_rw_kept_upgradable(struct shmi_rwmutex *m)
+{
+    uint32_t owner = shmi_ld32(&m->ww->owner);
+    shmi_head **p, *h;
+    for (p = &m->a->upgradable; (h = *p) != NULL && shmi_ld64(&h->off) != m->o.off; p = &h->next) {
+    }
+    if (h == NULL)
+        return 0;
+    *p = h->next;
+    shmi_free_thing(h + 1);
+    /* If a peer has taken the hold away, the object may have been deleted, and its bytes may belong to another object
+     * now. */
+    return shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == m->a->self && shmi_owner_held(owner);
+}
 SHMI_FN void shmi_rw_end(void *handle)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
     /* the wakes that calls have left to the end; see shmi_enter_late */
-    if (shmi_wake_word_announced(&m->writer_wake_word))
+    if (!shmi_unmapped(m->a) && shmi_wake_word_announced(&m->writer_wake_word))
         shmi_wake_word_release(m->a, &m->writer_wake_word);
     shmi_mutex_wake_owed(&m->writers);
     pthread_mutex_destroy(&m->registry);
@@ -25432,13 +26033,16 @@ SHMI_FN void shmi_rw_end(void *handle)
         shmi_free_thing(m->known); /* a call that is under way may still read it */
         m->known = older;
     }
-    shmi_free_thing(m);
+    if (shmi_ld32(&m->upgradable) == SHMI_upHeld)
+        shmi_rw_keep_upgradable(m);
+    else
+        shmi_free_thing(m);
 }
 SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     const shmsync_rwmutex_options *opts = (const shmsync_rwmutex_options *)arg;
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)shmi_new_thing(sizeof *m);
-    uint32_t gen = shmi_id_gen(a->self), owner;
+    uint32_t gen = shmi_id_gen(a->self);
     shmi_off record;
     uint64_t w;
     if (m == NULL)
@@ -25463,13 +26067,8 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
             shmi_wake_word_release(a, &m->writer_wake_word); /* a writer may wait for the dead reader */
             break;
         }
-    /* An upgradable hold stays when the handles are closed. This is the first handle, so no call of this process is
-     * under way. */
-    pthread_mutex_lock(&a->rolling_back);
-    owner = shmi_ld32(&m->ww->owner);
-    if (a->rolled_back != o->off && shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == a->self && shmi_owner_held(owner))
+    if (shmi_rw_kept_upgradable(m))
         m->upgradable = SHMI_upHeld;
-    pthread_mutex_unlock(&a->rolling_back);
     shmi_built_ends_with(a, o->off, shmi_rw_end);
     return m;
 }
@@ -25643,21 +26242,24 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    int err = shmi_use(m->a, "rwmutex.tryrdlock");
+    shmsync_arena *a = m->a;
+    int counted = 0, err = shmi_use(a, "rwmutex.tryrdlock");
     while (err == 0) {
         uint32_t g = shmi_rw_gate(m);
         if (g != 0) {
             err = shmi_rw_trouble(m, "rwmutex.tryrdlock", g);
-            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || !shmi_rw_try_meet_dead(m, g)))
+            if (err == 0 && (!shmi_dead(a, shmi_rw_who(g)) || !shmi_rw_try_meet_dead(m, g, &counted)))
                 err = EBUSY;
             continue;
         }
         shmi_add64(m->mine, SHMI_READER_ONE);
         SHMSYNC_CRASHPOINT("rwmutex.rlock.tried");
         if (shmi_rw_gate(m) == 0)
-            return 0;
+            break;
         shmi_rw_take_back(m);
     }
+    if (counted)
+        shmi_exit_for(m, a);
     return SHMI_TELL(err);
 }
 /* Takes a reader out of this process's word, and returns the word. */
@@ -25705,7 +26307,7 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
     if (err != 0)
         return SHMI_TELL(err);
     if (g != m->a->self)
-        return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, "rwmutex.downgrade", m->called, "gate %#x", g);
+        return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, "rwmutex.downgrade", m->called, "%sgate %#x", shmi_rw_valid(g) ? "this process has no write hold; " : "", g);
     shmi_add64(m->mine, SHMI_READER_ONE);
     SHMSYNC_CRASHPOINT("rwmutex.downgrade.added");
     err = shmi_rw_open(m, "rwmutex.downgrade");
@@ -25729,14 +26331,18 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    int err = shmi_mutex_trylock(&m->writers);
+    int err = shmi_enter_for(m, m->a, "rwmutex.try_lock_upgradable"); /* as in lock_upgradable */
     if (err != 0)
         return SHMI_TELL(err);
-    err = shmi_rw_resolve_gate(m, "rwmutex.try_lock_upgradable");
-    if (err == 0)
-        shmi_rw_become_upgradable(m);
-    else
-        shmi_rw_release_writers(m);
+    err = shmi_mutex_trylock(&m->writers);
+    if (err == 0) {
+        err = shmi_rw_resolve_gate(m, "rwmutex.try_lock_upgradable");
+        if (err == 0)
+            shmi_rw_become_upgradable(m);
+        else
+            shmi_rw_release_writers(m);
+    }
+    shmi_exit_for(m, m->a);
     return SHMI_TELL(err);
 }
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m)
@@ -25869,19 +26475,19 @@ SHMI_FN int shmi_rw_begin(struct shmi_rwmutex *m, const char *op, int64_t abs, s
 }
 int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
+    SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.begin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.begin", 0, tx));
 }
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
+    SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.trybegin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.trybegin", shmsync_rwmutex_trylock(m), tx));
 }
 int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
+    SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int64_t abs = 0;
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.timedbegin", m->impl->called, tx);
     if (err == 0)
@@ -25889,8 +26495,8 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
     return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx));
 }
 
-/* Whether the reap of dead has to roll back what the process in the gate has left. That process may be another one
- * than dead, if its own reaper could not get the writers' mutex because dead had it. */
+/* Whether the reap of dead has to roll back what the process in the gate has left. The process in the gate may be
+ * another one than dead, if its own reaper could not get the writers' mutex because dead had it. */
 SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
 {
     *g = shmi_rw_gate(m);
@@ -25909,34 +26515,20 @@ SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id d
     for (tries = 0; tries < SHMI_REAP_TRIES && shmi_rw_undo_due(m, dead, &g) && shmi_rw_roll_back(m, g); tries++) {
     }
 }
-/* Takes the writers' mutex to roll back, or releases it, as take says. by_reaper says that the caller is the reaper
- * of this process. The owner word is the same as for an upgradable hold. So rolled_back says to a handle that is
- * made meanwhile that the hold is not upgradable. */
-SHMI_FN int shmi_rw_own_to_roll_back(struct shmi_rwmutex *m, int take, int by_reaper)
-{
-    shmsync_arena *a = m->a;
-    int ok;
-    pthread_mutex_lock(&a->rolling_back);
-    ok = take ? shmi_cas32(&m->ww->owner, 0, a->self) : shmi_cas32(&m->ww->owner, a->self, 0);
-    if (by_reaper && (ok || !take))
-        a->rolled_back = take ? m->o.off : 0;
-    pthread_mutex_unlock(&a->rolling_back);
-    return ok;
-}
 /* Rolls back what dead has left in the gate, unless another process has the writers' mutex. That process does so
  * before it closes the gate, or when it releases the mutex; see shmi_rw_release_writers. Until then the reap of dead
  * has not ended. If this process dies in here, the mutex becomes free. */
-SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead, int by_reaper)
+SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
 {
     shmi_wait_list l = shmi_mutex_wait_list(m->ww);
     uint32_t g;
     int tries;
     for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
-        if (!shmi_rw_undo_due(m, dead, &g) || !shmi_rw_own_to_roll_back(m, 1, by_reaper))
+        if (!shmi_rw_undo_due(m, dead, &g) || !shmi_cas32(&m->ww->owner, 0, m->a->self))
             return;
         SHMSYNC_CRASHPOINT("rwmutex.rollback.mutex");
         shmi_rw_roll_back_due(m, dead);
-        shmi_rw_own_to_roll_back(m, 0, by_reaper);
+        shmi_cas32(&m->ww->owner, m->a->self, 0);
         shmi_wake_word_wake_one(m->a, &l);
         /* Another reaper may have found the mutex held meanwhile, so the loop checks again. */
     }
@@ -25948,9 +26540,9 @@ SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);
     /* If the count is refused, the call must not take the mutex again: the close, which rolls back, would find it held. */
-    if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter_for(m, m->a, "rwmutex.lock") != 0)
+    if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter_for(m, m->a, NULL) != 0)
         return;
-    shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)), 0);
+    shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)));
     shmi_exit_for(m, m->a);
 }
 SHMI_FN int shmi_rw_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
@@ -25995,7 +26587,7 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
     }
     shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);
     if (m.rollback)
-        shmi_rw_reap_tx(&m, dead, 1);
+        shmi_rw_reap_tx(&m, dead);
 }
 SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -26012,12 +26604,6 @@ SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- SpinLock and RWSpinLock: prims/spinlock*.go and prims/rwspinlock*.go in C ---- */
 
-typedef struct shmi_rwspin_slot {
-    uint64_t count; /* holds for reading in bits 0..29, ID in bits 32..60 */
-    uint8_t pad0_[120];
-} shmi_rwspin_slot;
-SHMI_ASSERT(sizeof(shmi_rwspin_slot) == 128, "shmi_rwspin_slot");
-
 #define SHMI_SPIN_READ 16u /* the wait of a reader; the state word never has this kind */
 #define SHMI_SPIN_LOST (SHMI_SPIN_NOT_RECOVERABLE << 29)
 #define SHMI_SPIN_OWNER_GONE (SHMI_SPIN_OWNER_DEAD << 29) /* see spinOwnerGone in prims/spinlock_word.go */
@@ -26027,9 +26613,11 @@ struct shmi_spinlock {
     shmsync_arena *a;
     shmi_object o;
     shmi_spin_words *w;
-    shmi_rwspin_slot *slots; /* from slot 1; NULL in a SpinLock */
-    uint64_t *mine;
-    uint32_t n_slots;
+    int readers; /* 0: it is a SpinLock */
+    uint64_t *mine; /* the count of this process's slot; NULL in the view of a reaper, like known */
+    uint64_t **known; /* the counts in the slot records, from that of slot 1. Atomic. */
+    uint64_t known_head; /* head of the list when known was filled: see shmi_known_list. Atomic. */
+    uint32_t most; /* the highest slot in known. Atomic. */
     int release;
     int (*repair)(void *);
     void *repair_arg;
@@ -26038,7 +26626,6 @@ struct shmi_spinlock {
     int64_t looked, looked_drained;
 };
 
-SHMI_FN uint64_t shmi_rwspin_bytes(uint32_t slots) { return sizeof(shmi_spin_words) + (uint64_t)slots * sizeof(shmi_rwspin_slot); }
 SHMI_FN uint32_t shmi_spin_state(struct shmi_spinlock *l) { return shmi_ld32(&l->w->state); }
 SHMI_FN uint32_t shmi_spin_ours(struct shmi_spinlock *l, uint32_t kind) { return shmi_make_owner(kind, l->a->self); }
 SHMI_FN int shmi_spin_held(uint32_t o)
@@ -26050,11 +26637,11 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
 {
     switch (shmi_owner_kind(o)) {
     case SHMI_SPIN_HELD: return 1;
-    case SHMI_SPIN_OWNER_DEAD: return l->slots != NULL || shmi_owner_name(o) != 0;
+    case SHMI_SPIN_OWNER_DEAD: return l->readers || shmi_owner_name(o) != 0;
     case SHMI_SPIN_RECOVERING: return shmi_owner_name(o) != 0;
     case SHMI_SPIN_DRAINING:
     case SHMI_SPIN_UPGRADE:
-    case SHMI_SPIN_UPGRADING: return l->slots != NULL && shmi_owner_name(o) != 0;
+    case SHMI_SPIN_UPGRADING: return l->readers && shmi_owner_name(o) != 0;
     case SHMI_SPIN_NOT_RECOVERABLE: return o == SHMI_SPIN_LOST;
     }
     return 0;
@@ -26063,7 +26650,7 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
 /* Wakes the waiters for the state word, announced or not: all readers, and one or all of the others. */
 SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
 {
-    if (l->slots != NULL)
+    if (l->readers)
         shmi_wake_word_wake_all(l->a, &l->gate);
     if (all)
         shmi_wake_word_wake_all(l->a, &l->next);
@@ -26118,12 +26705,12 @@ SHMI_FN shmi_tuning shmi_spin_tuning(struct shmi_spinlock *l)
     t.slot = l->a->my_slot;
     return t;
 }
-SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_wake_word_announced(&l->next) || (l->slots != NULL && shmi_wake_word_announced(&l->gate)); }
+SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_wake_word_announced(&l->next) || (l->readers && shmi_wake_word_announced(&l->gate)); }
 SHMI_FN void shmi_spin_wake_waited(struct shmi_spinlock *l)
 {
     shmi_tuning t = shmi_spin_tuning(l);
     shmi_note_cpu(&t);
-    if (l->slots != NULL && shmi_wake_word_announced(&l->gate))
+    if (l->readers && shmi_wake_word_announced(&l->gate))
         shmi_wake_word_wake_all(l->a, &l->gate);
     shmi_wake_word_release(l->a, &l->next);
 }
@@ -26145,7 +26732,7 @@ SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t 
     SHMSYNC_CRASHPOINT("spinlock.unlock.before_release");
     if (!shmi_cas32(&l->w->state, shmi_spin_ours(l, from), to)) {
         uint32_t o = shmi_spin_state(l);
-        return shmi_fail(shmi_spin_valid(l, o) ? EPERM : EPROTO, op, l->called, "state word %#x", o);
+        return shmi_fail(shmi_spin_valid(l, o) ? EPERM : EPROTO, op, l->called, "%sstate word %#x", shmi_spin_valid(l, o) ? "this process has no such hold; " : "", o);
     }
     if (to == 0 && shmi_spin_waited(l))
         shmi_spin_pass_on(l);
@@ -26160,28 +26747,64 @@ SHMI_FN int shmi_count_valid(uint64_t c, uint32_t slot)
 {
     return c == 0 || (shmi_id_slot(shmi_count_name(c)) == slot && (c & SHMI_RWSPIN_MOST) != 0 && c == shmi_make_count(shmi_count_name(c), c & SHMI_RWSPIN_MOST));
 }
-SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l)
+SHMI_FN uint64_t *shmi_rwspin_count_in(struct shmi_spinlock *l, const shmi_record_walk *v)
 {
-    uint32_t top = shmi_ld32(&l->w->top);
-    return top < l->n_slots ? top : l->n_slots;
+    return &((shmi_rwspin_record *)shmi_ptr(l->a, v->b.off, sizeof(shmi_rwspin_record), 8))->count;
 }
+/* Reads where the counts are. They lie in slot records, which stay until the object is deleted. So a handle remembers
+ * their places, and reads the list again only when it has changed. */
+SHMI_COLD uint64_t shmi_rwspin_learn(struct shmi_spinlock *l, uint32_t head)
+{
+    shmi_record_walk v;
+    uint32_t most;
+    shmi_walk_records(l->a, &v, l->o.off, sizeof(shmi_rwspin_record));
+    v.next = (shmi_off)head * SHMI_blockMin;
+    while (shmi_next_record(l->a, &v)) {
+        if (__atomic_load_n(&l->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a count that is known stays known, whatever a peer makes of the list */
+            __atomic_store_n(&l->known[v.slot - 1], shmi_rwspin_count_in(l, &v), __ATOMIC_RELEASE);
+        for (most = shmi_ld32(&l->most); most < v.slot && !shmi_cas32(&l->most, most, v.slot); most = shmi_ld32(&l->most)) {
+        }
+    }
+    shmi_st64(&l->known_head, shmi_known_list(head, &v));
+    return shmi_known_list(head, &v);
+}
+/* Returns the highest slot that has a count in l->known. A writer changes the state word before it calls this function.
+ * A reader has its record on the list before it counts itself, and reads the state word after that. */
+SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l, int *bad)
+{
+    uint32_t head = shmi_records_head(l->a, &l->o);
+    uint64_t known = shmi_ld64(&l->known_head);
+    if (SHMI_UNLIKELY((uint32_t)known != head))
+        known = shmi_rwspin_learn(l, head);
+    *bad = shmi_known_bad(known);
+    return shmi_ld32(&l->most);
+}
+/* Whether all counts of readers are 0. If the list of slot records is corrupt, a reader may be missing from it, and the
+ * result is 0. */
 SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
-    uint32_t i, n = shmi_rwspin_up_to(l);
-    for (i = 0; i < n; i++)
-        if (shmi_ld64(&l->slots[i].count) != 0)
+    int bad;
+    uint32_t i, n = shmi_rwspin_up_to(l, &bad);
+    for (i = 0; i < n; i++) {
+        const uint64_t *count = __atomic_load_n(&l->known[i], __ATOMIC_ACQUIRE);
+        if (count != NULL && shmi_ld64(count) != 0)
             return 0;
-    return 1;
+    }
+    return !bad;
 }
 /* A participant that holds the lock for reading, or 0. It takes back the holds of dead participants. */
 SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who)
 {
-    uint32_t i, n = shmi_rwspin_up_to(l);
+    int bad, tries;
+    uint32_t i, n = shmi_rwspin_up_to(l, &bad);
     *who = 0;
-    for (i = 0; i < n; i++)
-        for (;;) {
-            uint64_t c = shmi_ld64(&l->slots[i].count);
+    if (bad)
+        return shmi_fail(EPROTO, "rwspinlock.lock", l->called, "its list of slot records");
+    for (i = 0; i < n; i++) {
+        uint64_t *count = __atomic_load_n(&l->known[i], __ATOMIC_ACQUIRE);
+        for (tries = 0; count != NULL; tries++) {
+            uint64_t c = shmi_ld64(count);
             shmi_participant_id name = shmi_count_name(c);
             if (c == 0)
                 break;
@@ -26194,8 +26817,11 @@ SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who
                 }
                 break; /* the participant has left meanwhile */
             }
-            shmi_take_from64(l->a, name, &l->slots[i].count, c, 0, 0);
+            if (tries == SHMI_REAP_TRIES) /* correct peers change the word of dead participants once or twice */
+                return shmi_fail(EPROTO, "rwspinlock.lock", l->called, "readers of slot %u: %#llx, and it keeps changing", i + 1, (unsigned long long)c);
+            shmi_take_from64(l->a, name, count, c, 0, 0);
         }
+    }
     return 0;
 }
 /* Counts one more hold of this process. */
@@ -26204,11 +26830,6 @@ SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
     shmi_participant_id self = l->a->self;
     for (;;) {
         uint64_t c = shmi_ld64(l->mine), to = shmi_make_count(self, 1);
-        uint32_t top = shmi_ld32(&l->w->top);
-        if (top < l->a->my_slot) { /* this comes before the hold is counted there */
-            shmi_cas32(&l->w->top, top, l->a->my_slot);
-            continue;
-        }
         if (c != 0 && shmi_count_name(c) == self)
             to = c + 1;
         if (!shmi_count_valid(c, l->a->my_slot) || (c & SHMI_RWSPIN_MOST) == SHMI_RWSPIN_MOST || (c != 0 && to != c + 1 && !shmi_covers(self, shmi_count_name(c))))
@@ -26253,7 +26874,8 @@ SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
     return 0;
 }
 
-/* Makes the next step from state word o, if that needs no wait. *changed says that o is no longer the word. */
+/* Takes the next step towards the lock, from state word o, if that needs no wait. *changed says that o is no longer the
+ * word. */
 SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int *took, int *changed)
 {
     int err;
@@ -26273,25 +26895,30 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
 /* Takes the lock as kind as says, if that is possible without a wait. Returns 0, EBUSY or another errno. */
 SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
-    int took, changed, err;
+    int took, changed, err, counted = 0;
     do {
         uint32_t o = shmi_spin_state(l);
         shmi_participant_id n = shmi_owner_name(o);
-        /* The call counts itself while it takes the lock from a dead process: the next holder may close the handle. */
-        int counts = n != 0 && n != l->a->self && !shmi_current(l->a, n);
-        if (counts && !shmi_enter_late(l, l->a))
-            return EBUSY;
+        if (!counted && n != 0 && n != l->a->self) {
+            if (shmi_dead(l->a, n)) {
+                /* The call counts itself until it returns: when it has taken the lock from a dead process, the next holder
+                 * may close the handle. This call may be the first one that finds the death. */
+                counted = shmi_enter_late(l, l->a);
+                if (!counted)
+                    return EBUSY;
+            } else if (shmi_spin_valid(l, o) && shmi_spin_held(o)) {
+                return EBUSY; /* as shmi_spin_step would find */
+            }
+        }
         err = shmi_spin_step(l, o, as, &took, &changed);
-        if (counts)
-            shmi_exit_for(l, l->a);
-        if (took)
-            return 0;
-    } while (err == 0 && changed);
-    return err != 0 ? err : EBUSY;
+    } while (!took && err == 0 && changed);
+    if (counted)
+        shmi_exit_for(l, l->a);
+    return took ? 0 : err != 0 ? err : EBUSY;
 }
 
 SHMI_FN int shmi_spin_not_held(void *arg) { return !shmi_spin_held(shmi_spin_state((struct shmi_spinlock *)arg)); }
-/* Spins while done returns 0, and then yields the CPU some times. */
+/* Spins while done returns 0. Then it yields the CPU a few times. */
 SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
 {
     shmi_tuning t = shmi_spin_tuning(l);
@@ -26363,7 +26990,7 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
         shmi_wake_word_release(l->a, &l->next);
 }
 
-/* Takes the lock as kind says, and waits until it can, in a call that counts. */
+/* Takes the lock as kind says, and waits until that is possible, in a call that shmi_enter has counted. */
 SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
     shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
@@ -26447,7 +27074,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
     int err = shmi_enter_for(l, a, "spinlock.lock");
     if (err != 0)
         return err;
-    err = shmi_spin_wait_entered(l, as, abs, may_repair);
+    SHMI_REPAIRING(l->repair, err, shmi_spin_wait_entered(l, as, abs, may_repair));
     shmi_exit_for(l, a);
     return err;
 }
@@ -26570,12 +27197,12 @@ SHMI_FN int shmi_spin_own(struct shmi_spinlock *l, int64_t abs, int may_repair)
 {
     shmsync_arena *a = l->a;
     int err;
-    if (l->slots == NULL)
+    if (!l->readers)
         return shmi_spin_wait(l, SHMI_SPIN_HELD, abs, may_repair);
     err = shmi_enter_for(l, a, "rwspinlock.lock");
     if (err != 0)
         return err;
-    err = shmi_spin_wait_entered(l, SHMI_SPIN_DRAINING, abs, may_repair);
+    SHMI_REPAIRING(l->repair, err, shmi_spin_wait_entered(l, SHMI_SPIN_DRAINING, abs, may_repair));
     if (err == 0)
         err = shmi_rwspin_drained(l, shmi_drain_lock(l), abs);
     shmi_exit_for(l, a);
@@ -26586,13 +27213,26 @@ SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
     int err = shmi_use(l->a, "spinlock.lock");
     if (SHMI_UNLIKELY(err != 0))
         return err;
-    if (l->slots != NULL || SHMI_UNLIKELY(!shmi_cas32(&l->w->state, 0, l->a->self)))
+    if (l->readers || SHMI_UNLIKELY(!shmi_cas32(&l->w->state, 0, l->a->self)))
         err = shmi_spin_own(l, abs, 1);
     if (err == 0)
         SHMSYNC_CRASHPOINT("spinlock.lock.acquired");
     return err;
 }
 
+/* Releases the lock after a repair that succeeded. EPROTO: the state word is no longer mine, which says that this process
+ * recovers the lock; see shmi_mutex_repaired. */
+SHMI_FN int shmi_spin_repaired(struct shmi_spinlock *l, uint32_t mine)
+{
+    uint32_t o = shmi_spin_state(l);
+    if (o == mine) {
+        shmi_st32(&l->w->died, 0);
+        if (shmi_cas32(&l->w->state, mine, 0))
+            return 0;
+        o = shmi_spin_state(l);
+    }
+    return shmi_fail(EPROTO, "spinlock.recover", l->called, "it was overwritten during the repair, and is now %#x", o);
+}
 SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg)
 {
     uint32_t mine = shmi_spin_ours(l, SHMI_SPIN_RECOVERING);
@@ -26615,22 +27255,27 @@ SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int 
         if (!shmi_take_from32(l->a, shmi_owner_name(o), &l->w->state, o, mine, 1))
             continue;
         SHMSYNC_CRASHPOINT("spinlock.recover.taken");
-        if (l->slots != NULL) {
-            if (shmi_owner_name(o) != 0)
-                shmi_st32(&l->w->died, shmi_owner_name(o)); /* whoever marked it may have died before this */
-            /* While this process waits for readers, no word has the ID of the dead participant. */
+        if (shmi_owner_name(o) != 0)
+            /* the process that marked the lock owner-dead may have died before it stored this, or may not have stored it yet */
+            shmi_st32(&l->w->died, shmi_owner_name(o));
+        if (l->readers) {
+            /* While this process waits for readers, the state word names this process, and another participant may get
+             * the ID of the dead one. So if the wait fails, the word becomes SHMI_SPIN_OWNER_GONE, which names
+             * nobody. */
             err = shmi_rwspin_drained(l, shmi_drain_of(l, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, o == SHMI_SPIN_LOST ? SHMI_SPIN_LOST : SHMI_SPIN_OWNER_GONE), abs);
             if (err != 0)
                 return err;
         }
         if (shmi_call_repair(repair, arg) != 0) {
+            shmi_participant_id who = shmi_spin_died(l); /* while the word keeps other recoveries out */
             shmi_cas32(&l->w->state, mine, SHMI_SPIN_LOST);
             shmi_spin_wake_waiters(l, 1);
-            return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, shmi_spin_died(l));
+            return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, who);
         }
         SHMSYNC_CRASHPOINT("spinlock.recover.repaired");
-        shmi_st32(&l->w->died, 0);
-        shmi_cas32(&l->w->state, mine, 0);
+        err = shmi_spin_repaired(l, mine);
+        if (err != 0)
+            return err;
         SHMSYNC_CRASHPOINT("spinlock.recover.before_wake");
         if (shmi_spin_waited(l))
             shmi_spin_pass_on(l);
@@ -26654,24 +27299,48 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
 
 SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shmi_object *o)
 {
-    int readers = o->kind == SHMI_KIND_RWSPIN_LOCK;
     memset(l, 0, sizeof *l);
     l->a = a;
     l->o = *o;
+    l->readers = o->kind == SHMI_KIND_RWSPIN_LOCK;
     l->called = o->name_len != 0 ? l->o.name : NULL;
-    l->w = (shmi_spin_words *)shmi_ptr(a, o->body, readers ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words), 8);
+    l->w = (shmi_spin_words *)shmi_ptr(a, o->body, sizeof(shmi_spin_words), 8);
     l->release = (shmi_ld32(&l->w->policy) & 0xff) == 1;
     l->next.word = &l->w->wake;
     l->next.poller = &l->w->poller;
-    if (readers) {
-        l->slots = (shmi_rwspin_slot *)(void *)(l->w + 1);
-        l->n_slots = a->geo.slots;
-        l->mine = &l->slots[a->my_slot - 1].count;
+    if (l->readers) {
         l->gate.word = &l->w->gate;
         l->gate.poller = &l->w->gatePoller;
         l->drained.word = &l->w->drain;
         l->drained.poller = &l->w->drainPoller;
     }
+}
+/* Ends an opening, with the wakes that calls have left to the end; see shmi_enter_late. */
+SHMI_FN void shmi_spin_end(void *handle)
+{
+    struct shmi_spinlock *l = (struct shmi_spinlock *)handle;
+    if (!shmi_unmapped(l->a) && shmi_spin_waited(l) && shmi_spin_state(l) == 0)
+        shmi_spin_wake_waited(l);
+    if (!shmi_unmapped(l->a) && l->readers && shmi_wake_word_announced(&l->drained) && shmi_rwspin_nobody_reads(l))
+        shmi_wake_word_wake_all(l->a, &l->drained);
+    if (l->known != NULL)
+        shmi_free_thing(l->known); /* a call that is under way may still use it */
+    shmi_free_thing(l);
+}
+/* Finds the count of this process, and those of the others. Returns 0 or an errno. */
+SHMI_FN int shmi_rwspin_build(struct shmi_spinlock *l)
+{
+    shmi_off record = 0;
+    int err = shmi_slot_record(l->a, &l->o, sizeof(shmi_rwspin_record), &record);
+    if (err != 0)
+        return err;
+    l->known = (uint64_t **)shmi_new_thing(shmi_slot_places(l->a) * sizeof *l->known);
+    if (l->known == NULL)
+        return shmi_fail(ENOMEM, "rwspinlock.open", l->called, "%s", "");
+    l->mine = &((shmi_rwspin_record *)shmi_ptr(l->a, record, sizeof(shmi_rwspin_record), 8))->count;
+    l->known[l->a->my_slot - 1] = l->mine;
+    l->most = l->a->my_slot;
+    return 0;
 }
 SHMI_FN void *shmi_spin_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
@@ -26680,6 +27349,13 @@ SHMI_FN void *shmi_spin_build(shmsync_arena *a, const shmi_object *o, const void
     if (l == NULL)
         return NULL;
     shmi_spin_view(l, a, o);
+    if (l->readers) {
+        if (shmi_rwspin_build(l) != 0) {
+            shmi_free_thing(l);
+            return NULL;
+        }
+        shmi_built_ends_with(a, o->off, shmi_spin_end);
+    }
     if (opts != NULL) {
         l->repair = opts->repair;
         l->repair_arg = opts->repair_arg;
@@ -26717,7 +27393,7 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
     *out = (struct shmi_spinlock *)impl;
     *serial = shmi_serial_of(impl);
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != (*out)->release) {
-        shmi_unshare(a, (*out)->o.off, shmi_free_thing);
+        shmi_unshare(a, (*out)->o.off, shmi_spin_end);
         *out = NULL;
         err = shmi_fail(EINVAL, op, name, "it has another policy");
     }
@@ -26736,12 +27412,12 @@ int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_sp
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_spin_open(0, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial));
+    return SHMI_TELL(shmi_spin_open(0, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial));
 }
 int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_spin_open(1, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial));
+    return SHMI_TELL(shmi_spin_open(1, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial));
 }
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out)
 {
@@ -26756,7 +27432,7 @@ int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlo
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_open_handle_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), shmi_spin_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -26770,16 +27446,6 @@ shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l)
 {
     SHMI_OPENED_OR(l, 0);
     return l->impl->o.off;
-}
-/* Ends an opening, with the wakes that calls have left to the end; see shmi_enter_late. */
-SHMI_FN void shmi_spin_end(void *handle)
-{
-    struct shmi_spinlock *l = (struct shmi_spinlock *)handle;
-    if (shmi_spin_waited(l) && shmi_spin_state(l) == 0)
-        shmi_spin_wake_waited(l);
-    if (l->slots != NULL && shmi_wake_word_announced(&l->drained) && shmi_rwspin_nobody_reads(l))
-        shmi_wake_word_wake_all(l->a, &l->drained);
-    shmi_free_thing(l);
 }
 int shmsync_spinlock_close(shmsync_spinlock *l)
 {
@@ -26851,26 +27517,34 @@ int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *a
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_spin_lock(l->impl, ns));
 }
-int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
+SHMI_FN int shmi_rwspin_trylock(struct shmi_spinlock *l)
 {
-    SHMI_OPENED(lock);
-    struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_lock(l);
     shmi_participant_id who = 0;
-    int err = shmi_use(l->a, "rwspinlock.trylock");
-    if (err == 0)
-        err = shmi_rwspin_reader(l, &who);
+    int err = shmi_rwspin_reader(l, &who);
     if (err == 0 && who != 0)
         err = EBUSY;
     if (err == 0)
         err = shmi_spin_try(l, SHMI_SPIN_DRAINING);
     if (err != 0)
-        return SHMI_TELL(err);
+        return err;
     err = shmi_rwspin_reader(l, &who);
     if (err == 0 && who == 0)
-        return SHMI_TELL(shmi_rwspin_turn(l, d.from, d.to));
+        return shmi_rwspin_turn(l, d.from, d.to);
     shmi_rwspin_give_up(l, &d);
-    return SHMI_TELL(err != 0 ? err : EBUSY);
+    return err != 0 ? err : EBUSY;
+}
+int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
+{
+    SHMI_OPENED(lock);
+    struct shmi_spinlock *l = lock->impl;
+    shmsync_arena *a = l->a;
+    int err = shmi_enter_for(l, a, "rwspinlock.trylock"); /* it may take holds of dead readers back, and let others go on */
+    if (err == 0) {
+        err = shmi_rwspin_trylock(l);
+        shmi_exit_for(l, a);
+    }
+    return SHMI_TELL(err);
 }
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l)
 {
@@ -26913,12 +27587,12 @@ int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l)
     if (err != 0)
         return SHMI_TELL(err);
     SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_release");
-    return SHMI_TELL(shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "%s", ""));
+    return SHMI_TELL(shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "this process has no read hold"));
 }
 SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
 {
     int err = shmi_use(l->a, "rwspinlock.uplock");
-    if (err != 0 || shmi_spin_try(l, SHMI_SPIN_UPGRADE) == 0)
+    if (err != 0 || shmi_cas32(&l->w->state, 0, shmi_spin_ours(l, SHMI_SPIN_UPGRADE)))
         return err;
     return shmi_spin_wait(l, SHMI_SPIN_UPGRADE, abs, 1);
 }
@@ -26951,7 +27625,7 @@ SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t ki
     uint32_t o = shmi_spin_state(l);
     int err = shmi_use(l->a, op);
     if (err == 0 && o != shmi_spin_ours(l, kind))
-        err = shmi_fail(shmi_spin_valid(l, o) ? EPERM : EPROTO, op, l->called, "state word %#x", o);
+        err = shmi_fail(shmi_spin_valid(l, o) ? EPERM : EPROTO, op, l->called, "%sstate word %#x", shmi_spin_valid(l, o) ? "this process has no such hold; " : "", o);
     return err;
 }
 SHMI_FN int shmi_rwspin_upgrade(struct shmi_spinlock *l, int64_t abs)
@@ -27026,31 +27700,40 @@ int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), voi
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    int err = shmi_use(l->impl->a, "rwspinlock.state");
-    return SHMI_TELL(err != 0 ? err : shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)));
+    int bad, err = shmi_use(l->impl->a, "rwspinlock.state");
+    if (err == 0)
+        err = shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl));
+    if (err == 0 || err == EOWNERDEAD || err == ENOTRECOVERABLE) { /* as in Go, damage of the list takes precedence */
+        (void)shmi_rwspin_up_to(l->impl, &bad);
+        if (bad)
+            err = shmi_fail(EPROTO, "rwspinlock.state", l->impl->called, "its list of slot records");
+    }
+    return SHMI_TELL(err);
 }
 
 /* The functions of a reaper. */
-SHMI_FN int shmi_spin_whole(shmsync_arena *a, const shmi_object *o)
-{
-    return o->size >= (o->kind == SHMI_KIND_RWSPIN_LOCK ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words));
-}
+SHMI_FN int shmi_spin_whole(const shmi_object *o) { return o->size >= sizeof(shmi_spin_words); }
 SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_spinlock l;
-    uint32_t slot = shmi_id_slot(dead), s;
+    shmi_record_walk v;
+    uint32_t s;
     int tries;
-    if (!shmi_spin_whole(a, o))
+    if (!shmi_spin_whole(o))
         return;
     shmi_spin_view(&l, a, o);
-    if (l.slots != NULL && slot >= 1 && slot <= l.n_slots) {
-        uint64_t *count = &l.slots[slot - 1].count, c;
+    for (shmi_walk_records(a, &v, o->off, sizeof(shmi_rwspin_record)); l.readers && shmi_next_record(a, &v);) {
+        uint64_t *count, c;
+        if (v.slot != shmi_id_slot(dead))
+            continue;
+        count = shmi_rwspin_count_in(&l, &v);
         for (tries = 0, c = shmi_ld64(count); tries < SHMI_REAP_TRIES && c != 0 && shmi_reaps(a, dead, shmi_count_name(c));
              tries++, c = shmi_ld64(count))
             if (shmi_take_from64(a, shmi_count_name(c), count, c, 0, 0)) {
                 shmi_wake_word_wake_all(a, &l.drained);
                 break;
             }
+        break;
     }
     for (tries = 0, s = shmi_spin_state(&l);
          tries < SHMI_REAP_TRIES && shmi_spin_held(s) && shmi_reaps(a, dead, shmi_owner_name(s));
@@ -27061,14 +27744,14 @@ SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_parti
 SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_spinlock l;
-    if (!shmi_spin_whole(a, o))
+    if (!shmi_spin_whole(o))
         return;
     shmi_spin_view(&l, a, o);
     if (owed == SHMI_OWED_ALL)
         shmi_wake_word_wake_all(a, &l.next);
     else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&l.next))
         shmi_wake_word_wake_one(a, &l.next);
-    if (l.slots == NULL)
+    if (!l.readers)
         return;
     if (owed != SHMI_OWED_ANNOUNCED || shmi_wake_word_announced(&l.gate))
         shmi_wake_word_wake_all(a, &l.gate);
@@ -27113,9 +27796,9 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
-/* Begins the wait for x. thing is what the handle in x was a handle on when the call began, because another thread may
- * close the handle. If no wait has begun, x is reached, or *err says how the wait has ended. A result other than 0 is an
- * error of the waiting itself. */
+/* Begins the wait for x. thing is the object of the handle in x when the call began: another thread may close the
+ * handle meanwhile. If no wait has begun, x is reached, or *err says how the wait has ended. A result other than 0 is
+ * an error of the waiting itself. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_awaited *w, int *err)
 {
     *err = 0;
@@ -27186,8 +27869,8 @@ SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
     return 0;
 }
 
-/* Sleeps until one of the waits is over, or until the time until, 100 ms at most. The call has lasted since the time
- * since. */
+/* Sleeps until one of the waits is over, or until the time in until, but 100 ms at most. since is the time at which the
+ * call began to wait. */
 SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
@@ -27483,10 +28166,11 @@ struct shmi_key_bucket {
     shmi_multilock_bucket *w;
     uint32_t number;
     shmi_multilock_entry *focus; /* the entry whose queue was chosen. Guarded by: the private lock */
-    /* The table of the blocks of the bucket that this process knows, the oldest first. The low half of learned is a value of
-     * the word objRecords: the table has the blocks that were on the list of the object then. The high half is how many
-     * these are. A thread loads learned first, so the table has so many at least. In a handle, the place behind the last
-     * one of a table has the table before it. Both are atomic. */
+    /* The table of the blocks of the bucket that this process knows, the oldest first. The low half of learned is an
+     * earlier value of the word objRecords: the table has the blocks that were on the list of the object at that time.
+     * The high half is their number. A thread loads learned before table, so the table has at least that number of
+     * blocks. In a handle, the place behind the last one of a table names the table that it replaced. learned and table
+     * are atomic. */
     uint64_t learned;
     shmi_multilock_block **table;
     uint32_t learning; /* a thread changes the table. Atomic. */
@@ -27502,7 +28186,7 @@ struct shmi_multilock {
     unsigned char *own;     /* as those of shmi_rq */
     unsigned char **known;
     struct shmi_key_bucket **all; /* NULL until this process uses the bucket; atomic. NULL in the view of a reaper. */
-    /* Of a view alone: all blocks, in the order of their buckets, when the list of the object began with head. */
+    /* Only in a view: all blocks, in the order of their buckets, when the list of the object began with head. */
     uint32_t head;
     size_t n;
     shmi_multilock_block **table;
@@ -27539,7 +28223,7 @@ SHMI_FN int shmi_key_refusal(struct shmi_multilock *x, const char *op, uint64_t 
 /* ---- Buckets and entries ---- */
 
 SHMI_FN uint32_t shmi_bucket_of(uint64_t key, uint32_t log) { return (uint32_t)((key ^ key >> 32) * SHMI_MULTI_HASH >> 1 >> (63 - log)); }
-/* Counters follow in an arena whose objects count. */
+/* In an arena whose objects have counters, the counters follow. */
 SHMI_FN uint64_t shmi_multi_bytes(shmsync_arena *a, uint32_t log)
 {
     return sizeof(shmi_multilock_head) + ((uint64_t)sizeof(shmi_multilock_bucket) << log) + (a->geo.counted ? 64 : 0);
@@ -27682,9 +28366,9 @@ SHMI_FN int shmi_key_in_block(shmi_multilock_block *b, uint32_t number, uint64_t
     return 0;
 }
 /* Finds the first entry with a key; 0: there is none, and at->e is NULL. In memory that was never used, several entries
- * have the key 0. All calls take the first of them. A call that makes a change calls this after shmi_rq_begin. A record
- * that stores a key into a block is made after the block was added. So if the change takes effect, the call has looked at
- * every block that may have the key. *bad is set if the list of blocks is corrupt. */
+ * have the key 0. All calls take the first of them. A call that makes a change calls this after shmi_rq_begin. A block
+ * is added before any record stores a key into it. So if the change takes effect, the call has looked at every block
+ * that may have the key. *bad is set if the list of blocks is corrupt. */
 SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *at, int *bad)
 {
     shmi_key_walk i;
@@ -27710,7 +28394,7 @@ SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_k
         at->e = NULL;
     }
     if (at->e != NULL) {
-        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* from the latest block on */
+        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* its block, counted from the latest one */
         at->index = (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * (i.known + met - 1 - place) + (at->index - SHMI_multiInline) % SHMI_multiAdded;
     }
     return at->e != NULL;
@@ -27726,7 +28410,7 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     if (blocks <= shmi_table_room(was))
         return 1;
     while (room < blocks)
-        room = 2 * room + 1; /* few sizes, since each has its own spare ones */
+        room = 2 * room + 1; /* few sizes, because each size has its own spare memory */
     table = (shmi_multilock_block **)shmi_new_thing((room + 1) * sizeof *table);
     if (table == NULL)
         return 0;
@@ -27737,7 +28421,7 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     return 1;
 }
 /* Learns the blocks that were added to the bucket. Without it, each call would walk through the list. It may allocate
- * memory, so the private lock is not held: the other threads need not wait for that. */
+ * memory, so it is called without the private lock: the other threads need not wait. */
 SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -27851,7 +28535,7 @@ SHMI_FN void shmi_key_set(struct shmi_key_bucket *k, struct shmi_rq_change *x, u
     struct shmi_record_lock l = shmi_key_lock_of(k);
     shmi_lock_set(&l, x, s);
 }
-/* The tag that a word gets by the change x, which has the word. */
+/* The tag that the word w gets by the change x, which changes w. */
 SHMI_FN uint32_t shmi_key_new_tag(const struct shmi_rq_change *x, const uint64_t *w)
 {
     uint32_t i;
@@ -27925,19 +28609,21 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     }
     return 0;
 }
-/* Whether the holder of the key of an entry, or the participant that was granted it, is dead. */
-SHMI_FN int shmi_key_dead(struct shmi_key_bucket *k, const shmi_multilock_entry *e)
+/* Whether the holder that the state s names, or the participant that was granted the key, is dead. */
+SHMI_FN int shmi_state_dead(struct shmi_key_bucket *k, uint32_t s)
 {
-    uint32_t s = shmi_key_state(e);
     return shmi_fair_taken(s) && shmi_dead(k->q.a, shmi_owner_name(s));
 }
-/* Whether that is so for any key of the bucket. */
+/* Whether the holder of the key of an entry, or the participant that was granted it, is dead. */
+SHMI_FN int shmi_key_dead(struct shmi_key_bucket *k, const shmi_multilock_entry *e) { return shmi_state_dead(k, shmi_key_state(e)); }
+/* Whether shmi_key_dead is true for any key of the bucket that threads wait for. The bucket may have thousands of keys
+ * that are only held. A call that arrives at such a key looks at its holder itself. */
 SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
     shmi_entry_walk v;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
-        if (shmi_key_dead(k, v.at.e))
+        if (shmi_recorded_value(&v.at.e->first) != 0 && shmi_key_dead(k, v.at.e))
             return 1;
     return 0;
 }
@@ -27957,7 +28643,8 @@ SHMI_FN void shmi_multi_also_check(struct shmi_rq *q, struct shmi_rq_change *x, 
 
 SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *x, uint32_t i);
 /* Carries out the record that this participant has inherited from an earlier one of its slot, if the commit word of the
- * bucket that the record names still names it: from here on the participant writes its own records there. */
+ * bucket that the record names still names the record. From here on the participant writes its own records in that
+ * memory. */
 SHMI_FN void shmi_multi_before(struct shmi_rq *q, struct shmi_wakes *b)
 {
     struct shmi_multilock *x = shmi_bucket_of_queue(q)->of;
@@ -27975,7 +28662,7 @@ SHMI_FN void shmi_multi_before(struct shmi_rq *q, struct shmi_wakes *b)
     shmi_bucket_init(&other, x, (uint32_t)bucket);
     c = shmi_ld64(other.q.commit);
     if ((c & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == q->a->my_slot)
-        shmi_rq_complete(&other.q, c, b); /* an error is that of the other bucket */
+        shmi_rq_complete(&other.q, c, b); /* an error concerns only the other bucket */
 }
 static const shmi_rq_kind shmi_multi_kind = {
     sizeof(shmi_fairmutex_record), offsetof(shmi_fairmutex_record, entries), 1, NULL, shmi_multi_word_at, shmi_multi_corrupt,
@@ -28205,13 +28892,13 @@ int shmsync_multilock_close(shmsync_multilock *m)
 enum { SHMI_keyTaken, SHMI_keyQueued, SHMI_keyNotNow, SHMI_keyRefused, SHMI_keyNoRoom };
 typedef struct shmi_key_result {
     int how;
-    uint32_t why;                /* the state, of SHMI_keyRefused */
-    shmi_multilock_entry *e;     /* of the key, of SHMI_keyTaken and SHMI_keyQueued */
-    uint32_t tag;                /* of the hold, of SHMI_keyTaken */
+    uint32_t why;                /* the state of the key; set with SHMI_keyRefused */
+    shmi_multilock_entry *e;     /* the entry of the key; set with SHMI_keyTaken and SHMI_keyQueued */
+    uint32_t tag;                /* the tag of the hold; set with SHMI_keyTaken */
 } shmi_key_result;
 
 /* Finds an entry that may get another key: its own key is free, and nobody waits for it. It closes the word hold of the
- * entry. The search begins at an entry that differs from change to change, so that an entry keeps its key for some time. */
+ * entry. Each search begins at another entry, so that an entry keeps its key for some time. */
 SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change *x, struct shmi_key_entry *at)
 {
     uint32_t n = shmi_key_entries(k), i, begin;
@@ -28245,7 +28932,7 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
     int tidied = 0;
     r->how = SHMI_keyNotNow;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or makes one that is made once. */
+        /* The loop ends: each turn follows a change by another call, or makes a change that can be made only once. */
         struct shmi_key_entry at;
         int takes, ok, bad, found, dead, err = shmi_rq_begin(q, &x, b);
         uint32_t s;
@@ -28365,7 +29052,7 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, shmi_multil
     shmi_key_hold_of(k, key, e, (uint32_t)w, out);
     return 0;
 }
-/* Takes the key or waits in its queue, in a call that counts. */
+/* Takes the key or waits in its queue, in a call that shmi_enter has counted. */
 SHMI_FN int shmi_key_arrive(struct shmi_key_bucket *k, const char *op, uint64_t key, int64_t abs, int try_, shmsync_hold *out)
 {
     shmi_wait_node *wait_node;
@@ -28381,7 +29068,7 @@ SHMI_FN int shmi_key_arrive(struct shmi_key_bucket *k, const char *op, uint64_t 
     if (try_)
         return EBUSY;
     shmi_rq_learn(&k->q);
-    if (SHMI_UNLIKELY(shmi_ld32(&k->q.bad) != 0))
+    if (SHMI_UNLIKELY(shmi_known_bad(shmi_ld64(&k->q.known_head))))
         return shmi_fail(EPROTO, op, shmi_called(&k->q.o), "its list of slot records");
     err = shmi_wait_node_take(k->q.a, &wait_node);
     if (err != 0)
@@ -28497,7 +29184,7 @@ SHMI_FN int shmi_key_give_locked(struct shmi_key_bucket *k, const shmsync_hold *
         }
         shmi_key_focus(k, at);
         granted = shmi_key_pass(k, &x);
-        x.torn = 0; /* an error in the queue is that of the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -28550,10 +29237,11 @@ SHMI_FN int shmi_by_key(const void *x, const void *y)
     uint64_t p = ((const shmsync_hold *)x)->key, q = ((const shmsync_hold *)y)->key;
     return p < q ? -1 : p > q;
 }
-/* The result of a call that has locked none of n keys. */
+/* The result of a call that has locked none of n keys. If n is 0, out may be NULL. */
 SHMI_FN void shmi_no_holds(shmsync_hold *out, size_t n, size_t *held)
 {
-    memset(out, 0, n * sizeof *out);
+    if (n != 0)
+        memset(out, 0, n * sizeof *out);
     *held = 0;
 }
 SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, int64_t abs)
@@ -28561,9 +29249,10 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     size_t i, distinct = 0;
     int err;
     *held = 0;
-    err = shmi_enter_for(x, x->a, "multilock.lock"); /* until the keys that were locked in vain are unlocked */
+    /* the count lasts until the keys are unlocked that were locked before an error */
+    err = shmi_enter_for(x, x->a, "multilock.lock");
     if (err != 0) {
-        memset(out, 0, n * sizeof *out);
+        shmi_no_holds(out, n, held);
         return err;
     }
     for (i = 0; i < n; i++) {
@@ -28587,8 +29276,8 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
         *held = distinct;
     } else {
         for (; i > 0; i--)
-            shmsync_multilock_unlock(&out[i - 1]); /* fails if this process closed the arena, and so holds nothing */
-        memset(out, 0, n * sizeof *out);
+            shmi_key_unlock(out[i - 1].in, &out[i - 1]); /* fails if this process closed the arena, and so holds nothing */
+        shmi_no_holds(out, n, held);
     }
     shmi_exit_for(x, x->a);
     return err;
@@ -28627,7 +29316,7 @@ typedef struct shmi_key_recovery {
     int took;                  /* this process recovers the key */
     uint32_t tag;              /* of the word hold since then */
     shmi_participant_id died;  /* whose death is the reason */
-    shmi_participant_id waits; /* the participant that has to be gone before, or 0 */
+    shmi_participant_id waits; /* the participant that must be gone before that, or 0 */
     uint64_t *word, was;       /* the word that names it, and its value */
 } shmi_key_recovery;
 
@@ -28671,7 +29360,7 @@ SHMI_FN int shmi_key_begin_locked(shmi_key_recovery *r, struct shmi_wakes *b)
         }
     }
 }
-/* Begins a recovery, in a call that counts. */
+/* Begins a recovery, in a call that shmi_enter has counted. */
 SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
 {
     struct shmi_rq *q = &r->k->q;
@@ -28714,7 +29403,7 @@ SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wa
             shmi_key_set(k, &x, shmi_make_owner(SHMI_kindNotRecoverable, r->died));
         else
             granted = shmi_key_pass(k, &x);
-        x.torn = 0; /* an error in the queue is that of the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -28725,7 +29414,7 @@ SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wa
         return 0;
     }
 }
-/* Runs repair while this process recovers the key. The call counts. */
+/* Runs repair while this process recovers the key. shmi_enter has counted the call. */
 SHMI_FN int shmi_key_run_repair(shmi_key_recovery *r, int (*repair)(void *), void *arg)
 {
     struct shmi_rq *q = &r->k->q;
@@ -28914,8 +29603,9 @@ SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
     }
     return others;
 }
-/* Takes back the keys of dead, and takes its waits off the queues. A process without a slot record cannot make a change,
- * but an open word needs none. If another word names a dead participant, the process gets a slot record. */
+/* Takes back the keys of the participant dead, and takes its waits off the queues. A process without a slot record
+ * cannot make a record, but an open word needs none. If another word names a dead participant, the process gets a slot
+ * record. */
 SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
@@ -29151,9 +29841,9 @@ SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
     return t;
 }
 
-/* Wakes up to n waiters, after as many permits were issued. The announcement decides about the first wake. For the
- * others the number of sleepers is only a hint, because each waiter that takes a permit passes the wake on while
- * there are more permits. */
+/* Wakes up to n waiters, after as many permits were issued. The first wake depends on the announcement alone. For the
+ * others the number of sleepers is only a hint, because each waiter that takes a permit passes the wake on while there
+ * are more permits. */
 SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
 {
     shmi_tuning t = shmi_signal_tuning(w);
@@ -29194,8 +29884,8 @@ SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
     if (shmi_ld64(&w->w->permits) != 0)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
-/* Makes sure that there are as many permits as the index has reasons for, and at least least. This replaces a permit
- * that a dead process took without acting on it, or should have issued. */
+/* Makes sure that there are as many permits as the index has reasons for, and no fewer than least. This replaces a
+ * permit that a dead process took without acting on it, or should have issued. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -29215,9 +29905,9 @@ SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 
 /* ---- The index ---- */
 
-/* Sets the bit of signal i in the summary. If the bit is set already, the process that set it issues the permit. A
- * process that clears the bit reads the signal after that, and the queue's bit was set before this process read the
- * summary. */
+/* Sets the bit of signal i in the summary. If the bit is set already, the process that set it issues the permit. No
+ * queue is missed: its bit was set before this process read the summary, and a process that clears the summary bit
+ * reads the signal after that. */
 SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -29301,7 +29991,7 @@ SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_
             SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
         } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
-            shmi_signal_publish(w, q); /* the process that has to do it is not yet there, or is dead */
+            shmi_signal_publish(w, q); /* the process that has to publish the queue has not done it yet, or is dead */
         }
         return;
     }
@@ -29345,7 +30035,7 @@ SHMI_FN void shmi_signal_sweep_if_due(struct shmi_signalwaker *w)
     clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
     if (last != 0 && (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec - last < SHMI_CHECK_EVERY)
         return;
-    if (shmi_enter_for(w, w->a, "signalwaker.next") != 0)
+    if (shmi_enter_for(w, w->a, NULL) != 0)
         return; /* the handle is being closed */
     if (shmi_check_due(&w->looked))
         shmi_signal_sweep(w);
@@ -29574,6 +30264,8 @@ SHMI_FN int shmi_gate_begin(shmsync_gate *g)
             return 0;
         next = shmi_gate_begun(s, w->a->self);
         if (shmi_cas64(word, s, next)) {
+            /* a schedule that still finds the queue scheduled changes nothing, and relies on the loads after this */
+            shmi_order_loads();
             g->running = next;
             shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
             SHMSYNC_CRASHPOINT("signal.begin.taken");
@@ -29695,7 +30387,7 @@ SHMI_FN int shmi_signal_pass(struct shmi_signalwaker *w, uint64_t active, uint32
 }
 int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync_gate *out)
 {
-    SHMI_OPENED(waker);
+    SHMI_OPENED_ELSE(waker, memset(out, 0, sizeof *out));
     struct shmi_signalwaker *w = waker->impl;
     shmsync_gate g;
     int passes, err = shmi_signal_use(w, "signalwaker.next", "queue", near_queue, w->n_gates);
@@ -29732,9 +30424,9 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
 
 SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_signalwaker *)w)->w->permits) != 0; }
 
-/* Waits for a permit. No wake is lost between the read of the permits and the sleep: a waiter announces itself in
- * the wake word, tries to take a permit, and sleeps only while the word is unchanged. A process that issues a permit
- * reads the word after that, and changes it if it is announced. */
+/* Waits for a permit. No wake is lost between the read of the permits and the sleep: a waiter announces itself in the
+ * wake word, tries to take a permit, and sleeps only while the word is unchanged. A process that issues a permit reads
+ * the wake word after that, and changes it if a waiter is announced. */
 SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
     int64_t since = 0;
@@ -30141,7 +30833,7 @@ SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
 }
-/* Reserves a queue of signal i; -1 if none is free. */
+/* Reserves a queue of signal i; -1: none is free. */
 SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint32_t turn)
 {
     uint64_t *tasks = &w->lines[i].tasks;
@@ -30553,7 +31245,8 @@ SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
     return __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) == c;
 }
 
-/* Reads with the lock, or, while its holder does not commit, without it. */
+/* Reads with the lock. If the holder keeps the lock for long, it tries to read without the lock, and then begins
+ * again. */
 SHMI_FN int shmi_synchronized_load_entered(struct shmi_synchronized *x, void *dst)
 {
     int round = 0, tries, err;
@@ -30653,34 +31346,152 @@ SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
     return err == 0;
 }
 
-/* If the holder of a lock has died and no call has noticed that yet, the first call that notices it makes the lock
- * owner-dead. trylock is such a call. A healthy lock is only read, because a death of this process while it held the
- * lock would make the lock owner-dead. */
-#define SHMI_RECOVER_LOCK(type, holder)                                                             \
-    SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                              \
-    {                                                                                               \
-        shmsync_##type x;                                                                           \
-        shmi_participant_id n;                                                                      \
-        int err;                                                                                    \
-        if (!shmi_recovery_opened(r, shmsync_##type##_at(r->a, r->lost.offset, &x)))                \
-            return;                                                                                 \
-        err = shmsync_##type##_state(&x);                                                           \
-        n = holder;                                                                                 \
-        if (err == 0 && n != 0 && shmi_dead(r->a, n) && (err = shmsync_##type##_trylock(&x)) == 0)  \
-            shmsync_##type##_unlock(&x);                                                            \
-        if (shmi_recovery_found(r, err))                                                            \
-            shmi_recovery_ended(r, shmsync_##type##_recover(&x, shmi_recovery_repair, r));          \
-        shmsync_##type##_close(&x);                                                                 \
+/* ---- Whether an object needs recovery: without a handle, which would give the object a slot record ---- */
+
+/* Whether the list of slot records of o is corrupt. An open returns the error. */
+SHMI_FN int shmi_records_bad(shmsync_arena *a, const shmi_object *o, uint64_t size)
+{
+    shmi_record_walk v;
+    for (shmi_walk_records(a, &v, o->off, size); shmi_next_record(a, &v);) {
     }
-SHMI_RECOVER_LOCK(mutex, shmi_owner_name(shmi_ld32(x.impl->own)))
-SHMI_RECOVER_LOCK(rwmutex, shmi_rw_who(shmi_rw_gate(x.impl)))
-SHMI_RECOVER_LOCK(fairmutex, shmi_owner_name(shmi_fair_owner(x.impl)))
-SHMI_RECOVER_LOCK(spinlock, shmi_owner_name(shmi_spin_state(x.impl)))
-SHMI_RECOVER_LOCK(rwspinlock, shmi_owner_name(shmi_spin_state(x.impl)))
+    return v.bad != 0;
+}
+/* Whether n, the holder of a lock, has died. The first call that notices it makes the lock owner-dead. 0: no holder. */
+SHMI_FN int shmi_holder_needs(shmsync_arena *a, shmi_participant_id n) { return n != 0 && shmi_dead(a, n); }
+SHMI_FN int shmi_rwmutex_needs(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_rwmutex m;
+    uint32_t g;
+    if (shmi_rw_check(a, o, 0, 0) != 0 || shmi_records_bad(a, o, sizeof(shmi_rwmutex_record)))
+        return 1;
+    shmi_rw_view(&m, a, o);
+    g = shmi_rw_gate(&m);
+    return shmi_rw_trouble(&m, "recover_all", g) != 0 || shmi_holder_needs(a, shmi_rw_who(g));
+}
+/* If a change is committed and not yet carried out, this call carries it out first. */
+SHMI_FN int shmi_fairmutex_needs(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_fairmutex f;
+    uint32_t w;
+    if (!shmi_fair_view(&f, a, o) || !shmi_rq_complete_last(&f.q))
+        return 1;
+    w = shmi_fair_owner(&f);
+    return shmi_fair_refusal(&f, "recover_all", w) != 0 || shmi_holder_needs(a, shmi_owner_name(w));
+}
+SHMI_FN int shmi_rwspin_needs(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_spinlock l;
+    uint32_t s;
+    if (!shmi_spin_whole(o) || shmi_records_bad(a, o, sizeof(shmi_rwspin_record)))
+        return 1;
+    shmi_spin_view(&l, a, o);
+    s = shmi_spin_state(&l);
+    return shmi_spin_trouble(&l, "recover_all", s) != 0 || shmi_holder_needs(a, shmi_owner_name(s));
+}
+/* Whether a wait would fail. As a wait does, it first looks for dead participants. If the counter changes all the time,
+ * the answer is yes. */
+SHMI_FN int shmi_counter_needs(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_counter t;
+    int yes = 1, looks;
+    if (o->size < shmi_counter_bytes(a))
+        return 1;
+    shmi_counter_init(&t, a, o);
+    for (looks = 0; yes && looks < SHMI_counterLooks; looks++) {
+        uint64_t c = shmi_counter_load(&t);
+        shmi_participant_id died = 0;
+        int current;
+        if (!shmi_counter_learn(&t) || shmi_known_bad(t.head) || shmi_counter_lost_at(&t, c, &died, &current) != 0)
+            break;
+        yes = died != 0 || shmi_counter_any_dead(&t, c);
+        if (!current || (yes && shmi_counter_bare(shmi_counter_load(&t)) != shmi_counter_bare(c)))
+            yes = 1; /* the shares may belong to a later word, so read again */
+        else if (yes)
+            break;
+    }
+    free(t.of);
+    return yes;
+}
+/* Whether the phase will be broken when all deaths have been reaped. */
+SHMI_FN int shmi_barrier_needs(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_barrier *x;
+    shmi_barrier_state s;
+    int yes;
+    if (o->size < shmi_barrier_bytes(a) || shmi_records_bad(a, o, sizeof(shmi_barrier_slot)) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
+        return 1;
+    shmi_barrier_init(x, a, o);
+    shmi_barrier_holds(x, 0); /* it notices the deaths */
+    memset(&s, 0, sizeof s);
+    yes = shmi_barrier_seen(x, &s) != 0 || shmi_barrier_broken(&s);
+    free(x);
+    return yes;
+}
+/* Whether the object at r->lost.offset needs recovery; 0 also if it cannot be opened, or is not of that version. */
+SHMI_FN int shmi_recovery_needs(shmi_recovery *r, uint32_t kind, uint16_t version, int (*needs)(shmsync_arena *a, const shmi_object *o))
+{
+    shmi_object o;
+    int yes, err = shmi_object_at(r->a, r->lost.offset, "recover_all", kind, version, 0, &o);
+    if (!shmi_recovery_opened(r, err))
+        return 0;
+    yes = needs(r->a, &o);
+    shmi_close_object(r->a, o.off);
+    shmi_exit(r->a);
+    return yes;
+}
+
+/* If n, the holder of the lock o, has died, and no call has noticed that yet, the first call that notices it makes the lock
+ * owner-dead. This does it as a reaper of n does: it takes no lock, except one whose transaction it rolls back. A trylock
+ * would not do: it returns EBUSY beside a reader, or beside a process that is about to find the death. */
+SHMI_FN void shmi_recovery_meet(shmsync_arena *a, const shmi_object *o, shmi_participant_id n)
+{
+    const shmi_kind_ops *ops = shmi_kind_of(o);
+    if (ops == NULL || shmi_enter(a, "recover_all") != 0)
+        return;
+    if (shmi_holder_needs(a, n))
+        ops->repair(a, o, n);
+    shmi_exit(a);
+}
+/* A healthy lock is only read and not locked: if this process died with the lock, the lock would become owner-dead. The
+ * state comes after the holder: a reaper may meanwhile make the lock not recoverable, and such a state names no holder. */
+#define SHMI_RECOVER_LOCK(type, object, holder)                                                       \
+    SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                                \
+    {                                                                                                 \
+        shmsync_##type x;                                                                             \
+        if (!shmi_recovery_opened(r, shmsync_##type##_at(r->a, r->lost.offset, &x)))                  \
+            return;                                                                                   \
+        shmi_recovery_meet(r->a, &object, holder);                                                    \
+        if (shmi_recovery_found(r, shmsync_##type##_state(&x)))                                       \
+            shmi_recovery_ended(r, shmsync_##type##_recover(&x, shmi_recovery_repair, r));            \
+        shmsync_##type##_close(&x);                                                                   \
+    }
+SHMI_RECOVER_LOCK(mutex, x.impl->o, shmi_owner_name(shmi_ld32(x.impl->own)))
+SHMI_RECOVER_LOCK(rwmutex, x.impl->o, shmi_rw_who(shmi_rw_gate(x.impl)))
+SHMI_RECOVER_LOCK(fairmutex, x.impl->q.o, shmi_owner_name(shmi_fair_owner(x.impl)))
+SHMI_RECOVER_LOCK(spinlock, x.impl->o, shmi_owner_name(shmi_spin_state(x.impl)))
+SHMI_RECOVER_LOCK(rwspinlock, x.impl->o, shmi_owner_name(shmi_spin_state(x.impl)))
 #undef SHMI_RECOVER_LOCK
 
+enum { SHMI_keyTries = 64 }; /* how often shmi_key_left reads an entry that changes */
+/* Whether the key of an entry is lost, or its holder has died. *key is the key that the entry had at that moment: another
+ * process may recover the key meanwhile, and then the entry may get another key. If a peer changes the entry all the time,
+ * *key is a key that the entry had at some moment of the call. */
+SHMI_FN int shmi_key_left(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t *key)
+{
+    int tries;
+    for (tries = 0; tries < SHMI_keyTries; tries++) {
+        uint64_t w = shmi_ld64(&e->hold);
+        uint32_t s = (uint32_t)(w >> 32); /* one load, because a reaper may make the key owner-dead meanwhile */
+        if (!shmi_key_refuses(s) && !shmi_state_dead(k, s))
+            return 0;
+        *key = shmi_key_of(e);
+        if (shmi_ld64(&e->hold) == w)
+            break;
+    }
+    return 1;
+}
 /* Lists the keys that are lost, or whose holder has died, as they are now. *n is their number, and the caller frees
- * *keys. ENOMEM: there are more keys. */
+ * *keys. ENOMEM: there are more keys than the list has. If keys is NULL, it stops at the first key, with *n 1. */
 SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
 {
     struct shmi_key_bucket k;
@@ -30694,18 +31505,33 @@ SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
         shmi_view_bucket(&k, i, &at);
         shmi_rq_complete_last(&k.q);
         for (shmi_walk_entries(&k, &v); shmi_next_entry(&k, &v);) {
-            if (!shmi_key_refuses(shmi_key_state(v.at.e)) && !shmi_key_dead(&k, v.at.e))
+            uint64_t key;
+            if (!shmi_key_left(&k, v.at.e, &key))
                 continue;
+            if (keys == NULL) {
+                *n = 1;
+                return 0;
+            }
             if (*n == cap) {
                 uint64_t *more = (uint64_t *)realloc(*keys, (cap = 2 * cap + 16) * sizeof **keys);
                 if (more == NULL)
                     return ENOMEM;
                 *keys = more;
             }
-            (*keys)[(*n)++] = shmi_key_of(v.at.e);
+            (*keys)[(*n)++] = key;
         }
     }
     return 0;
+}
+SHMI_FN int shmi_multilock_needs(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_multilock view;
+    size_t n = 0;
+    if (shmi_records_bad(a, o, sizeof(shmi_fairmutex_record)) || !shmi_multi_view(&view, a, o))
+        return 1;
+    shmi_keys_left(&view, NULL, &n);
+    shmi_view_end(&view);
+    return n != 0;
 }
 SHMI_FN int shmi_list_keys_left(shmsync_multilock *m, uint64_t **keys, size_t *n)
 {
@@ -30794,19 +31620,23 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     SHMI_BEGIN();
     static const struct {
         uint32_t kind;
+        uint16_t version;
+        /* NULL: no such check is needed, because a handle takes no memory of the arena */
+        int (*needs)(shmsync_arena *a, const shmi_object *o);
         void (*recover)(shmi_recovery *r);
     } kinds[] = {
-        {SHMI_MUTEX_KIND, shmi_recover_mutex},
-        {SHMI_KIND_RWMUTEX, shmi_recover_rwmutex},
-        {SHMI_KIND_FAIR_MUTEX, shmi_recover_fairmutex},
-        {SHMI_KIND_SPIN_LOCK, shmi_recover_spinlock},
-        {SHMI_KIND_RWSPIN_LOCK, shmi_recover_rwspinlock},
-        {SHMI_KIND_MULTI_LOCK, shmi_recover_multilock},
-        {SHMI_KIND_WAIT_GROUP, shmi_recover_waitgroup},
-        {SHMI_KIND_LATCH, shmi_recover_latch},
-        {SHMI_KIND_FUTURE, shmi_recover_future},
-        {SHMI_KIND_BARRIER, shmi_recover_barrier},
+        {SHMI_MUTEX_KIND, SHMI_mutexVersion, NULL, shmi_recover_mutex},
+        {SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rwmutex_needs, shmi_recover_rwmutex},
+        {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_fairmutex_needs, shmi_recover_fairmutex},
+        {SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, NULL, shmi_recover_spinlock},
+        {SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_needs, shmi_recover_rwspinlock},
+        {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multilock_needs, shmi_recover_multilock},
+        {SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_needs, shmi_recover_waitgroup},
+        {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_needs, shmi_recover_latch},
+        {SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, NULL, shmi_recover_future},
+        {SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_needs, shmi_recover_barrier},
     };
+    shmi_failure before = shmi_last;
     shmi_recovery r;
     shmi_objects l;
     size_t i, k;
@@ -30831,13 +31661,13 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
         r.lost.name = l.v[i].name;
         shmi_kind_text(l.v[i].kind, r.lost.kind);
         for (k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
-            if (kinds[k].kind == l.v[i].kind)
+            if (kinds[k].kind == l.v[i].kind && (kinds[k].needs == NULL || shmi_recovery_needs(&r, kinds[k].kind, kinds[k].version, kinds[k].needs)))
                 kinds[k].recover(&r);
     }
     free(l.v);
     if (recovered != NULL)
         *recovered = r.recovered;
-    return SHMI_TELL(r.err);
+    return SHMI_TELL(shmi_restore_note(r.err, &before));
 }
 
 /* ---- Holders of an object that no participant has open: Inspect in package prims ----
@@ -30879,16 +31709,19 @@ SHMI_FN shmi_participant_id shmi_spin_holder(shmsync_arena *a, const shmi_object
 {
     struct shmi_spinlock l;
     shmi_participant_id n = 0;
-    uint32_t s, i;
-    if (!shmi_spin_whole(a, o))
+    shmi_record_walk v;
+    uint32_t s;
+    if (!shmi_spin_whole(o))
         return 0;
     shmi_spin_view(&l, a, o);
     s = shmi_spin_state(&l);
     if (shmi_spin_valid(&l, s) && shmi_spin_held(s))
         n = shmi_if_current(a, shmi_owner_name(s));
-    for (i = 0; l.slots != NULL && n == 0 && i < l.n_slots; i++) {
-        uint64_t c = shmi_ld64(&l.slots[i].count);
-        if (c != 0 && shmi_count_valid(c, i + 1))
+    if (!l.readers)
+        return n;
+    for (shmi_walk_records(a, &v, o->off, sizeof(shmi_rwspin_record)); n == 0 && shmi_next_record(a, &v);) {
+        uint64_t c = shmi_ld64(shmi_rwspin_count_in(&l, &v));
+        if (c != 0 && shmi_count_valid(c, v.slot))
             n = shmi_if_current(a, shmi_count_name(c));
     }
     return n;

@@ -33,9 +33,11 @@ var abiStructs = map[string]reflect.Type{
 
 	"SignalWaker":               reflect.TypeFor[signalHead](),
 	"SpinLock":                  reflect.TypeFor[spinWords](),
-	"RWSpinLock":                reflect.TypeFor[spinWords](), // the text describes what follows
+	"RWSpinLock":                reflect.TypeFor[spinWords](),
 	"RWMutex":                   reflect.TypeFor[rwmutexWords](),
 	"Slot record of an RWMutex": reflect.TypeFor[rwmutexRecord](),
+
+	"Slot record of an RWSpinLock": reflect.TypeFor[rwSpinRecord](),
 
 	"Semaphore":            reflect.TypeFor[semaphoreWords](),
 	"Share of a semaphore": reflect.TypeFor[semaphoreShare](),
@@ -76,7 +78,7 @@ var abiStructs = map[string]reflect.Type{
 
 // abiParts are the sections of abiStructs that describe a part of an object, not a whole object.
 var abiParts = []string{
-	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Share of a semaphore", "Slot record of a Semaphore", "Slot record of a FairMutex", "Slot record of a Cond", "Bucket of keys", "Entry of a key", "Block of keys", "Hold of a waitable", "Slot record of a Waitable", "Block of a Waitable", "Text of a Waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Share of an auto-reset Event",
+	"Local lock", "Slot record of an RWMutex", "Slot record of an RWSpinLock", "Side of a queue", "Share of a semaphore", "Slot record of a Semaphore", "Slot record of a FairMutex", "Slot record of a Cond", "Bucket of keys", "Entry of a key", "Block of keys", "Hold of a waitable", "Slot record of a Waitable", "Block of a Waitable", "Text of a Waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Share of an auto-reset Event",
 }
 
 // abiKinds maps each section to the kind and the version of the object that it describes.

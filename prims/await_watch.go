@@ -4,9 +4,12 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
 )
+
+var _ = crashpoint.Register("await.futex.judged")
 
 // endedWait is a watcher for a wait that was over already when it began.
 type endedWait struct{ err error }
@@ -75,7 +78,12 @@ func (x futexToken) reached() (bool, error) {
 	if err := x.f.opening.error("futex.wait"); err != nil {
 		return true, err
 	}
-	switch s := futexState(x.f.state.Load()); {
+	return x.judge(futexState(x.f.state.Load()))
+}
+
+// judge reports whether the wait is over while the word is s, and how it ended.
+func (x futexToken) judge(s futexState) (bool, error) {
+	switch {
 	case s.reached(x.token):
 		race.Acquire(x.f.key)
 		return true, nil
@@ -115,12 +123,16 @@ func (w *futexWatch) listen() bool {
 	for {
 		// The loop repeats if another call has changed the word, or if the handle is being closed. A close ends
 		// the loop in the next iteration. So the loop is lock-free.
-		if done, _ := w.futexToken.reached(); done {
+		//
+		// The wait sleeps on the value that was judged. Another waiter may announce itself after a Post, so a value
+		// that was loaded later may be announced although the token is reached.
+		s := futexState(f.state.Load())
+		if done, _ := w.judge(s); done {
 			return false
 		}
-		s := futexState(f.state.Load())
+		crashpoint.Hit("await.futex.judged")
 		if !s.announced() {
-			if s.stopped() || s.reached(w.token) || !f.state.CompareAndSwap(uint64(s), uint64(s|futexAnnounced)) {
+			if !f.state.CompareAndSwap(uint64(s), uint64(s|futexAnnounced)) {
 				continue
 			}
 			s |= futexAnnounced

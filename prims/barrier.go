@@ -49,8 +49,8 @@ type Barrier struct {
 	words      *barrierWords
 	name       arenakernel.ParticipantID
 	completion func()
-	records    *atomic.Uint32 // offset of the newest slot record; see barrierSlot
-	known      atomic.Pointer[barrierSlots]
+	inside     goroutineMark // marks the goroutine that runs completion
+	slots      slotTable[barrierSlot]
 	deaths     atomic.Uint32 // a.Deaths() when this handle last looked for dead participants
 	// scratch is the memory that change works in, so that it allocates nothing. Guarded by: recordLog.private
 	scratch struct {
@@ -68,8 +68,9 @@ type BarrierPhase uint64
 type BarrierOptions struct {
 	// Completion, if set, is called when an arrival of this process is the last of a phase,
 	// before any waiter goes on. If Completion panics, or the process dies before it returns, the
-	// phase is broken. Completion must not arrive at the Barrier, wait there, or close the
-	// handle: Close waits until it has returned. Completion belongs to this handle and is not
+	// phase is broken. If Completion arrives at the Barrier, waits for the phase, or closes the
+	// handle or the arena, that call panics, because it would wait until Completion has
+	// returned. Completion belongs to this handle and is not
 	// stored: all handles on the Barrier should have the same one.
 	Completion func()
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
@@ -146,7 +147,8 @@ func newBarrier(completion func()) func(*arenakernel.Arena, arenakernel.Object) 
 // which it announces its changes.
 func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(), bare bool) *Barrier {
 	w := arenakernel.At[barrierWords](a, o.Body)
-	x := &Barrier{words: w, name: a.Self(), completion: completion, records: a.SlotRecords(o)}
+	x := &Barrier{words: w, name: a.Self(), completion: completion}
+	x.slots.init(a, o, barrierSlotBytes)
 	x.recordLog.init(&w.commit, &w.tickets, o, x)
 	x.slot = a.Self().Slot()
 	x.deaths.Store(a.Deaths() - 1) // so that the first call of look looks for dead participants
@@ -154,6 +156,9 @@ func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(),
 	events.Body += barrierEventsOff
 	x.eventcount.init(a, events, barrierEvents(w), "barrier.wait", x.look, bare)
 	x.eventcount.scan = x.scan
+	if !bare {
+		x.opening.inside = markedFunc{&x.inside, "the Completion"}
+	}
 	return x
 }
 
@@ -249,14 +254,15 @@ func (x *Barrier) wait(ctx context.Context, p uint64) error {
 			race.Acquire(x.key)
 			return nil
 		}
+		x.mustNotComplete(ctx, "Wait", s.completer)
 		if err := x.eventcount.wait(ctx, uint32(p)<<1); err != nil {
 			return err
 		}
 	}
 }
 
-// arrive counts n arrivals in this phase, removes drop parties from all later phases, and returns the number of
-// this phase. The caller has called the method enter.
+// arrive counts n arrivals in this phase, and returns the number of this phase. It removes as many parties as
+// the parameter drop says from all later phases. The caller has called the method enter.
 func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64) (uint64, error) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: %s of %d at barrier %s", verb, n, objectName(x.object)))
@@ -289,6 +295,7 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 			return 0, err
 		case was.completer != 0 && !was.isBroken():
 			// The loop repeats after each wait for another process that runs a completion.
+			x.mustNotComplete(ctx, verb, was.completer)
 			if err := x.wait(ctx, was.phase); err != nil && !isOwnerDead(err) {
 				return 0, err
 			}
@@ -310,41 +317,6 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		// case this call wakes them.
 		return was.phase, x.tellOf(is.sequence())
 	}
-}
-
-// runCompletion calls the function Completion of the options, and then ends the phase.
-func (x *Barrier) runCompletion() error {
-	crashpoint.Hit("barrier.complete.taken")
-	returned := false
-	defer func() {
-		if !returned {
-			x.giveUp()
-		}
-	}()
-	race.Acquire(x.key)
-	x.completion()
-	race.ReleaseMerge(x.key)
-	returned = true
-	crashpoint.Hit("barrier.complete.returned")
-	if _, _, err := x.change(x.slot, func(s *barrierState, _ *barrierShare) {
-		if s.completer == x.name { // otherwise a peer overwrote the words of the Barrier
-			s.end()
-		}
-	}); err != nil {
-		return err
-	}
-	crashpoint.Hit("barrier.complete.opened")
-	return x.tell()
-}
-
-// giveUp breaks the phase because the Completion of this process has panicked.
-func (x *Barrier) giveUp() {
-	x.change(x.slot, func(s *barrierState, _ *barrierShare) {
-		if s.completer == x.name {
-			s.giveUp()
-		}
-	})
-	x.tell()
 }
 
 // Register gives this process n more of the parties, from this phase on: if the process dies before

@@ -1,7 +1,6 @@
 package prims
 
 import (
-	"slices"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
@@ -14,47 +13,7 @@ var (
 	_ = crashpoint.Register("barrier.reap.lost")
 )
 
-// barrierSlots is a handle's copy of the list of slot records of a Barrier. A slot record holds the share of
-// one participant and its last change.
-type barrierSlots struct {
-	head uint32         // the latest slot record when the list was read
-	of   []*barrierSlot // of[n-1] is the record of slot n, or nil if there is none
-	err  error          // an error in the list
-}
-
-// slots returns all slot records. Once this handle has found a record, it keeps the record, even if a peer
-// overwrites the list. A participant puts its record on the list before its first change. So the list has every
-// record that a change can name.
-func (x *Barrier) slots() *barrierSlots {
-	for {
-		known, head := x.known.Load(), x.records.Load()
-		if known != nil && known.head == head {
-			return known
-		}
-		r := &barrierSlots{head: head}
-		if known != nil {
-			r.of = slices.Clone(known.of)
-		}
-		r.err = x.a.EachSlotRecord(x.object, barrierSlotBytes, func(off arenakernel.Offset, slot int) bool {
-			r.of = slices.Concat(r.of, make([]*barrierSlot, max(slot-len(r.of), 0)))
-			if r.of[slot-1] == nil {
-				r.of[slot-1] = arenakernel.SlotRecordAt[barrierSlot](x.a, off)
-			}
-			return true
-		})
-		// If the swap fails, another goroutine of this process has read the list. So the loop is lock-free.
-		if x.known.CompareAndSwap(known, r) {
-			return r
-		}
-	}
-}
-
-func (x *Barrier) slotOf(slot int) *barrierSlot {
-	if r := x.slots(); slot >= 1 && slot <= len(r.of) {
-		return r.of[slot-1]
-	}
-	return nil
-}
+func (x *Barrier) slotOf(slot int) *barrierSlot { return x.slots.at(slot) }
 
 // recordOf returns the change record of a slot. The recordLog calls it.
 func (x *Barrier) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint64) {
@@ -242,7 +201,7 @@ func (x *Barrier) holders(f func(arenakernel.ParticipantID)) {
 	if s.completer != 0 {
 		f(s.completer)
 	}
-	for _, slot := range x.slots().of {
+	for _, slot := range x.slots.load().of {
 		if slot == nil {
 			continue
 		}
@@ -279,7 +238,7 @@ func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
 		})
 		lost = was != is
 	}
-	for i, slot := range x.slots().of {
+	for i, slot := range x.slots.load().of {
 		if slot == nil {
 			continue
 		}
@@ -312,7 +271,7 @@ func (x *Barrier) seen() (s barrierState, shares []barrierShare, err error) {
 		if err != nil {
 			return s, nil, err
 		}
-		of := x.slots().of
+		of := x.slots.load().of
 		shares = make([]barrierShare, len(of))
 		for i, slot := range of {
 			if slot != nil {
@@ -330,7 +289,7 @@ func (x *Barrier) seen() (s barrierState, shares []barrierShare, err error) {
 				s.lose(h)
 			}
 		}
-		return s, shares, x.slots().err
+		return s, shares, x.slots.load().err
 	}
 }
 

@@ -52,5 +52,5 @@ func checkBarrier(a *arenakernel.Arena, o arenakernel.Object) error {
 	if s.pending > barrierMax || s.expected > barrierMax {
 		return failed(a, o, "barrier.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("%d arrivals are to come, %d a phase", s.pending, s.expected))
 	}
-	return x.slots().err
+	return x.slots.load().err
 }

@@ -37,7 +37,7 @@ type barrierState struct {
 
 // barrierBroken says which phase a death leaves incomplete.
 //
-//	bits 0..28   dead    the participant whose death that is
+//	bits 0..28   dead    the participant that died
 //	bit  29      broken
 //	bit  30      parity  the lowest bit of the number of the broken phase
 //	bit  31      0
@@ -66,8 +66,8 @@ func (s *barrierState) isBroken() bool {
 	return s.broken.any() && uint64(s.broken>>barrierParityShift&1) == s.phase&1
 }
 
-// sequence is the number that waiters sleep on: a waiter wakes up when it changes. It is different in any two
-// states of which one ends a wait and the other does not.
+// sequence is the number that waiters sleep on: a waiter wakes up when it changes. If one of two states ends a
+// wait and the other does not, their sequences differ.
 func (s *barrierState) sequence() uint32 {
 	n := uint32(s.phase) << 1
 	if s.isBroken() {
@@ -134,9 +134,9 @@ func (s *barrierState) breakBy(phase uint64, dead arenakernel.ParticipantID) {
 	}
 }
 
-// full reports whether all arrivals of this phase have come. If a share still has arrivals left in a full
-// phase, other processes made these arrivals, and the parties are theirs now. A phase that is both broken and
-// full broke after its completion had begun.
+// full reports whether all arrivals of this phase have come. If a share still has arrivals left in a full phase,
+// other processes made these arrivals, and the parties are theirs now. If a phase is both broken and full, it
+// broke after its completion had begun.
 func (s *barrierState) full() bool {
 	return s.completer != 0 || s.isBroken() && s.pending == 0 && s.expected > 0
 }
@@ -175,9 +175,10 @@ func (s *barrierState) end() {
 	s.pending, s.skipped, s.completer = s.expected, 0, 0
 }
 
-// count counts n arrivals of the participant of the share h, and removes drop parties. n is at most the number
-// of arrivals that the phase still takes. If these arrivals are the last of the phase, the participant
-// completer has to run the completion. If completer is 0, the phase ends at once.
+// count counts n arrivals of the participant of the share h, and removes as many parties as the parameter drop
+// says. n is at most the number of arrivals that the phase still takes. If these arrivals are the last of the
+// phase, the participant in the parameter completer has to run the completion. If completer is 0, the phase ends
+// at once.
 func (s *barrierState) count(h *barrierShare, n, drop uint64, completer arenakernel.ParticipantID) {
 	parties, left := s.in(h)
 	own := min(n, left)

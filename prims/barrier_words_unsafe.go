@@ -31,7 +31,8 @@ type barrierWords struct {
 	//   futex:   none; waiters sleep on events
 	//   crash:   the next process completes the record that it names
 	commit atomic.Uint64
-	// tickets counts the version numbers that change records have got; tags as counterWords.tickets.
+	// tickets counts the version numbers that change records have got. Writers, readers, order and crash are as
+	// for counterWords.tickets.
 	tickets   atomic.Uint64
 	phase     atomic.Uint64 // the low half of the number of this phase. Tagged
 	era       atomic.Uint64 // the high half of the number of this phase. Tagged
@@ -52,14 +53,14 @@ type barrierWords struct {
 	size     uint32        // number of parties at the creation. Immutable after init.
 	poller   atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	lost     atomic.Uint64 // how many parties died since the last Reset. Tagged
-	skipped  atomic.Uint64 // how many phases just before this one broke before they were full. Tagged
+	skipped  atomic.Uint64 // length of the series of phases before this one that broke before they were full. Tagged
 	reset    atomic.Uint64 // the low half of the first phase after the last Reset. Tagged
 	resetEra atomic.Uint64 // the high half of the same number. Tagged
 }
 
 // barrierSlot is the slot record of a Barrier, 232 bytes. It holds how many parties belong to one participant,
-// and the record of the last change by that participant. The words before head are tagged words, with the tags
-// of barrierWords.
+// and the record of the last change by that participant. The words before head are tagged words, with the same
+// writers, readers, order and crash as those of barrierWords.
 type barrierSlot struct {
 	_       structs.HostLayout
 	_       [32]byte      // the header of a slot record

@@ -14,6 +14,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/arenatest"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -145,4 +146,42 @@ func TestRWMutexLockBesideTheCloseOfTheArena(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, x.TryLock(), "%v", x)
 	x.Unlock()
+}
+
+// TestCloseBesideARollbackOfACheck: a periodic check finds that the holder of a Mutex is dead while the handle is being
+// closed. The checker has a lock of the handle, so the check must not be the call that ends the opening. Otherwise it
+// would wait for itself, and each later Close would wait for it.
+func TestCloseBesideARollbackOfACheck(t *testing.T) {
+	a := newArena(t, nil)
+	x, _, leave := unfinishedIn(t, a, false)
+	m := x.(*prims.Mutex)
+	name := m.Object().Name
+	m.Lock()
+	t.Cleanup(crashpoint.Disarm)
+	woken, leaves := make(chan struct{}), make(chan struct{})
+	crashpoint.ArmFunc("mutex.lock.woken", 1, func() { close(woken); <-leaves })
+	in, goOn := make(chan struct{}), make(chan struct{})
+	crashpoint.ArmFunc("tx.undo.range", 1, func() { close(in); <-goOn })
+	waited, closed, deleted := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+	go func() { waited <- m.LockContext(context.Background()) }()
+	waiting(t, a, name, 1)
+	asleep(t, a, name)
+	go func() { closed <- m.Close() }()
+	<-woken // by Close, which then waits for the call
+	leave()
+	select {
+	case <-in: // the check rolls back
+	case <-after(5 * park.CheckEvery()): // the check leaves that to others
+	}
+	close(leaves)
+	require.ErrorIs(t, <-waited, shmsync.ErrClosed)
+	require.NoError(t, <-closed)
+	close(goOn)
+	go func() { deleted <- a.Delete(name) }()
+	select {
+	case err := <-deleted:
+		require.NoError(t, err)
+	case <-after(timeout()):
+		t.Fatal("the end of the opening waits for the check, and the check for the end")
+	}
 }

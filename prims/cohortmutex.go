@@ -48,7 +48,7 @@ type CohortMutex struct {
 
 	own  *uint32 // the word that names the holder; it belongs to the field global
 	self *uint32 // what Lock stores in *own; it belongs to the field global
-	turn *uint32 // a cohortTurn: the node whose waiters go first; 0: no node's
+	turn *uint32 // a cohortTurn, which says whether the waiters of one node go first
 
 	global     *Mutex
 	localLocks []cohortLocalLock // one for each NUMA node; empty if there is only one node
@@ -75,21 +75,25 @@ type CohortMutexOptions struct {
 	// Checked applies to this process only, as in MutexOptions.
 	Checked    bool
 	Contention Contention
-	// Nodes is the number of nodes with a local lock of their own, 1 to 32, for a new object; 0
-	// means as many as this host has, at most 32. A node with a higher number shares the local
-	// lock of another node. If Nodes is set and the object has another number, opening fails.
+	// Nodes is the number of nodes that a new object tells apart, 1 to 32; 0 means as many as this
+	// host has, at most 32. Each of them has a local lock, unless there is only one. A node with a
+	// higher number shares the local lock of another node. If Nodes is set and the object has
+	// another number, opening fails.
 	Nodes int
 }
 
-// cohortMostNodes bounds the number of local locks.
+// cohortMostNodes bounds the number of nodes.
 const cohortMostNodes = 32
 
 var cohortKind = arenakernel.KindOf("COHM")
 
-const cohortVersion = 1
+const cohortVersion = 2
 
 // OpenCohortMutex finds the CohortMutex of that name in the arena or creates it. An empty
 // name makes a fresh anonymous one. It panics if an option has an impossible value.
+//
+// For one node, a CohortMutex takes 512 bytes in an arena for up to 511 participants. For more
+// nodes, it takes 256 bytes more for each of them.
 func OpenCohortMutex(a *arena.Arena, name string, opts *CohortMutexOptions) (*CohortMutex, error) {
 	return openCohortMutex((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -145,7 +149,7 @@ func newCohortMutex(opt *CohortMutexOptions) func(*arenakernel.Arena, arenakerne
 	}
 }
 
-// cohortAt returns the words of a CohortMutex in shared memory, and the number of its local locks.
+// cohortAt returns the words of a CohortMutex in shared memory, and the number of its nodes.
 func cohortAt(a *arenakernel.Arena, o arenakernel.Object) (w *cohortWords, nodes int, err error) {
 	if o.Size < cohortHeadBytes {
 		return nil, 0, wrongKind("cohortmutex.open", o, cohortKind, cohortVersion)
@@ -174,13 +178,11 @@ func buildCohortMutex(a *arenakernel.Arena, o arenakernel.Object, opt *CohortMut
 		opening: g.opening,
 	}
 	c.opening.refuse, c.opening.left, c.opening.end, c.opening.owed = c.refuse, c.callsLeft, c.end, c.wakeOwed
-	if nodes < 2 {
-		nodes = 0
-	}
-	if c.prefers = nodes > 0 && knowsNodes(); !c.prefers {
+	locks := cohortLocalLocks(nodes)
+	if c.prefers = locks > 0 && knowsNodes(); !c.prefers {
 		c.turn = new(uint32) // a private word that stays 0, so the fast paths never wait for a turn
 	}
-	c.localLocks = make([]cohortLocalLock, nodes)
+	c.localLocks = make([]cohortLocalLock, locks)
 	for k := range c.localLocks {
 		c.localLocks[k].mutex = buildLocalLock(a, o, k)
 		c.localLocks[k].mutex.opening = g.opening
@@ -274,7 +276,7 @@ func (c *CohortMutex) wakeOwed() {
 // Policy says what happens to c when its holder dies.
 func (c *CohortMutex) Policy() Policy { return c.global.policy }
 
-// Nodes is the number of local locks that c has.
+// Nodes is the number of nodes that c tells apart. Each of them has a local lock, unless there is only one.
 func (c *CohortMutex) Nodes() int { return c.nodes }
 
 // SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters

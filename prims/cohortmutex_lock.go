@@ -22,12 +22,12 @@ const (
 	// cohortShut says how long a process bypasses a local lock whose holder seems to be stopped: it is a
 	// multiple of the result of timeout. See enter.
 	cohortShut = 10
-	// cohortUnresponsive is how long a process stops letting waiters of other nodes go first, after it has let
-	// them go first and they have not taken the lock.
+	// cohortUnresponsive is how long a process treats the waiters of other nodes as unresponsive, after it has
+	// let them go first and they have not taken the lock. During that time it does not let them go first.
 	cohortUnresponsive = starveAfter
 	// cohortDefer is how long a waiter lets waiters of other nodes go first while the lock is held. When the
-	// lock becomes free, the waiter lets them go first for this time once more. It is about the cost of a sleep
-	// and a wake.
+	// lock becomes free, the waiter lets them go first for this time once more. The time is about the cost of a
+	// sleep and a wake.
 	cohortDefer = 40_000 // ns
 	// cohortIdle is how long a waiter leaves a free lock to the waiters on the node of the last holder. This
 	// time is much longer than a spinning waiter needs to take the lock.
@@ -46,10 +46,10 @@ type cohortLocalLock struct {
 	shut  atomic.Int64 // this process bypasses the local lock until this time, CLOCK_MONOTONIC ns; 0: it does not
 }
 
-// buildLocalLock makes a handle on local lock k of o. A local lock is never biased towards its last holder,
-// because that only pays if one process takes a lock again and again, and many threads compete for a local
-// lock. The policy of a local lock is PolicyRelease, so no process has to repair it. The option Repair is set
-// in case a peer has overwritten the policy.
+// buildLocalLock makes a handle on local lock k of o. A local lock is never biased towards its last holder. A
+// bias only pays if one process takes a lock again and again, but many threads compete for a local lock. The
+// policy of a local lock is PolicyRelease, so no process has to repair it. The option Repair is set in case a
+// peer has overwritten the policy.
 func buildLocalLock(a *arenakernel.Arena, o arenakernel.Object, k int) *Mutex {
 	m := buildMutexAt(a, o, o.Body+cohortLocalLockOff(k), &MutexOptions{Checked: true, Repair: func() error { return nil }})
 	m.localLock, m.internal, m.inner = true, true, true
@@ -232,7 +232,7 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 			case !c.yields(node):
 				return true
 			case o == makeOwner(kindReserved, g.name):
-				return true // the lock is reserved for this process, in which a waiter sleeps or waits here
+				return true // the lock is reserved for a waiter of this process
 			case !o.free():
 				free = -1
 				return spent >= cohortDefers || !localLock && g.wakeWord.Announced()
@@ -282,9 +282,9 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 
 // timeout is how long a waiter sleeps at its local lock. The holder of the local lock may be stopped, so the
 // waiter then goes on to the global lock without the local lock. A holder that runs is faster than the timeout.
-// For starveAfter, other waiters may take the global lock before it. From then on the holder is handed the
-// lock, but waiters of other nodes that have waited longer may be handed the lock first, one in each
-// starveAfter.
+// For the time starveAfter, other waiters may take the global lock before this holder. From then on the holder
+// is handed the lock, but waiters of other nodes that have waited longer may be handed the lock first, one in
+// each starveAfter.
 func (c *CohortMutex) timeout() int64 { return int64(2+len(c.localLocks)) * cohortStarves }
 
 // leave releases the local lock.

@@ -21,7 +21,7 @@ func cohortParts(a *arenakernel.Arena, o arenakernel.Object, f func(localLock in
 		return err
 	}
 	f(-1, &w.global)
-	for k := range nodes {
+	for k := range cohortLocalLocks(nodes) {
 		d, err := arenakernel.TryAt[cohortLocalLockWords](a, o.Body+cohortLocalLockOff(k))
 		if err != nil {
 			return err
@@ -68,10 +68,11 @@ func inspectCohort(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 	i.dateMutex(on, a, &w.global)
 	i.mutexRest(&w.global)
 	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", on)
-	i.word("nodes", uint64(atomic.LoadUint32(&w.nodes)), "%d local locks", nodes)
+	locks := cohortLocalLocks(nodes)
+	i.word("nodes", uint64(atomic.LoadUint32(&w.nodes)), "%d local locks", locks)
 	turn := cohortTurn(w.turn.Load())
 	i.word("turn", uint64(turn), "%v", turn)
-	i.cohortLocalLocks(nodes, on)
+	i.cohortLocalLocks(locks, on)
 	if err != nil {
 		i.Err = err
 	}
@@ -81,8 +82,8 @@ func inspectCohort(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 // cohortLocalLocks adds the local locks and their waiters to the inspection. Each of these waiters waits for
 // the holder of the CohortMutex. The parameter on has the indices, in the inspection, of the holds of the
 // CohortMutex.
-func (i *inspection) cohortLocalLocks(nodes int, on []int) {
-	for k := range nodes {
+func (i *inspection) cohortLocalLocks(locks int, on []int) {
+	for k := range locks {
 		off := cohortLocalLockOff(k)
 		d, err := arenakernel.TryAt[cohortLocalLockWords](i.a, i.o.Body+off)
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// cohortWords is the beginning of the memory of a CohortMutex, 320 bytes. This memory begins 64 bytes after a
-// multiple of 128. So each part from offset 192 on has two cache lines to itself.
+// cohortWords is the beginning of the memory of a CohortMutex, 320 bytes. The local locks follow. This memory begins 64
+// bytes after a multiple of 128. So each part from offset 192 on has two cache lines to itself.
 type cohortWords struct {
 	_ structs.HostLayout
 	// global is the lock itself. Its owner word names the holder of the CohortMutex.
@@ -22,7 +22,7 @@ type cohortWords struct {
 	//   futex:   none
 	//   crash:   any value is right
 	turn  atomic.Uint32
-	nodes uint32 // the number of local locks that follow. Immutable after init.
+	nodes uint32 // the number of nodes; see cohortLocalLocks. Immutable after init.
 	_     [120]byte
 }
 
@@ -48,15 +48,31 @@ const (
 	cohortLocalLockBytes = uint64(unsafe.Sizeof(cohortLocalLockWords{}))
 )
 
-func cohortBytes(nodes int) uint64 { return cohortHeadBytes + uint64(nodes)*cohortLocalLockBytes }
+// cohortLocalLocks returns how many local locks a CohortMutex for that many nodes has: one for each node. With fewer
+// than two nodes, callers use no local lock, and there is none.
+func cohortLocalLocks(nodes int) int {
+	if nodes < 2 {
+		return 0
+	}
+	return nodes
+}
+
+func cohortBytes(nodes int) uint64 {
+	return cohortHeadBytes + uint64(cohortLocalLocks(nodes))*cohortLocalLockBytes
+}
 
 // cohortLocalLockOff returns the offset of local lock k from the beginning of a body.
-func cohortLocalLockOff(k int) arenakernel.Offset { return arenakernel.Offset(cohortBytes(k)) }
+func cohortLocalLockOff(k int) arenakernel.Offset {
+	return arenakernel.Offset(cohortHeadBytes + uint64(k)*cohortLocalLockBytes)
+}
 
 // cohortBody returns the words of a CohortMutex that is being made, whose body no other process can
 // reach yet.
 func cohortBody(b []byte, nodes int) (head *cohortWords, localLocks []cohortLocalLockWords) {
 	_ = b[cohortBytes(nodes)-1]
 	head = (*cohortWords)(unsafe.Pointer(unsafe.SliceData(b)))
-	return head, unsafe.Slice((*cohortLocalLockWords)(unsafe.Pointer(&b[cohortHeadBytes])), nodes)
+	if n := cohortLocalLocks(nodes); n > 0 {
+		localLocks = unsafe.Slice((*cohortLocalLockWords)(unsafe.Pointer(&b[cohortHeadBytes])), n)
+	}
+	return head, localLocks
 }

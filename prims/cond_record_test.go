@@ -56,6 +56,13 @@ func TestCondSignalledDiesBesideStrangers(t *testing.T) {
 	}
 }
 
+// TestCondReapListsNodesLast: a reap stores the count of deaths before it lists the wait nodes of the dead. So a death that
+// it counts is not missing in the list.
+func TestCondReapListsNodesLast(t *testing.T) {
+	a := newArena(t, nil)
+	require.True(t, condAt(t, a, "c").ReapAfter())
+}
+
 // TestCondManySignalledDie: many signalled waiters die at once. Each Signal reaches one of the waiters
 // that were there when it was given.
 func TestCondManySignalledDie(t *testing.T) {

@@ -44,7 +44,7 @@ func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.Par
 		return
 	}
 	reap := func(x *recordedChange, b *wakes) {
-		k.reap(x, b, nodes)
+		k.reap(x, b, func() []arenakernel.Offset { return nodes })
 		k.serve(x, b, k.limit)
 	}
 	k.repairBare(dead, reap, func(x *recordedChange, b *wakes) {
@@ -71,23 +71,31 @@ func completeCond(a *arenakernel.Arena, o arenakernel.Object) bool {
 // reapIfDue reaps if a participant has died since the last reap.
 func (k *condCore) reapIfDue(x *recordedChange, b *wakes) {
 	if k.reapDue() {
-		k.reap(x, b, k.a.NodesOfAllDead(k.object.Offset, 0))
+		k.reap(x, b, k.nodesOfAllDead)
 	}
 }
 
+// nodesOfAllDead returns the wait nodes of all participants that are marked dead.
+func (k *condCore) nodesOfAllDead() []arenakernel.Offset {
+	return k.a.NodesOfAllDead(k.object.Offset, 0)
+}
+
 // reap recovers what dead participants left in the Cond. It first takes their waits off the queue, so that nobody
-// wakes these waits any more. Then it finds the waits that were woken before that; nodes are the wait nodes of the
-// dead participants. It passes their Signals on in the order in which the Signals were given, because a later
-// Signal may go to waits to which an earlier one may not. If a peer has overwritten something, reap goes on with the
-// rest: the damage concerns only the waits whose links were overwritten. The caller holds k.private.
-func (k *condCore) reap(x *recordedChange, b *wakes, nodes []arenakernel.Offset) {
+// wakes these waits any more. Then it finds the waits that were woken before that; the function nodes returns the wait
+// nodes of the dead participants. It passes their Signals on in the order in which the Signals were given, because a
+// later Signal may wake waits that an earlier Signal may not wake. If a peer has overwritten something, reap goes on
+// with the rest: the damage concerns only the waits whose links were overwritten. The caller holds k.private.
+//
+// reap makes the list of nodes after beginReap has stored the count of deaths. Otherwise a participant might die and be
+// counted in between. Its nodes would be missing in the list, and its death would not make a later reap due.
+func (k *condCore) reap(x *recordedChange, b *wakes, nodes func() []arenakernel.Offset) {
 	k.beginReap(x, b)
 	// Another process may have committed a change that wakes one of these waits, and not have carried it out yet.
 	if k.begin(x, b) != nil {
 		return
 	}
 	var all []condDebt
-	for _, off := range nodes {
+	for _, off := range nodes() {
 		if n, err := k.a.NodeAt(off); err == nil && k.ofDead(n) {
 			extra := valueIn(n.Extra()) &^ condSignal
 			all = append(all, condDebt{wait{off, n}, condBound(extra, k.load().version())})
@@ -116,7 +124,8 @@ func (k *condCore) ofDeadAt(off arenakernel.Offset) bool {
 	return err == nil && k.ofDead(n)
 }
 
-// condDeathAge bounds how long check may miss a death that was marked but not yet counted.
+// condDeathAge bounds how long check may miss a death that is marked in the slot of the participant, but is not
+// in the arena's count of deaths yet.
 const condDeathAge = 50 * time.Millisecond
 
 // check is called ten times a second while a goroutine of this process waits. It completes the changes that a dead
@@ -133,10 +142,8 @@ func (k *condCore) check() {
 	// The process that marked a participant dead may have been stopped before it counted the death, and
 	// the processes that watch a participant may be stopped.
 	nodes := k.a.NodesOfAllDead(k.object.Offset, condDeathAge)
-	if k.reapDue() {
-		k.reapIfDue(x, b)
-	} else if slices.ContainsFunc(nodes, k.ofDeadAt) {
-		k.reap(x, b, nodes)
+	if k.reapDue() || slices.ContainsFunc(nodes, k.ofDeadAt) {
+		k.reap(x, b, k.nodesOfAllDead)
 	}
 	k.serve(x, b, k.limit)
 	flying := uint64(0)

@@ -38,8 +38,8 @@ const (
 	condFlyingWord
 )
 
-// condSignal is set in the word extra of a node that owes a Signal, that is, whose wait was woken by a Signal and
-// whose owner has not locked L again. The other bits are the bound of the Signal: the number of the last change
+// condSignal is set in the word extra of a node that owes a Signal: a Signal has woken the wait of the node, and
+// the owner has not locked L again. The other bits are the bound of the Signal: the number of the last change
 // before the Signal, modulo condNumbers. No wait with a larger number may get the Signal. In a node that a
 // Broadcast has woken, extra is 0.
 const (
@@ -209,8 +209,8 @@ func (k *condCore) broadcast() error {
 }
 
 // turns adds to the change x that the first waits of the queue are woken, if a Broadcast has covered them. It adds
-// as many as fit into the record, but stops when the parameter limit is reached by the number of waiters that
-// compete for L. It also stops at a wait whose owner is dead.
+// as many as fit into the record, as long as fewer than limit waiters compete for L. It also stops at a wait whose
+// owner is dead.
 func (k *condCore) turns(x *recordedChange, limit uint32) {
 	for {
 		y := *x

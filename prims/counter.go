@@ -21,7 +21,7 @@ var (
 
 // counter is what WaitGroup and Latch have in common: the count of the work that is still to be done, the
 // waiters for a count of 0, and the share of each participant. The share of a participant is how much of the
-// work the participant has undertaken to do.
+// work the participant has undertaken to do. It is in the slot record of the participant's slot.
 //
 // A decrement by a participant first counts for its own share, and then for the shares of others. So a share is
 // never negative. If the participant dies, its share contains the work that it undertook last. When the counter
@@ -40,7 +40,10 @@ type counter struct {
 	left    *atomic.Uint64 // the commit word, for fast paths; a closed handle points to a word that makes them fail
 	me      uint64         // the ID of this participant, shifted to the bits of the owner in the commit word
 	words   *counterWords
-	slots   []counterSlot
+	slots   slotTable[counterSlot]
+	own     *counterSlot  // the slot record of this participant; nil for the handle of a reaper
+	deaths  atomic.Uint32 // a.Deaths() when a waiter of this handle last looked for dead participants
+	sought  atomic.Uint64 // the value of events when a waiter of this handle last looked for dead participants
 	list    park.WaitList
 	queue   *park.Queue // nil for the handle of a reaper, which cannot wait
 	a       *arenakernel.Arena
@@ -54,25 +57,35 @@ type counter struct {
 	recordLog
 }
 
-func buildCounter(a *arenakernel.Arena, o arenakernel.Object, op string, bare bool) *counter {
-	w := arenakernel.At[counterWords](a, o.Body)
-	dev, ino := a.Segment().ID()
-	t := &counter{
-		left: &w.commit, me: uint64(a.Self()) << counterIDShift, words: w, slots: counterSlots(a, o.Body), list: counterList(a, w),
-		a: a, object: o, name: a.Self(), key: race.KeyOf(dev, ino, uint64(o.Offset)), op: op,
-		counts: countsOf(a, &w.counts),
+// newCounter makes a handle. The parameter op is the name of the operation, for the errors of waits.
+func newCounter(a *arenakernel.Arena, o arenakernel.Object, op string) (*counter, error) {
+	t := bareCounter(a, o, op)
+	own, err := t.slots.join()
+	if err != nil {
+		return nil, err
 	}
-	t.recordLog.init(&w.commit, &w.tickets, o, t)
-	t.slot = a.Self().Slot()
-	if bare {
-		return t
-	}
+	t.own = own
+	t.deaths.Store(a.Deaths() - 1) // so that the first wait looks for dead participants
 	t.opening = newOpening(a, o)
 	t.queue = park.NewQueue(park.Config{
 		WaitList: t.list, Object: o, Word: o.Body + counterEventsOff, All: true, Check: t.check,
 	})
 	t.opening.waitsIn(t.queue)
 	t.opening.end = t.end
+	return t, nil
+}
+
+// bareCounter makes the handle of a reaper or a tool, which cannot wait.
+func bareCounter(a *arenakernel.Arena, o arenakernel.Object, op string) *counter {
+	w, counts := counterAt(a, o)
+	dev, ino := a.Segment().ID()
+	t := &counter{
+		left: &w.commit, me: uint64(a.Self()) << counterIDShift, words: w, list: counterList(a, w),
+		a: a, object: o, name: a.Self(), key: race.KeyOf(dev, ino, uint64(o.Offset)), op: op, counts: counts,
+	}
+	t.slots.init(a, o, counterSlotBytes)
+	t.recordLog.init(&w.commit, &w.tickets, o, t)
+	t.slot = a.Self().Slot()
 	return t
 }
 
@@ -285,9 +298,14 @@ func (t *counter) tellZero(c counterWord) {
 	}
 }
 
-// tell wakes the waiters because of a death, so that they check the counter again.
+// tell wakes the waiters after a reap has changed what the dead owe.
 func (t *counter) tell() {
 	crashpoint.Hit("counter.reap.lost")
+	t.recheck()
+}
+
+// recheck wakes the waiters because of a death, so that they check the counter again.
+func (t *counter) recheck() {
 	for {
 		// If the CAS fails, another process has changed the word events; see the loop of tellZero.
 		e := counterEvents(t.words.events.Load())
@@ -333,6 +351,9 @@ func (t *counter) closed() error { return t.fail(t.op, shmsync.ErrClosed, nil, c
 func (t *counter) corrupt(detail string) error {
 	return t.fail(t.op, shmsync.ErrCorrupt, nil, detail)
 }
+
+// corruptShares returns the error of a call that cannot find the shares.
+func (t *counter) corruptShares() error { return t.corrupt("its list of slot records") }
 
 func (t *counter) ownerDead(name arenakernel.ParticipantID) error {
 	return t.fail(t.op, shmsync.ErrOwnerDead, t.a.Who(name), "it died and left something undone")

@@ -12,12 +12,10 @@ import "github.com/shmsync/shmsync/internal/arenakernel"
 // death is reported.
 func (t *counter) claim(n uint64, fromOthers bool) bool {
 	defer t.serve().end()
-	k := claiming{n: n, rest: n, fromOthers: fromOthers}
-	if fromOthers {
-		// The process whose units the caller wants to claim may be dead.
-		t.reapDead()
-		k.reaped = true
-	}
+	// The process whose units the caller wants to claim may be dead, and its reaper may have had no room for a slot
+	// record.
+	t.reapDead()
+	k := claiming{n: n, rest: n, fromOthers: fromOthers, reaped: true}
 	if t.tryClaim(&k) {
 		return true
 	}
@@ -59,8 +57,9 @@ func (t *counter) tryClaim(k *claiming) bool {
 			t.reapDead()
 			k.reaped = true
 		case next == claimAwait:
-			// This participant takes over work of dead participants. Stores that they have begun may still
-			// reach the data of that work, so it waits until they can store nothing any more.
+			// This participant takes over work of dead participants. Stores that the dead participants have
+			// begun may still reach the data of that work. So this call waits until they can store nothing any
+			// more.
 			t.must(t.awaitAllGone())
 		case next == claimFails:
 			return false
@@ -106,16 +105,20 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 	}
 	me, most := t.name.Slot(), 0
 	shares, free := h.own, uint64(0)
-	for i := range t.slots {
-		if i+1 == me {
+	places := t.slots.load()
+	if places.err != nil {
+		return 0, 0, t.corruptShares()
+	}
+	var victim *counterSlot // the slot record of slot most
+	for i, s := range places.of {
+		if s == nil || i+1 == me {
 			continue
 		}
-		s := &t.slots[i]
 		shares += t.has(s)
 		if claimable := t.claimable(s); claimable > 0 {
 			free += claimable
-			if most == 0 || claimable > t.claimable(&t.slots[most-1]) {
-				most = i + 1
+			if most == 0 || claimable > t.claimable(victim) {
+				most, victim = i+1, s
 			}
 		}
 	}
@@ -145,9 +148,8 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 	ofNobody := min(k.rest-ofDead, others)
 	var ofMost uint64
 	if rest := k.rest - ofDead - ofNobody; rest > 0 && most != 0 {
-		s := &t.slots[most-1]
-		ofMost = min(rest, t.claimable(s))
-		ch.set(shareAt(most, shareOwn), t.has(s)-ofMost)
+		ofMost = min(rest, t.claimable(victim))
+		ch.set(shareAt(most, shareOwn), t.has(victim)-ofMost)
 	}
 	n := ofDead + ofNobody + ofMost
 	if n == 0 {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/proctest"
 )
@@ -91,4 +93,33 @@ func TestWaitGroupWaitOfRestlessCounter(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, g.WaitContext(ctx), context.Canceled)
 	require.Less(t, looks, 100)
+}
+
+// TestWaitGroupWaitBesideAReaperWithoutRoom: a reaper that has no room for a slot record has left the share of a dead
+// participant to the waiters, and has not counted the death yet. A wait that begins then finds the share before it sleeps.
+func TestWaitGroupWaitBesideAReaperWithoutRoom(t *testing.T) {
+	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 5})
+	g := newWaitGroup(t, a, "g")
+	g.Add(1)
+	const point = "SHMSYNC_CRASHPOINT_STOP"
+	reaper := gateActor(t, a, "reaper", proctest.Env(point+"=arena.reap.repaired:1"))
+	victim := gateActor(t, a, "victim")
+	victim.must(t, order{Op: "wg.add", Object: "g", N: 3})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, g.WaitContext(ended), context.Canceled, "a wait has looked for dead participants")
+	fill(t, a)
+	reaper.proc.Stop(t)
+	seen, goOn := make(chan struct{}), make(chan struct{})
+	crashpoint.ArmFunc("arena.reap.seen", 1, func() { close(seen); <-goOn })
+	t.Cleanup(func() { close(goOn); crashpoint.Disarm() })
+	victim.proc.Kill(t)
+	<-seen // the death watcher of this process reaps nobody from now on
+	reaper.proc.Cont(t)
+	reaper.proc.AwaitPoint(t, point)
+	slept := crashpoint.HitCount("counter.wait.watched")
+	err := g.WaitContext(t.Context())
+	require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+	require.Equal(t, "victim", identityOf(err).Label)
+	require.Equal(t, slept, crashpoint.HitCount("counter.wait.watched"), "the wait has slept")
 }

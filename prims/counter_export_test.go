@@ -11,7 +11,12 @@ func (g *WaitGroup) SetTickets(n uint64) { g.counter.words.tickets.Store(n) }
 func (g *WaitGroup) Period() uint64 { return valueOf(&g.counter.words.period) }
 
 // ShareOf returns the share of the participant in a slot.
-func (g *WaitGroup) ShareOf(slot int) uint64 { return g.counter.has(&g.counter.slots[slot-1]) }
+func (g *WaitGroup) ShareOf(slot int) uint64 {
+	if s := g.counter.slotOf(slot); s != nil {
+		return g.counter.has(s)
+	}
+	return 0
+}
 
 // SetCommit overwrites the commit word, as a hostile peer does.
 func (g *WaitGroup) SetCommit(v uint64) { g.counter.words.commit.Store(v) }
@@ -24,7 +29,7 @@ func (g *WaitGroup) LostWhileFolded(slot int) (died, current bool, err error) {
 	if err := t.complete(c); err != nil {
 		return false, false, err
 	}
-	s := &t.slots[slot-1]
+	s := t.slotOf(slot)
 	var ch recordChange
 	ch.set(counterOwed, t.has(s))
 	ch.set(counterDeadID, uint64(s.holder()))
@@ -33,7 +38,7 @@ func (g *WaitGroup) LostWhileFolded(slot int) (died, current bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	me := &t.slots[t.name.Slot()-1]
+	me := t.own
 	me.head.Store(version)
 	for i := range ch.n {
 		me.entries[i].Store(uint64(ch.index[i])<<32 | uint64(ch.value[i]))
@@ -109,7 +114,7 @@ func (g *WaitGroup) Restless() {
 	if err != nil {
 		panic(err)
 	}
-	s := &t.slots[t.name.Slot()-1]
+	s := t.own
 	s.head.Store(version)
 	for i := range ch.n {
 		s.entries[i].Store(uint64(ch.index[i])<<32 | uint64(ch.value[i]))

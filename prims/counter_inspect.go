@@ -8,10 +8,10 @@ import (
 )
 
 func inspectCounter(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
-	if o.Size < counterBytes(a.MaxParticipants()) {
+	if o.Size < counterBytes(a) {
 		return unreadable(a, o, nil)
 	}
-	t := buildCounter(a, o, "", true)
+	t := bareCounter(a, o, "")
 	i := inspect(a, o)
 	v := t.view()
 	i.State = fmt.Sprintf("counter %d", v.count)
@@ -29,8 +29,10 @@ func inspectCounter(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	}
 	switch c := v.word; {
 	case c.logged():
-		for k := range t.slots {
-			owes(t.slots[k].holder(), min(t.has(&t.slots[k]), v.count))
+		for _, s := range t.slots.load().of {
+			if s != nil {
+				owes(s.holder(), min(t.has(s), v.count))
+			}
 		}
 	case !c.lost():
 		owes(c.owner(), c.count())

@@ -12,7 +12,7 @@ import (
 // one participant's share or nobody's. In the logged form, the word names a record, and the state is in several
 // words. A change that the sole form cannot express goes through a record: see recordLog.
 //
-// In the logged form, the share of each participant is in its slot. The work that is in no share is the count,
+// In the logged form, the share of each participant is in its slot record. The work that is in no share is the count,
 // minus all shares, minus what the dead owe. That difference is negative if participants did more than their
 // shares.
 
@@ -47,7 +47,7 @@ func (t *counter) convert(c counterWord) error {
 // For a ticket above 2^32, newPeriod therefore checks that no share has that period.
 func (t *counter) newPeriod() uint64 {
 	var period uint64
-	for range len(t.slots) + 1 {
+	for range t.a.MaxParticipants() + 1 {
 		n := t.words.tickets.Add(1)
 		period = uint64(uint32(n))
 		if n <= math.MaxUint32 || !t.hasPeriod(period) {
@@ -58,8 +58,8 @@ func (t *counter) newPeriod() uint64 {
 }
 
 func (t *counter) hasPeriod(period uint64) bool {
-	for i := range t.slots {
-		if valueOf(&t.slots[i].period) == period {
+	for _, s := range t.slots.load().of {
+		if s != nil && valueOf(&s.period) == period {
 			return true
 		}
 	}
@@ -99,7 +99,7 @@ type ownShare struct {
 // mine reads the share of this participant. count is the count at that moment. ok is false if the slot still
 // has the share of a dead participant. That share must first be turned into work that the dead owe; see fold.
 func (t *counter) mine(count uint64) (h ownShare, ok bool) {
-	s := &t.slots[t.name.Slot()-1]
+	s := t.own
 	own := min(t.has(s), count)
 	switch {
 	case s.holder() == t.name && valueOf(&s.period) == valueOf(&t.words.period):
@@ -202,7 +202,10 @@ func (t *counter) doneLogged(c counterWord, n uint64) (r attempt, err error) {
 // If the attempt succeeds, due is not 0. The caller holds the lock private and has completed the record that c
 // names.
 func (t *counter) fold(c counterWord, slot int) (due counterDue, err error) {
-	s := &t.slots[slot-1]
+	s := t.slotOf(slot)
+	if s == nil {
+		return 0, t.corruptShares()
+	}
 	var ch recordChange
 	ch.set(counterOwed, min(valueOf(&t.words.owed)+t.has(s), valueOf(&t.words.count)))
 	ch.set(counterDeadID, uint64(s.holder()))
@@ -237,7 +240,7 @@ const counterDeadNobody = "it does not say which dead participant owes work"
 
 // lostAt returns a dead participant that has left work undone, or 0 if there was no such participant at some
 // moment after c was read. If current is false, the commit word may have changed from c in more than the bit
-// watched. In that case died may be another dead participant.
+// watched. In that case the result may belong to a later state.
 func (t *counter) lostAt(c counterWord) (died arenakernel.ParticipantID, current bool, err error) {
 	switch {
 	case c.lost() && c.owner() == 0:
@@ -251,6 +254,9 @@ func (t *counter) lostAt(c counterWord) (died arenakernel.ParticipantID, current
 		return 0, false, err
 	}
 	if valueOf(&t.words.owed) == 0 {
+		if t.slots.load().err != nil {
+			return 0, false, t.corruptShares() // a share that cannot be found may be that of a dead participant
+		}
 		return 0, true, nil // if a call has added to owed since then, it makes the waiters check again
 	}
 	died = arenakernel.ParticipantID(valueOf(&t.words.dead) & arenakernel.ParticipantIDMask)
@@ -282,6 +288,8 @@ func (t *counter) view() (v counterView) {
 			v.owed, v.dead = v.count, c.owner()
 		case c.ownedBy(t.me) && t.me != 0:
 			v.own = v.count
+		case c.owner() != 0 && !t.a.Current(c.owner()):
+			v.owed, v.dead = v.count, c.owner() // no process has reaped it yet
 		case c.logged():
 			if t.complete(c) != nil {
 				return counterView{word: c}
@@ -291,8 +299,14 @@ func (t *counter) view() (v counterView) {
 			if v.owed != 0 {
 				v.dead = arenakernel.ParticipantID(valueOf(&t.words.dead) & arenakernel.ParticipantIDMask)
 			}
-			if i := t.name.Slot(); i > 0 && t.slots[i-1].holder() == t.name {
-				v.own = min(t.has(&t.slots[i-1]), v.count)
+			if s := t.slotOf(t.slot); s != nil && s.holder() == t.name {
+				v.own = min(t.has(s), v.count)
+			}
+			for _, s := range t.slots.load().of {
+				// A reaper that had no room for a slot record has left such a share to the next wait.
+				if s != nil && t.has(s) != 0 && !t.a.Current(s.holder()) {
+					v.owed, v.dead = min(v.owed+t.has(s), v.count), s.holder()
+				}
 			}
 		}
 		if t.load().bare() == c.bare() {

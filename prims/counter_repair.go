@@ -15,13 +15,25 @@ func (t *counter) holders(f func(arenakernel.ParticipantID)) {
 		if t.complete(c) != nil {
 			return
 		}
-		for i := range t.slots {
-			if s := &t.slots[i]; t.has(s) != 0 {
+		for _, s := range t.slots.load().of {
+			if s != nil && t.has(s) != 0 {
 				f(s.holder())
 			}
 		}
 	case c.owner() != 0 && !c.lost():
 		f(c.owner())
+	}
+}
+
+// lookForDead calls reapDead if participants have died since a waiter of this handle last did so, or if the word
+// events, whose value is e, has changed since then. A reaper may be unable to turn the share of a dead participant into
+// work that the dead owe. It then changes events, and counts the death only after that. The caller has read events
+// before. So either this call finds the share, or events changes before the caller sleeps on it.
+func (t *counter) lookForDead(e counterEvents) {
+	if deaths := t.a.Deaths(); t.deaths.Load() != deaths || t.sought.Load() != uint64(e) {
+		t.reapDead()
+		t.deaths.Store(deaths)
+		t.sought.Store(uint64(e))
 	}
 }
 
@@ -51,7 +63,8 @@ func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 				return
 			}
 			// The same value may come back with a living participant that has got the ID of the owner, because
-			// the sole form has no version. TakeFromDead prevents that meanwhile, or refuses.
+			// the sole form has no version. TakeFromDead makes sure that no other participant gets the ID before
+			// the commit word is changed. If one has the ID already, TakeFromDead changes nothing.
 			if arenakernel.TakeFromDead(t.a, c.owner(), &t.words.commit, uint64(c), uint64(c|counterDead)) {
 				t.tell()
 				return
@@ -72,43 +85,78 @@ func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 // it into work that the dead owe. If the counter becomes 0, the share is void, and another participant may take
 // over the slot. So once the share is void, is 0, or belongs to another participant, it never becomes a share
 // of the dead participant again.
+//
+// The participants that had shares had slot records before, so the list that is read here has these records. A
+// participant that has not opened the counter needs a slot record for itself, for the change that it makes. If the
+// arena has no room for the record, the waiters turn the share into work that the dead owe; see lookForDead.
 func (t *counter) reapShares(dead func(arenakernel.ParticipantID) bool) {
-	for slot := 1; slot <= len(t.slots); {
-		c := t.load()
-		if !c.logged() {
-			return // the counter has become 0, so all shares are void
-		}
-		ok, due, err := t.reapShare(c, slot, dead)
-		t.pay(due)
-		if err != nil {
-			return
-		}
-		if ok {
-			slot++
+	for i, s := range t.slots.load().of {
+		for next := reapAgain; s != nil && next != reapNext; {
+			// The loop repeats only after a change by another goroutine, or after this participant has got a
+			// slot record, which happens once.
+			c := t.load()
+			if !c.logged() {
+				return // the counter has become 0, so all shares are void
+			}
+			var due counterDue
+			var err error
+			next, due, err = t.reapShare(c, s, i+1, dead)
+			t.pay(due)
+			if err != nil {
+				return
+			}
+			if next == reapRecord && !t.join() {
+				t.recheck()
+				return
+			}
 		}
 	}
 }
 
-// reapShare makes one attempt to turn the share in a slot into work that the dead owe, if the share belongs to
-// a dead participant. If ok is true, the slot has no such share any more.
-func (t *counter) reapShare(c counterWord, slot int, dead func(arenakernel.ParticipantID) bool) (ok bool, due counterDue, err error) {
+// reapStep says what the method reapShares has to do next.
+type reapStep int
+
+const (
+	reapAgain  reapStep = iota
+	reapNext            // go on with the next slot
+	reapRecord          // get a slot record for this participant, then try again
+)
+
+// join makes a slot record for this participant, which has not opened the counter, but visits it because it reaps a
+// dead participant. It reports whether there is room for the record.
+func (t *counter) join() bool {
+	own, err := t.slots.join()
+	if err == nil {
+		t.own = own
+	}
+	return err == nil
+}
+
+// reapShare makes one attempt to turn the share s of a slot into work that the dead owe, if the share belongs to
+// a dead participant. If next is reapNext, the slot has no such share any more.
+func (t *counter) reapShare(c counterWord, s *counterSlot, slot int, dead func(arenakernel.ParticipantID) bool) (next reapStep, due counterDue, err error) {
 	t.private.Lock()
 	defer t.private.Unlock()
 	if err := t.complete(c); err != nil {
-		return false, 0, err
+		return reapAgain, 0, err
 	}
-	if s := &t.slots[slot-1]; t.has(s) == 0 || !dead(s.holder()) {
-		return true, 0, nil
+	if t.has(s) == 0 || !dead(s.holder()) {
+		return reapNext, 0, nil
 	}
-	due, err = t.fold(c, slot)
-	return due != 0, due, err
+	if t.slotOf(t.slot) == nil {
+		return reapRecord, 0, nil
+	}
+	if due, err = t.fold(c, slot); due != 0 {
+		next = reapNext
+	}
+	return next, due, err
 }
 
 func repairCounter(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
-	if o.Size < counterBytes(a.MaxParticipants()) {
+	if o.Size < counterBytes(a) {
 		return
 	}
-	t := buildCounter(a, o, "", true)
+	t := bareCounter(a, o, "")
 	t.reap(func(n arenakernel.ParticipantID) bool {
 		// If dead is this participant, it is leaving the arena, and its ID is still current.
 		return !a.Current(n) || n == dead && dead == a.Self()
@@ -117,10 +165,10 @@ func repairCounter(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 
 // wakeCounter wakes the waiters that a dead process was about to wake.
 func wakeCounter(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
-	if o.Size < counterBytes(a.MaxParticipants()) {
+	if o.Size < counterBytes(a) {
 		return
 	}
-	t := buildCounter(a, o, "", true)
+	t := bareCounter(a, o, "")
 	c := t.load()
 	if c.untold() {
 		t.tellZero(c)
@@ -131,13 +179,13 @@ func wakeCounter(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Ow
 }
 
 func checkCounter(a *arenakernel.Arena, o arenakernel.Object) error {
-	if o.Size < counterBytes(a.MaxParticipants()) {
+	if o.Size < counterBytes(a) {
 		return wrongKind("counter.check", o, o.Kind, counterVersion)
 	}
-	t := buildCounter(a, o, "counter.check", true)
+	t := bareCounter(a, o, "counter.check")
 	c := t.load()
 	if !c.logged() {
-		return nil
+		return t.slots.load().err
 	}
 	if err := t.complete(c); err != nil {
 		return err
@@ -145,5 +193,5 @@ func checkCounter(a *arenakernel.Arena, o arenakernel.Object) error {
 	if n := valueOf(&t.words.count); (n == 0 || n > counterMax) && t.load().bare() == c.bare() {
 		return t.fail("counter.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("its counter is %d", n))
 	}
-	return nil
+	return t.slots.load().err
 }

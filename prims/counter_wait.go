@@ -53,9 +53,9 @@ func (t *counter) waitEntered(ctx context.Context) error {
 	t.counts.add(countContended)
 	// looks counts the checks of the counter since the last sleep of this call. From the second check on, the
 	// call also checks its context, and does not spin.
-	looks := 0
-	for ; ; looks++ {
+	for looks := 0; ; looks++ {
 		e := counterEvents(t.words.events.Load())
+		t.lookForDead(e)
 		c := t.load()
 		if c.zero() || e.ticket() != began {
 			race.Acquire(t.key)

@@ -8,14 +8,12 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// counterWords is the beginning of the memory of a WaitGroup or a Latch, 256 bytes. One counterSlot for each
-// slot of the arena follows, from slot 1 on.
+// counterWords is the body of a WaitGroup or a Latch, that is, its memory in the arena, 128 bytes. In an arena that
+// counts operations, a [countWords] follows. The share of each participant is in a slot record; see counterSlot.
 type counterWords struct {
 	_      structs.HostLayout
 	commit atomic.Uint64 // see counterWord
 	size   atomic.Uint64 // the initial count of a Latch. Immutable after init.
-	_      [48]byte
-
 	// tickets hands out numbers, each of them only once. The numbers are the versions of records, and the
 	// tickets that identify the times when the counter became 0.
 	//   writers: every process that needs a number, by atomic addition
@@ -33,14 +31,15 @@ type counterWords struct {
 	//   crash:   the next process completes the record
 	count atomic.Uint64
 	// period says which shares count, namely those with the same period. Each conversion to the logged form
-	// takes a period that no share has. Tags as count.
+	// takes a period that no share has. Writers, readers, order and crash are as for count.
 	period atomic.Uint64
-	// owed is the work that dead participants had undertaken and had not done. Tags as count.
+	// owed is the work that dead participants had undertaken and had not done. Writers, readers, order and crash
+	// are as for count.
 	owed atomic.Uint64
 	// dead is the participant that was the last to die and leave such work. It has a meaning only while owed is
-	// not 0. Tags as count.
+	// not 0. Writers, readers, order and crash are as for count.
 	dead atomic.Uint64
-	_    [24]byte
+	_    [8]byte
 
 	events atomic.Uint64 // see counterEvents
 	// lastCPU, spin and pays are as in mutexWords.
@@ -50,14 +49,21 @@ type counterWords struct {
 	_       [4]byte
 	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	_       [32]byte
-	counts  countWords
 }
 
-// counterSlot has the share of one participant, that is, how much work it has undertaken, and the record of its
-// last change. It has 96 bytes. The fields name, period, own and claimed are tagged words: their five tags are
-// those of counterWords.count.
+// counterCounted is the body of a WaitGroup or a Latch in an arena that counts operations.
+type counterCounted struct {
+	_      structs.HostLayout
+	words  counterWords
+	counts countWords
+}
+
+// counterSlot is the slot record of a WaitGroup or a Latch, 128 bytes. It has the share of one participant, that is,
+// how much work it has undertaken, and the record of its last change. The fields name, period, own and claimed are
+// tagged words, with the same writers, readers, order and crash as counterWords.count.
 type counterSlot struct {
 	_      structs.HostLayout
+	_      [32]byte      // the header of a slot record
 	name   atomic.Uint64 // ID of the participant
 	period atomic.Uint64 // the share counts only if counterWords.period is the same
 	own    atomic.Uint64 // work that the participant has undertaken and not done
@@ -71,8 +77,8 @@ type counterSlot struct {
 	//   futex:   none
 	//   crash:   a record that the commit word does not name means nothing
 	head atomic.Uint64
-	// entries are the changes of tagged words. An entry has the index of the word in the upper half
-	// and the new value in the lower half. An entry of 0 ends the list. Tags as head.
+	// entries are the changes of tagged words. An entry has the index of the word in the upper half and the new
+	// value in the lower half. An entry of 0 ends the list. Writers, readers, order and crash are as for head.
 	entries [counterEntries]atomic.Uint64
 }
 
@@ -97,12 +103,20 @@ const (
 // shareAt returns the index by which a record names a word of a slot. Slots are numbered from 1.
 func shareAt(slot int, which uint32) uint32 { return counterFirstShare + uint32(slot-1)*4 + which }
 
+// slotOf returns the slot record of a slot, or nil if the slot has none.
+func (t *counter) slotOf(slot int) *counterSlot {
+	if slot == t.slot && t.own != nil {
+		return t.own
+	}
+	return t.slots.at(slot)
+}
+
 // recordOf returns the record of a slot. The recordLog calls it.
 func (t *counter) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint64) {
-	if slot < 1 || slot > len(t.slots) {
+	s := t.slotOf(slot)
+	if s == nil {
 		return nil, nil
 	}
-	s := &t.slots[slot-1]
 	return &s.head, s.entries[:]
 }
 
@@ -118,11 +132,14 @@ func (t *counter) tagged(index uint32) *atomic.Uint64 {
 	case counterDeadID:
 		return &t.words.dead
 	}
-	i := int64(index) - counterFirstShare
-	if i < 0 || i/4 >= int64(len(t.slots)) {
+	if index < counterFirstShare {
 		return nil
 	}
-	s := &t.slots[i/4]
+	i := index - counterFirstShare
+	s := t.slotOf(int(i/4) + 1)
+	if s == nil {
+		return nil
+	}
 	switch i % 4 {
 	case shareName:
 		return &s.name
@@ -137,36 +154,50 @@ func (t *counter) tagged(index uint32) *atomic.Uint64 {
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.commit)-0]
 	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.size)-8]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.tickets)-64]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.count)-72]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.period)-80]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.owed)-88]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.dead)-96]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.events)-128]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.lastCPU)-136]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.spin)-140]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.pays)-144]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.poller)-152]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.counts)-192]
-	_ = [1]struct{}{}[unsafe.Sizeof(counterWords{})-256]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.name)-0]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.period)-8]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.own)-16]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.claimed)-24]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.head)-32]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.entries)-40]
-	_ = [1]struct{}{}[unsafe.Sizeof(counterSlot{})-96]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.tickets)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.count)-24]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.period)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.owed)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.dead)-48]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.events)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.lastCPU)-72]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.spin)-76]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.pays)-80]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.poller)-88]
+	_ = [1]struct{}{}[unsafe.Sizeof(counterWords{})-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterCounted{}.counts)-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.name)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.period)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.own)-48]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.claimed)-56]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.head)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.entries)-72]
+	_ = [1]struct{}{}[unsafe.Sizeof(counterSlot{})-counterSlotBytes]
 )
 
 const (
+	// counterSlotBytes is the size of a slot record of a WaitGroup or a Latch.
+	counterSlotBytes = 128
 	counterEventsOff = arenakernel.Offset(unsafe.Offsetof(counterWords{}.events))
 	counterSpinOff   = arenakernel.Offset(unsafe.Offsetof(counterWords{}.spin))
 	counterPollerOff = arenakernel.Offset(unsafe.Offsetof(counterWords{}.poller))
 )
 
-// counterBytes returns the length of the body in an arena with that many slots.
-func counterBytes(slots int) uint64 {
-	return uint64(unsafe.Sizeof(counterWords{})) + uint64(slots)*uint64(unsafe.Sizeof(counterSlot{}))
+// counterBytes returns the size of the body of a WaitGroup or a Latch.
+func counterBytes(a *arenakernel.Arena) uint64 {
+	if a.Counted() {
+		return uint64(unsafe.Sizeof(counterCounted{}))
+	}
+	return uint64(unsafe.Sizeof(counterWords{}))
+}
+
+// counterAt returns the words of o. counts is nil if the arena does not count operations.
+func counterAt(a *arenakernel.Arena, o arenakernel.Object) (w *counterWords, counts *countWords) {
+	if a.Counted() {
+		c := arenakernel.At[counterCounted](a, o.Body)
+		return &c.words, &c.counts
+	}
+	return arenakernel.At[counterWords](a, o.Body), nil
 }
 
 // counterBody returns the words of an object that is being made, whose body no other process can
@@ -174,12 +205,4 @@ func counterBytes(slots int) uint64 {
 func counterBody(b []byte) *counterWords {
 	_ = b[unsafe.Sizeof(counterWords{})-1]
 	return (*counterWords)(unsafe.Pointer(unsafe.SliceData(b)))
-}
-
-// counterSlots returns the slots of an object, beginning with slot 1.
-func counterSlots(a *arenakernel.Arena, body arenakernel.Offset) []counterSlot {
-	first := arenakernel.At[counterSlot](a, body+arenakernel.Offset(unsafe.Sizeof(counterWords{})))
-	// SAFETY: the body has counterBytes(a.MaxParticipants()) bytes: openings and tools check
-	// that.
-	return unsafe.Slice(first, a.MaxParticipants())
 }

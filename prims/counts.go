@@ -7,9 +7,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Only in an arena that counts do the objects have counters of their operations. In other arenas the pointer to
-// the counters is nil, so counting costs one test of the pointer there. The fast paths of a Mutex do not even
-// make that test. In an arena that counts they work on a word that is never free, so they fail, and the slow
+// Objects have counters of their operations only in an arena that counts. In other arenas the pointer to the
+// counters is nil, so an operation only tests that pointer. The fast paths of a Mutex do not even make that
+// test. In an arena that counts, these fast paths work on a word that is never free. So they fail, and the slow
 // paths count.
 
 // countsOf returns w if the arena counts, and nil otherwise.

@@ -143,7 +143,8 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 }
 
 // Set sets e and ends the waits for the set. If e is auto-reset, Set ends one of them. If e is set already, Set
-// changes nothing. In this case, too, what the caller did before is visible after the calls that find e set.
+// changes nothing. In this case, too, what the caller did before is visible after the call that takes the token of e, or
+// that resets e.
 func (e *Event) Set() {
 	e.opening.use()
 	if e.auto != nil {

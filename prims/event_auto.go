@@ -152,11 +152,15 @@ func (x *autoEvent) look() (s tokenState, waits uint64) {
 func (x *autoEvent) claim() bool {
 	for {
 		// If the CAS fails, another call has changed the word. So the loop is lock-free.
-		s, waits := x.look()
+		s, waits := x.load(), uint64(0)
+		if !s.quiet() {
+			s, waits = x.look()
+		}
 		if s.tokens() <= waits {
 			return false
 		}
 		if x.swap(s, s.with(waits)) {
+			orderLoads(x.words.state) // a Set may have found the token and changed nothing; see fence
 			race.Acquire(x.key)
 			return true
 		}
@@ -165,7 +169,10 @@ func (x *autoEvent) claim() bool {
 
 // isSet does what Event.IsSet does.
 func (x *autoEvent) isSet() bool {
-	s, waits := x.look()
+	s, waits := x.load(), uint64(0)
+	if !s.quiet() {
+		s, waits = x.look()
+	}
 	return s.tokens() > waits
 }
 
@@ -175,8 +182,8 @@ func (x *autoEvent) state() (set, waiting bool) {
 	return s.tokens() > waits, x.waits(s, 0) > 0
 }
 
-// eventWait is a wait for a token. The share of this process counts it from its begin on. The wait ends when
-// one of the methods take, end and giveUp has changed the word.
+// eventWait is a wait for a token. The share of this process counts the wait from its beginning on. The wait
+// ends when one of the methods take, end and giveUp has changed the word.
 type eventWait struct {
 	x         *autoEvent
 	announced bool
@@ -240,6 +247,7 @@ func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	if !x.swap(s, to) {
 		return false
 	}
+	orderLoads(x.words.state) // as in claim
 	crashpoint.Hit("event.wait.ended")
 	x.countOff(to)
 	if others && tokens > 0 {

@@ -29,7 +29,7 @@ import "fmt"
 //	order:   release by a Set, acquire by the wait that takes the token
 //	futex:   WAIT on the low half by waits; WAKE 1 by Set, by a wait that leaves tokens behind, by periodic checks;
 //	         WAKE all by reaping
-//	crash:   each value is a whole state. The next change counts the wait off that slot names
+//	crash:   each value is a whole state. The next change counts off the wait that slot names
 type tokenState uint64
 
 const (
@@ -49,6 +49,9 @@ func (s tokenState) announced() bool { return s&tokenAnnounced != 0 }
 func (s tokenState) tokens() uint64  { return uint64(s & tokenCountMask >> tokenCountShift) }
 func (s tokenState) slot() int       { return int(s >> tokenSlotShift) }
 
+// quiet reports whether no wait is announced, and no wait has to be counted off. So the shares do not matter.
+func (s tokenState) quiet() bool { return s&^(tokenVersion|tokenCountMask) == 0 }
+
 // with returns the word after a change that ends no wait and leaves the given number of tokens.
 func (s tokenState) with(tokens uint64) tokenState {
 	return tokenState(s.version()+1) | s&tokenAnnounced | tokenState(tokens)<<tokenCountShift
@@ -60,7 +63,7 @@ func (s tokenState) ended(slot int, tokens uint64) tokenState {
 	return s.with(tokens) | tokenState(slot)<<tokenSlotShift
 }
 
-// alone returns the word. If there are no other waits, it clears the bit announced.
+// alone returns s, but without the bit announced if the parameter others says that there are no other waits.
 func (s tokenState) alone(others bool) tokenState {
 	if others {
 		return s
@@ -95,7 +98,7 @@ type waitShare uint64
 func (h waitShare) waits() uint64 { return uint64(uint32(h)) }
 func (h waitShare) ended() uint32 { return uint32(h >> 32) }
 
-// less returns the share after a wait has been subtracted from it that ended at the given version.
+// less returns the share after one wait was subtracted. That wait ended at the given version.
 func (h waitShare) less(version uint32) waitShare {
 	return waitShare(version)<<32 | waitShare(h.waits()-min(h.waits(), 1))
 }

@@ -18,9 +18,8 @@ type manualEvent struct{ eventcount }
 
 func buildManualEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) *manualEvent {
 	m := &manualEvent{}
-	// The eventcount needs no function look, which would complete a change that a stopped or dead process has
-	// left unfinished. Each change of a manual-reset Event is one CAS of one word, so no change can be
-	// unfinished.
+	// The parameter look is nil: no process can leave a change of a manual-reset Event unfinished, because each
+	// change is one CAS of one word.
 	m.eventcount.init(a, o, &arenakernel.At[eventWords](a, o.Body).count, "event.wait", nil, bare)
 	return m
 }
@@ -36,7 +35,11 @@ func (m *manualEvent) swap(s eventState) bool {
 	race.ReleaseMerge(m.key)
 	// sync(event.turn): release
 	// lin: Set and Reset take effect here.
-	return m.eventcount.swap(eventcountState(s), eventcountState(s).next())
+	if !m.eventcount.swap(eventcountState(s), eventcountState(s).next()) {
+		return false
+	}
+	orderLoads(m.words.state) // a call may have found the old state and changed nothing; see fence
+	return true
 }
 
 // turn sets the Event, or resets the Event if the parameter named set is false. It reports whether that was a

@@ -113,9 +113,13 @@ func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 // participant that waited. It does nothing if that was done already. Every call that changes the word calls
 // countOff first. So when a change succeeds, all waits that ended before it have been subtracted.
 func (x *autoEvent) countOff(s tokenState) {
-	if s.slot() == 0 {
-		return
+	if s.slot() != 0 {
+		x.countOffOf(s)
 	}
+}
+
+// countOffOf does what countOff does, for a word that names a slot.
+func (x *autoEvent) countOffOf(s tokenState) {
 	h := x.shareOf(s.slot())
 	if h == nil {
 		return // a peer overwrote the word or the list of records

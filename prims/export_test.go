@@ -55,6 +55,9 @@ func (m *Mutex) HeldByUs() bool {
 	return o.held() && o.participant() == m.name
 }
 
+// Check does what the periodic checks do.
+func (f *Futex) Check() { f.check() }
+
 // Waiters returns how many goroutines of this process sleep or are parked while they wait for f.
 func (f *Futex) Waiters() int { return f.queue.Waiting() }
 
@@ -252,6 +255,22 @@ func (c *Cond) OverwriteFirst(v uint32) { c.core.words.first.Store(uint64(makeRe
 // Flying returns how many waits that a Broadcast has woken are not settled.
 func (c *Cond) Flying() uint32 { return valueIn(&c.core.words.flying) }
 
+// ReapAfter reaps as after a death, and reports whether the reap has stored the count of deaths when it lists the wait
+// nodes of the dead.
+func (c *Cond) ReapAfter() (stored bool) {
+	k := c.core
+	b := takeWakes()
+	defer k.wake(b)
+	k.private.Lock()
+	defer k.private.Unlock()
+	k.deaths.Store(k.a.Deaths() - 1)
+	k.reap(&k.scratch, b, func() []arenakernel.Offset {
+		stored = k.deaths.Load() == k.a.Deaths()
+		return k.nodesOfAllDead()
+	})
+	return stored
+}
+
 // Object returns the object of c.
 func (c *Cond) Object() arenakernel.Object { return c.core.object }
 
@@ -334,6 +353,14 @@ func (l *Latch) Calls() int { return l.counter.queue.Waiting() }
 
 // Closing reports whether m is being closed.
 func (m *RWMutex) Closing() bool { return m.opening.closing.Load() }
+
+// WakeOwed makes the wakes that calls have left to the Close of the arena. It returns how the wake word of the writers
+// was before and is after that.
+func (m *RWMutex) WakeOwed() (before, after uint32) {
+	before = m.wakeWordWriter.Word.Load()
+	m.wakeOwed()
+	return before, m.wakeWordWriter.Word.Load()
+}
 
 // CloseHalf does what Close does with the fast paths of m before it takes the reader word from them.
 func (m *RWMutex) CloseHalf() {

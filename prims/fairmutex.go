@@ -44,7 +44,7 @@ type FairMutex struct {
 	// package atomic instead of its types.
 
 	own  *uint32 // the upper half of the owner word, or &closedFair in a handle without fast paths
-	held uint32  // *own while fast paths may change it and this process holds the lock
+	held uint32  // the value of *own if fast paths may change it and this process holds the lock
 
 	recordLock
 	plainRecords
@@ -204,8 +204,8 @@ func (f *FairMutex) TryLock() bool {
 	return true
 }
 
-// tryLockSlow is the part of TryLock that is not inlined. It makes a record, that is, a list of new values in
-// shared memory, and the last record of any process is carried out before that. So if a process was stopped in
+// tryLockSlow is the part of TryLock that is not inlined. It carries out the last record of any process, and
+// then makes a record of its own, that is, a list of new values in shared memory. So if a process was stopped in
 // the middle of an Unlock, that Unlock still takes effect first.
 func (f *FairMutex) tryLockSlow() bool {
 	defer f.opening.serve(f.queue).end()
@@ -297,10 +297,7 @@ type FairMutexState struct {
 func (f *FairMutex) State() FairMutexState {
 	defer f.opening.serve(f.queue).end()
 	f.completeBare() // the last change may be an Unlock by a process that died before it carried it out
-	o := f.state()
-	if n := o.holder(); n != 0 && o.held() && f.policy == PolicyReport && f.a.Dead(n) {
-		o = o.ownerDied(f.policy) // as if a process had reaped the dead holder
-	}
+	_, o := f.seen()
 	s := FairMutexState{Held: o.holder() != 0, Waiting: valueIn(f.first) != 0, Word: o.String()}
 	if n := o.participant(); n != 0 {
 		s.Owner = f.a.Who(n)
@@ -315,6 +312,14 @@ func (f *FairMutex) State() FairMutexState {
 		s.Owner = f.a.Who(f.diedName())
 	}
 	return s
+}
+
+// seen returns the owner word, and the state of f as calls find it; see stateSeen.
+func (f *FairMutex) seen() (fairWord, ownerWord) {
+	return f.stateSeen(func() (recordedWord, ownerWord) {
+		v := fairWord(f.owner.Load())
+		return v, f.stateOf(v)
+	})
 }
 
 // String renders the state on one line.

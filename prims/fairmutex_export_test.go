@@ -131,12 +131,31 @@ func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 		}
 	})
 	for _, w := range (*arenakernel.Arena)(a).WaitsOf(arenakernel.Object{Offset: o}) {
-		if w.Want == nil && w.How == arenakernel.WaitParked && (w.At == counterPollerOff || w.At == queueItemsOff+queuePollerOff || w.At == eventcountStateOff+24) {
-			n += int(w.Count) // a waiter of a WaitGroup or Latch, for an item of a Queue, or on an eventcount (whose poller is at 24)
+		if w.Want == nil && w.How == arenakernel.WaitParked && (w.At == counterPollerOff || w.At == queueItemsOff+queuePollerOff || w.At == eventcountStateOff+24 || w.At == sequencerCellsOff+tokenCellBytes+tokenCellPollerOff) {
+			// a waiter of a WaitGroup or Latch, for an item of a Queue, on an eventcount (whose poller is at 24), or for number 1 of
+			// a Sequencer
+			n += int(w.Count)
 		}
 	}
 	return n
 }
+
+// TakeOpenBack does what a reaper without a slot record does first. It reports whether the reaper needs a record.
+func (f *FairMutex) TakeOpenBack() bool { return f.takeOpenBack() }
+
+// SeenBeside returns the state of f as State finds it. It calls between each time after it has read the words of f.
+func (f *FairMutex) SeenBeside(between func()) (state string) {
+	_, o := f.stateSeen(func() (recordedWord, ownerWord) {
+		v := fairWord(f.owner.Load())
+		o := f.stateOf(v)
+		between()
+		return v, o
+	})
+	return o.String()
+}
+
+// ChangeTag changes the tag of the owner word, and not its value, as a peer may do.
+func (f *FairMutex) ChangeTag() { f.words.owner.Add(1) }
 
 // OwnerValue returns the value of the owner word.
 func (f *FairMutex) OwnerValue() uint32 { return valueIn(&f.words.owner) }

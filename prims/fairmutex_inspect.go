@@ -12,10 +12,10 @@ func inspectFairMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	}
 	i := inspect(a, o)
 	i.Policy = f.policy.String()
-	word := f.state()
+	v, word := f.seen()
 	i.State = word.String()
 	i.Counts, i.Spin = f.counts.tell(), spinText(f.words.spin.Load())
-	on := i.owner(word, f.diedName())
+	on := i.ownerState(uint64(v), word, f.diedName())
 	i.date(on, f.counts)
 	i.dateByStamp(on)
 	i.waits(inQueue, "lock", on)

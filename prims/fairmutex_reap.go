@@ -37,14 +37,14 @@ func repairFairMutex(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 		f.serve(x, b)
 	}
 	f.repairBare(dead, reap, func(x *recordedChange, b *wakes) {
-		if f.takeOpenBack(); f.needsRecord() && f.slots.makeRecord() {
+		if f.takeOpenBack() && f.slots.makeRecord() {
 			reap(x, b)
 		}
 	})
 }
 
-// wakeFirstOfFairMutex wakes waiters for a reaper that could not do so itself, because it has not opened the
-// FairMutex.
+// wakeFirstOfFairMutex wakes the owners of the first waits for a reaper that has not opened the FairMutex, and
+// so could not reap. One of the woken owners then reaps.
 func wakeFirstOfFairMutex(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if f, ok := bareFairMutex(a, o); ok {
 		f.wakeBare()

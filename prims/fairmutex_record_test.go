@@ -64,6 +64,37 @@ func TestFairMutexDeathOfAHolderBesideStrangers(t *testing.T) {
 	}
 }
 
+// TestFairMutexTakesOpenWordsBack: a reaper without a slot record takes the lock back from a dead holder if the owner
+// word is open. It finds by the same load whether it needs a record, because another process may open the word, with the
+// dead holder in it, at any time.
+func TestFairMutexTakesOpenWordsBack(t *testing.T) {
+	a := newArena(t, nil)
+	f := openFair(t, a, nil)
+	const held, open, granted, ownerDead, recovering = 0, 1 << 29, 2 << 29, 3 << 29, 4 << 29
+	const dead = 1<<11 | 9
+	me := uint32(a.Self())
+	for _, c := range []struct {
+		what       string
+		was, is    uint32
+		needRecord bool
+	}{
+		{"free", 0, 0, false},
+		{"open, free", open, open, false},
+		{"open, held by a dead process", open | dead, ownerDead | dead, false},
+		{"held by a dead process", held | dead, held | dead, true},
+		{"granted to a dead process", granted | dead, granted | dead, true},
+		{"recovered by a dead process", recovering | dead, recovering | dead, true},
+		{"owner-dead", ownerDead | dead, ownerDead | dead, false},
+		{"open, held by a process that lives", open | me, open | me, false},
+		{"held by a process that lives", held | me, held | me, false},
+	} {
+		f.OverwriteOwner(c.was)
+		require.Equal(t, c.needRecord, f.TakeOpenBack(), c.what)
+		require.Equal(t, c.is, f.OwnerValue(), c.what)
+	}
+	f.OverwriteOwner(0)
+}
+
 func fairObject(t testing.TB, a *arena.Arena) arenakernel.Object {
 	t.Helper()
 	o, err := objectNamed(a, "f")

@@ -126,7 +126,8 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 }
 
 // runRepair runs repair while this process recovers f. After a successful repair this process holds
-// f if hold is set, and f is free otherwise. If repair fails, f becomes not recoverable.
+// f if hold is set, and f is free otherwise. If repair fails, f becomes not recoverable. Close of the handle waits for
+// the call if hold is set.
 func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
 	next, kind, died := ownerNotRecoverable, arenakernel.EventNotRecoverable, f.diedName()
 	defer func() {
@@ -138,6 +139,7 @@ func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
 			err = e
 		}
 	}()
+	defer f.opening.repairing(nil, hold).end()
 	if err := repair(); err != nil {
 		return f.fail("fairmutex.recover", shmsync.ErrNotRecoverable, f.a.Who(f.diedName()), "the repair failed: "+err.Error())
 	}

@@ -62,8 +62,8 @@ func (f *FairMutex) setDied(x *recordedChange, n arenakernel.ParticipantID) {
 	x.set(fairDiedWord, 0, &f.words.died, uint32(n))
 }
 
-// removed adds to the change x that the owner word is open, so that fast paths can change it. It does so only
-// if the queue is empty after x and the lock is free or held.
+// removed adds to the change x that the owner word becomes open, so that fast paths can change it. It does so
+// only if the queue is empty after x and the lock is free or held.
 func (f *FairMutex) removed(x *recordedChange) {
 	if f.mayOpen() && f.empty(x) {
 		if o := f.ownerIn(x); o.kind() == kindHeld {
@@ -112,8 +112,8 @@ func (f *FairMutex) take(ctx context.Context, s *park.WaitNode, turns *park.Turn
 	}
 }
 
-// tidy reaps if a participant has died since the last reap, or if the participant holder is dead. Then it
-// serves the queue.
+// tidy reaps if a participant has died since the last reap, or if the parameter holder names a dead participant.
+// Then it serves the queue.
 func (f *FairMutex) tidy(x *recordedChange, b *wakes, holder arenakernel.ParticipantID) error {
 	if f.reapDue() || f.absent(holder) {
 		if err := f.reap(x, b); err != nil {

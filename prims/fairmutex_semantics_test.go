@@ -17,6 +17,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/arenatest"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/internal/race"
@@ -234,6 +235,33 @@ func TestFairMutexRepair(t *testing.T) {
 	require.NotEmpty(t, got.Panic)
 }
 
+// TestFairMutexStateOfAHolderThatLeaves: State reads that a participant holds the lock. Before it asks whether that
+// participant has died, the participant unlocks the lock and leaves. State then finds no dead holder. A lock that a
+// participant holds after it has left is owner-dead. State ends even if a peer changes the owner word all the time.
+func TestFairMutexStateOfAHolderThatLeaves(t *testing.T) {
+	w := arenatest.New(t, nil)
+	leaver := w.Join("leaver")
+	held := openFair(t, leaver, nil)
+	held.Lock()
+	word := held.OwnerValue()
+	f := openFair(t, w.Join("reader"), nil)
+	free := openFair(t, w.Join("other"), nil)
+	require.Regexp(t, "^held by", f.SeenBeside(func() {}))
+	require.Equal(t, "free", f.SeenBeside(sync.OnceFunc(func() {
+		held.Unlock()
+		require.NoError(t, leaver.Close())
+	})))
+	require.NoError(t, f.State().Err)
+	require.True(t, free.TryLock())
+	free.Unlock()
+	f.OverwriteOwner(word)
+	require.ErrorIs(t, f.State().Err, shmsync.ErrOwnerDead)
+	reads := 0
+	require.Regexp(t, "^held by", f.SeenBeside(func() { reads++; f.ChangeTag() }))
+	require.Less(t, reads, 100)
+	f.OverwriteOwner(0)
+}
+
 // TestFairMutexStopped: a stopped holder is alive, and so is a stopped process that was granted the
 // lock. No other process gets the lock.
 func TestFairMutexStopped(t *testing.T) {
@@ -440,11 +468,28 @@ func TestFairMutexNoSpace(t *testing.T) {
 	f.Unlock()
 }
 
-// fill allocates all memory of an arena, including all wait nodes.
+// fillData allocates all memory of an arena that a user can get.
+func fillData(t testing.TB, a *arena.Arena) {
+	t.Helper()
+	for size := uint64(64 << 10); size >= 64; size /= 2 {
+		for _, size := range []uint64{size, size / 4 * 3} { // the sizes of blocks
+			for err := error(nil); err == nil; {
+				_, err = a.Alloc(size, 0)
+				if err != nil {
+					require.ErrorIs(t, err, shmsync.ErrNoSpace)
+				}
+			}
+		}
+	}
+}
+
+// fill allocates all memory of an arena, including all wait nodes and the headroom.
 func fill(t testing.TB, a *arena.Arena) {
 	t.Helper()
-	for size := uint64(64 << 10); size >= 64; {
-		if _, err := a.Alloc(size, 0); err != nil {
+	fillData(t, a)
+	for size := uint64(32 << 10); size >= 64; {
+		if _, err := (*arenakernel.Arena)(a).ClaimHeadroom(size); err != nil {
+			require.ErrorIs(t, err, shmsync.ErrNoSpace)
 			size /= 2
 		}
 	}

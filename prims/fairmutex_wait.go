@@ -55,6 +55,9 @@ func (f *FairMutex) lockOnce(ctx context.Context) error {
 	if f.lockFast() {
 		return nil
 	}
+	if f.state().participant() == f.name {
+		f.opening.mustNotWaitForSelf(ctx, "Lock")
+	}
 	s, err := f.arrive(ctx, f.turns)
 	if s == nil {
 		return err

@@ -13,8 +13,21 @@ import "sync/atomic"
 //	fence                   data: read
 //	token: is it there?
 //
-// Without the fence, the CPU of Set may read the token before other CPUs see the data.
+// Without the fence, the CPU of Set may read the token before other CPUs see the data. The call on the other side needs
+// the counterpart, orderLoads: its CPU may read the data before other CPUs see that the token is taken.
 func fence() {
 	var w atomic.Uint32
 	w.Add(1)
+}
+
+// orderLoads keeps the later loads of this goroutine after its CAS of w, which has succeeded. A call needs that if
+// another call may have changed nothing because it did not see this CAS; see fence.
+//
+// On an arm64 CPU without the instructions of LSE, a CAS is a loop of a load-exclusive and a store-exclusive
+// instruction. The load keeps later loads after itself, but they may overtake the store. An atomic load of Go does not
+// overtake the store, and keeps later loads after itself. On amd64 the CAS is a fence.
+func orderLoads(w *atomic.Uint64) {
+	if !casIsFence {
+		w.Load()
+	}
 }

@@ -233,8 +233,8 @@ func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
 		}
 		crashpoint.Hit("futex.wait.announced")
 		// Before the thread sleeps, the kernel compares the word once more. If the goroutine waits through the
-		// poller, the poller does so. If there was a Post in between, the word has changed and the waiter does
-		// not sleep.
+		// poller, the poller compares the word. If there was a Post in between, the word has changed and the
+		// waiter does not sleep.
 		switch f.queue.Sleep(uint32(s), park.SleepSpec{}, &c) {
 		case park.Again:
 			crashpoint.Hit("futex.wait.woken")

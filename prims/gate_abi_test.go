@@ -29,7 +29,7 @@ func init() {
 // TestABIShares: docs/abi.md describes the shares as the code has them.
 func TestABIShares(t *testing.T) {
 	for section, share := range map[string]reflect.Type{
-		"Slot of a WaitGroup or a Latch": reflect.TypeFor[counterSlot](), "Slot record of a Barrier": reflect.TypeFor[barrierSlot](),
+		"Slot record of a WaitGroup or a Latch": reflect.TypeFor[counterSlot](), "Slot record of a Barrier": reflect.TypeFor[barrierSlot](),
 	} {
 		tables := abiTables(t, section, "offset", "size", "field", "order")
 		require.Len(t, tables, 1, section)

@@ -121,6 +121,10 @@ func (s *gateStage) perform(o order, a *answer) error {
 			}
 			return nil
 		}
+		if verb == "open" { // creates a latch of size N
+			_, err := prims.OpenLatch(s.a, o.Object, int64(o.N), nil)
+			return err
+		}
 		l, err := prims.AttachLatch(s.a, o.Object, nil)
 		if err != nil {
 			return err

@@ -33,12 +33,28 @@ func (g *gateBody) words() string { return prims.Describe(g.a, g.o) }
 // context run. If these bytes named a holder that is alive, such calls would wait for ever.
 const latchBytes = 192
 
-// scribble overwrites n words of the body at random, none of them before byte from.
+// recordWords returns the offsets of the words of the slot records that all kinds of objects here have, without those
+// of the headers.
+func (g *gateBody) recordWords() (words []arena.Offset) {
+	(*arenakernel.Arena)(g.a).EachSlotRecord(g.o, 0, func(off arenakernel.Offset, _ int) bool {
+		for at := arena.Offset(arenakernel.SlotRecordHeader); at < 128; at += 8 {
+			words = append(words, off+at)
+		}
+		return true
+	})
+	return words
+}
+
+// scribble overwrites n words of the body and of the slot records at random, none of them before byte from of the body.
 func (g *gateBody) scribble(r *rand.Rand, from, n int) {
 	from %= int(g.o.Size) // a Once is shorter
+	records := g.recordWords()
 	for range n {
-		off := from + 8*r.IntN((int(g.o.Size)-from)/8)
-		arena.At[atomic.Uint64](g.a, g.o.Body+arena.Offset(off)).Store(hostileValue(g, r))
+		at := g.o.Body + arena.Offset(from+8*r.IntN((int(g.o.Size)-from)/8))
+		if len(records) > 0 && r.IntN(2) == 0 {
+			at = records[r.IntN(len(records))]
+		}
+		arena.At[atomic.Uint64](g.a, at).Store(hostileValue(g, r))
 	}
 }
 
@@ -64,6 +80,9 @@ func (g *gateBody) clean() {
 	for off := uint64(0); off+8 <= g.o.Size; off += 8 {
 		arena.At[atomic.Uint64](g.a, g.o.Body+arena.Offset(off)).Store(0)
 	}
+	for _, at := range g.recordWords() {
+		arena.At[atomic.Uint64](g.a, at).Store(0)
+	}
 }
 
 // guardedGate is guarded, but it also accepts the panics of a WaitGroup, a Latch, a Barrier and a
@@ -87,7 +106,7 @@ func hostileDo(g gate) (withContext map[string]func(context.Context), without ma
 	case *prims.WaitGroup:
 		return map[string]func(context.Context){"WaitContext": func(ctx context.Context) { x.WaitContext(ctx) }},
 			map[string]func(){
-				"Add": func() { x.Add(2) }, "Done": func() { x.Done() }, "Reset": func() { x.Reset() },
+				"Add": func() { x.Add(2) }, "Claim": func() { x.Claim(1) }, "Done": func() { x.Done() }, "Reset": func() { x.Reset() },
 				"State": func() { _, _ = x.State(), x.String() },
 			}
 	case *prims.Latch:

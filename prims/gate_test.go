@@ -250,6 +250,17 @@ func BenchmarkWaitGroupAddDone(b *testing.B) {
 	}
 }
 
+// BenchmarkWaitGroupAddDoneBeside: another process has work of its own, so each change goes through a record.
+func BenchmarkWaitGroupAddDoneBeside(b *testing.B) {
+	a := newArena(b, nil)
+	g := newWaitGroup(b, a, "g")
+	gateActor(b, a, "x").must(b, order{Op: "wg.add", Object: "g", N: 1})
+	for b.Loop() {
+		g.Add(1)
+		g.Done()
+	}
+}
+
 func BenchmarkWaitGroupWait(b *testing.B) {
 	g := newWaitGroup(b, newArena(b, nil), "")
 	b.ReportAllocs()
@@ -301,10 +312,7 @@ func BenchmarkBarrierPhase(b *testing.B) {
 // BenchmarkBarrierPhaseC measures the same with a barrier of the C library, for comparison. It
 // needs a C compiler.
 func BenchmarkBarrierPhaseC(b *testing.B) {
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		b.Skip("needs a C compiler")
-	}
+	cc := proctest.CCompiler(b)
 	bin := filepath.Join(b.TempDir(), "barrier")
 	out, err := exec.Command(cc, "-O2", "-pthread", "-o", bin, filepath.Join("testdata", "barrier.c")).CombinedOutput()
 	require.NoError(b, err, "%s", out)

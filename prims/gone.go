@@ -33,10 +33,11 @@ func (g *goneWait) next() int64 {
 	return g.last
 }
 
-// awaitGone waits until the dead participant n is gone, or until the function names returns false. That
-// function reports whether the word that the caller has read still names n. If the word has another value, n
-// may be the ID of another participant by now, and the caller must not wait for that participant. So the caller
-// reads the word again after awaitGone. q is a queue of the object. The errors are ctx.Err() and errClosing.
+// awaitGone waits until the dead participant n is gone, or until the function in the parameter names returns
+// false. That function reports whether the word that the caller has read still names n. If the word has another
+// value, n may be the ID of another participant by now, and the caller must not wait for that participant. So
+// the caller reads the word again after awaitGone. q is a queue of the object. The errors are ctx.Err() and
+// errClosing.
 func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID, names func() bool) error {
 	was := a.Current(n) // a peer may have written the ID of a living participant into the word
 	// If an ID that was not current becomes current, another participant has got it.

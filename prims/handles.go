@@ -30,6 +30,10 @@ type opening struct {
 	end    func()      // makes the fast paths fail
 	owed   func()      // makes the wakes that late calls have left to Close; see enterLate
 
+	// inside and insideRule are what calls of the handle run. Close of the handle waits for inside only, Close of the
+	// arena for both. Immutable after the handle is built.
+	inside, insideRule markedFunc
+
 	closing atomic.Bool
 	ended   atomic.Bool
 	closed  chan struct{} // closed when the Close of the handle has ended
@@ -154,14 +158,15 @@ func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 		return false
 	}
 	handlesOn(a, o).open[h.opened()] = h
+	a.BeforeClose(func() { mustNotCloseArenaInside(a) })
 	a.OnEnd(&handles, func() { closeHandles(a) })
 	a.OnClose(&handles, func() { loseHandles(a) })
 	return true
 }
 
 // openAs finds the object that the parameter spec describes, or creates it. It returns the handle that the
-// function build makes. If the object existed before, the function differs returns in words how the object
-// differs from what the caller asked for, or "".
+// function build makes. The parameter differs is a function. If the object existed before, this function returns
+// in words how the object differs from what the caller asked for, or "".
 func openAs[H handle](
 	a *arenakernel.Arena, spec arenakernel.ObjectSpec, op string,
 	build func(*arenakernel.Arena, arenakernel.Object) (H, error), differs func(H) string,
@@ -295,7 +300,10 @@ func (p *opening) error(op string) error {
 	return p.refused(op)
 }
 
-// refused returns the error for a call that came after the beginning of Close.
+// refused returns the error for a call that came after the beginning of Close. It is not inlined, because the method
+// error would then be too large to be inlined.
+//
+//go:noinline
 func (p *opening) refused(op string) error {
 	return &shmsync.Error{Op: op, Object: objectName(p.object), Err: shmsync.ErrClosed, Detail: closedHandle}
 }

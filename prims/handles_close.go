@@ -49,24 +49,22 @@ func closeHandles(a *arenakernel.Arena) {
 //  4. letGo: the words of the fast paths are replaced, the wakes are made that late calls have left to Close, and the
 //     object is closed.
 //
-// In step 2 closeAll also waits until no call keeps one of the handles in the parameter idle open by the method
-// stayIfOpen. Close of the arena passes all its handles there, and Close of a handle passes none.
+// As long as closeAll waits in step 2, it makes the wakes that late calls of all handles have left to Close. In step 2 it
+// also waits until no call keeps one of the handles in the parameter idle open by the method stayIfOpen. Close of the
+// arena passes all its handles there, and Close of a handle passes none.
 func closeAll(all, idle []*opening) {
 	for _, p := range all {
 		p.refuse()
 	}
 	busy := slices.Clone(all)
 	for tries := 0; ; tries++ {
-		busy = slices.DeleteFunc(busy, func(p *opening) bool {
-			if p.left() {
-				return true
-			}
-			p.owed()
-			return false
-		})
+		busy = slices.DeleteFunc(busy, func(p *opening) bool { return p.left() })
 		// A call that has not left yet may still begin to keep its handle open, so the calls are checked first.
 		if len(busy) == 0 && !slices.ContainsFunc(idle, func(p *opening) bool { return !p.idle() && !p.a.Killed() }) {
 			break
+		}
+		for _, p := range all { // also for handles that no call is in: a function in a call of another handle may take long
+			p.owed()
 		}
 		if tries < 10 {
 			runtime.Gosched()
@@ -83,7 +81,7 @@ func closeAll(all, idle []*opening) {
 }
 
 // served is a call that does not wait but uses the words of a handle. Close must not take the words away before
-// it has ended.
+// the call has ended.
 type served struct {
 	queue *park.Queue
 	stays *opening // nil if Close waits for the call; otherwise the call has called keepIfOpen
@@ -160,6 +158,9 @@ func loseHandles(a *arenakernel.Arena) {
 
 // The method close does what the Close of a handle does.
 func (p *opening) close(op string) error {
+	if !p.closing.Load() {
+		p.mustNotCloseInside()
+	}
 	if !p.closing.CompareAndSwap(false, true) {
 		return &shmsync.Error{Op: op, Object: objectName(p.object), Err: shmsync.ErrClosed, Detail: closedHandle}
 	}

@@ -47,8 +47,8 @@ func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	return []int{len(i.Holds) - 1}
 }
 
-// waits records, for each wait that the function chosen selects, what the wait waits for. The parameter on has the
-// indexes of the holds for whose end it waits.
+// waits records for some waits what they wait for. The parameter chosen is a function that selects these waits. The
+// parameter on has the indexes of the holds for whose end they wait.
 func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && chosen(w) {
@@ -57,9 +57,8 @@ func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, o
 	}
 }
 
-// waitsFor records what the waits in the queues of the object wait for, if nothing is recorded yet. A text
-// in the parameter named what says the meaning of the wanted value of such a wait. The parameter on has the indexes
-// of the holds for whose end the waits wait.
+// waitsFor records the text what for the waits in the queues of the object, if nothing is recorded yet. The text
+// explains the field Want of these waits. The parameter on has the indexes of the holds for whose end they wait.
 func (i *inspection) waitsFor(what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && inQueue(w) {
@@ -84,7 +83,12 @@ func (i *inspection) lost(err error, died arenakernel.ParticipantID) { i.Err, i.
 
 // owner adds the owner word w of a lock. If a process holds the lock, owner adds that hold and returns its index.
 func (i *inspection) owner(w ownerWord, died arenakernel.ParticipantID) (on []int) {
-	i.word("owner", uint64(w), "%v", w)
+	return i.ownerState(uint64(w), w, died)
+}
+
+// ownerState does what the method owner does, for a lock in the state w whose owner word is bits in memory.
+func (i *inspection) ownerState(bits uint64, w ownerWord, died arenakernel.ParticipantID) (on []int) {
+	i.word("owner", bits, "%v", w)
 	switch {
 	case !w.valid():
 		i.lost(shmsync.ErrCorrupt, 0)

@@ -53,7 +53,7 @@ func OpenLatch(a *arena.Arena, name string, n int64, opts *LatchOptions) (*Latch
 
 func openLatch(a *arenakernel.Arena, name string, n int64, opts *LatchOptions, attach bool) (*Latch, error) {
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: latchKind, Version: counterVersion, Name: name, Size: counterBytes(a.MaxParticipants()),
+		Existing: attach, Kind: latchKind, Version: counterVersion, Name: name, Size: counterBytes(a),
 		Init: func(body []byte) {
 			w := counterBody(body)
 			w.size.Store(uint64(n))
@@ -72,11 +72,14 @@ func openLatch(a *arenakernel.Arena, name string, n int64, opts *LatchOptions, a
 
 // LatchAt opens the Latch at an offset that another process got from the method Offset.
 func LatchAt(a *arena.Arena, off arena.Offset) (*Latch, error) {
-	return handleAt(a, off, "latch.open", latchKind, counterVersion, counterBytes((*arenakernel.Arena)(a).MaxParticipants()), newLatch)
+	return handleAt(a, off, "latch.open", latchKind, counterVersion, counterBytes((*arenakernel.Arena)(a)), newLatch)
 }
 
 func newLatch(a *arenakernel.Arena, o arenakernel.Object) (*Latch, error) {
-	t := buildCounter(a, o, "latch.wait", false)
+	t, err := newCounter(a, o, "latch.wait")
+	if err != nil {
+		return nil, err
+	}
 	return &Latch{t, t.words.size.Load()}, nil
 }
 

@@ -4,12 +4,16 @@ package prims_test
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/arenatest"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/proctest"
@@ -211,6 +215,23 @@ var lateWakes = map[string]string{
 	"signal waker": "signal.release.permitted",
 }
 
+// lateWaiter starts a process that waits for the object of a kind, without periodic checks, and waits until it sleeps. The
+// result requires that the wait ends.
+func lateWaiter(t *testing.T, a *arena.Arena, kind string) (requireWoken func()) {
+	t.Helper()
+	p := proctest.Start(t, "late/wait", proctest.Params([2]string{nameOf(a), kind}), proctest.Env("SHMSYNC_CHECK_EVERY=1h"),
+		proctest.Dump(func() string { return words(a) }))
+	p.Await(t)
+	waiting(t, a, "x", 1)
+	asleep(t, a, "x")
+	return func() {
+		t.Helper()
+		var failure string
+		p.Recv(t, &failure)
+		require.Empty(t, failure)
+	}
+}
+
 // TestCloseMakesTheWakesOfLateCalls: a handle is closed while a call on it has taken effect and has not made its wake. A
 // waiter of another process is woken in time.
 func TestCloseMakesTheWakesOfLateCalls(t *testing.T) {
@@ -220,11 +241,7 @@ func TestCloseMakesTheWakesOfLateCalls(t *testing.T) {
 			mine, err := handleKinds[kind](a)
 			require.NoError(t, err)
 			mine.Block()
-			p := proctest.Start(t, "late/wait", proctest.Params([2]string{nameOf(a), kind}), proctest.Env("SHMSYNC_CHECK_EVERY=1h"),
-				proctest.Dump(func() string { return words(a) }))
-			p.Await(t)
-			waiting(t, a, "x", 1)
-			asleep(t, a, "x")
+			requireWoken := lateWaiter(t, a, kind)
 			came := false
 			crashpoint.ArmFunc(point, 1, func() {
 				came = true
@@ -233,10 +250,44 @@ func TestCloseMakesTheWakesOfLateCalls(t *testing.T) {
 			defer crashpoint.Disarm()
 			mine.Free()
 			require.True(t, came)
-			var failure string
-			p.Recv(t, &failure)
-			require.Empty(t, failure)
+			requireWoken()
 			sound(t, a)
+		})
+	}
+}
+
+// TestCloseOfTheArenaMakesWakesWhileAFunctionRuns: the same for the Close of the arena, which waits for a function of
+// another object.
+func TestCloseOfTheArenaMakesWakesWhileAFunctionRuns(t *testing.T) {
+	for kind, point := range lateWakes {
+		t.Run(kind, func(t *testing.T) {
+			a := newArena(t, nil)
+			mine, err := handleKinds[kind](a)
+			require.NoError(t, err)
+			mine.Block()
+			o, err := prims.OpenOnce(a, "once", nil)
+			require.NoError(t, err)
+			f, err := prims.OpenFutex(a, "futex", nil)
+			require.NoError(t, err)
+			in, goOn, refused := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			returns := sync.OnceFunc(func() { close(goOn) })
+			defer returns()
+			go o.Do(func() { close(in); <-goOn })
+			<-in
+			go func() { refused <- f.WaitContext(context.Background(), 1) }()
+			waiting(t, a, "futex", 1)
+			requireWoken := lateWaiter(t, a, kind)
+			var closed chan error
+			crashpoint.ArmFunc(point, 1, func() {
+				closed = closing(t, a)
+				require.ErrorIs(t, <-refused, shmsync.ErrClosed) // from now on, all handles refuse calls
+			})
+			defer crashpoint.Disarm()
+			mine.Free()
+			require.NotNil(t, closed)
+			requireWoken()
+			returns()
+			require.NoError(t, <-closed)
 		})
 	}
 }
@@ -260,4 +311,114 @@ func init() {
 		}
 		c.Say(failure)
 	})
+}
+
+// triesOfADead has the calls that do not wait and that may take a lock from a dead process, with the point after they have
+// taken it.
+var triesOfADead = map[string]struct {
+	point string
+	open  func(a *arena.Arena) (x recoverable, try func() bool, close func() error, err error)
+}{
+	"mutex": {"mutex.owner_dead.marked", func(a *arena.Arena) (recoverable, func() bool, func() error, error) {
+		x, err := openRepairedMutex(a, nil)
+		return x, x.TryLock, x.Close, err
+	}},
+	"rwmutex": {"rwmutex.owner_dead.marked", func(a *arena.Arena) (recoverable, func() bool, func() error, error) {
+		x, err := openRepairedRWMutex(a, nil)
+		return x, x.TryRLock, x.Close, err
+	}},
+	"spin lock": {"spinlock.owner_dead.marked", func(a *arena.Arena) (recoverable, func() bool, func() error, error) {
+		x, err := openRepairedSpin(a, nil)
+		return x, x.TryLock, x.Close, err
+	}},
+	"reader/writer spin lock": {"spinlock.owner_dead.marked", func(a *arena.Arena) (recoverable, func() bool, func() error, error) {
+		x, err := openRepairedRWSpin(a, nil)
+		return x, x.TryRLock, x.Close, err
+	}},
+}
+
+// TestCloseWaitsForATryThatFindsADeath: a call that does not wait is the first one that finds the death of the holder. It
+// takes the lock from the holder. Then a goroutine may know of the death, and may close the handle. Close waits until the
+// call no longer needs the words.
+func TestCloseWaitsForATryThatFindsADeath(t *testing.T) {
+	for name, c := range triesOfADead {
+		t.Run(name, func(t *testing.T) {
+			w := arenatest.New(t, nil)
+			victim, closer := w.JoinVictim("victim"), w.Join("closer")
+			held, _, _, err := c.open(victim)
+			require.NoError(t, err)
+			held.Lock()
+			_, try, closeHandle, err := c.open(closer)
+			require.NoError(t, err)
+			t.Cleanup(crashpoint.Disarm)
+			seen, goOn := make(chan struct{}), make(chan struct{})
+			crashpoint.ArmFunc("arena.reap.seen", 1, func() { close(seen); <-goOn })
+			w.Kill(victim)
+			<-seen // the death watcher has not marked the death yet
+			t.Cleanup(func() { close(goOn) })
+			closed := make(chan error, 1)
+			early, before := armClose(c.point, closeHandle, closed), crashpoint.HitCount(c.point)
+			require.False(t, try())
+			require.NotEqual(t, before, crashpoint.HitCount(c.point), "the call has not come to the point")
+			require.NoError(t, <-closed)
+			require.False(t, *early, "Close has returned while the call used the words")
+		})
+	}
+}
+
+// TestRecoverBesideTheFinderOfADeath: a call is the first one that finds the death of the holder, and makes the lock
+// owner-dead. Before it has done more, another call recovers the lock, and its repair fails. The error names the process
+// that died.
+func TestRecoverBesideTheFinderOfADeath(t *testing.T) {
+	for name, c := range triesOfADead {
+		t.Run(name, func(t *testing.T) {
+			w := arenatest.New(t, nil)
+			victim := w.JoinVictim("victim")
+			held, _, _, err := c.open(victim)
+			require.NoError(t, err)
+			held.Lock()
+			survivor := w.Join("survivor") // only one, because only one death watcher is stopped below
+			_, try, _, err := c.open(survivor)
+			require.NoError(t, err)
+			other, _, _, err := c.open(survivor)
+			require.NoError(t, err)
+			t.Cleanup(crashpoint.Disarm)
+			seen, goOn := make(chan struct{}), make(chan struct{})
+			crashpoint.ArmFunc("arena.reap.seen", 1, func() { close(seen); <-goOn })
+			w.Kill(victim)
+			<-seen // the death watcher has not marked the death yet
+			t.Cleanup(func() { close(goOn) })
+			failed := error(nil)
+			crashpoint.ArmFunc(c.point, 1, func() {
+				failed = other.Recover(func() error { return errors.New("it cannot be repaired") })
+			})
+			require.False(t, try())
+			require.ErrorIs(t, failed, shmsync.ErrNotRecoverable)
+			e := (*shmsync.Error)(nil)
+			require.ErrorAs(t, failed, &e)
+			require.NotNil(t, e.Who)
+			require.Equal(t, "victim", e.Who.Label)
+		})
+	}
+}
+
+// TestTryIsCountedUntilItReturns: a TryRLock takes the lock from a dead writer, and then locks it. Between the two, a
+// goroutine may get the lock, and close the handle. So the call stays counted, and Close waits for it.
+func TestTryIsCountedUntilItReturns(t *testing.T) {
+	a := newArena(t, nil)
+	l, err := prims.OpenRWSpinLock(a, "rw", &prims.RWSpinLockOptions{Policy: prims.PolicyRelease})
+	require.NoError(t, err)
+	victim := remoteSpin(t, a, "victim")
+	victim.must(t, "lock", "rw")
+	t.Cleanup(crashpoint.Disarm)
+	seen, goOn, calls := make(chan struct{}), make(chan struct{}), -1
+	crashpoint.ArmFunc("arena.reap.seen", 1, func() { close(seen); <-goOn })
+	victim.proc.Kill(t)
+	<-seen // the death watcher has not marked the death yet
+	t.Cleanup(func() { close(goOn) })
+	crashpoint.ArmFunc("rwspinlock.rlock.counted", 1, func() { calls = l.Calls() })
+	require.True(t, l.TryRLock())
+	require.Equal(t, 1, calls)
+	require.Zero(t, l.Calls())
+	l.RUnlock()
 }

@@ -58,10 +58,10 @@ func requireModels(t *testing.T, all []exploration) {
 	for i, e := range all {
 		t.Run(e.name, func(t *testing.T) {
 			if i > 0 && testing.Short() {
-				t.Skip("-short: the first exploration of each model only")
+				t.Skip("needs a run without -short: with it, the first exploration of each model runs")
 			}
 			if e.size == large && !proctest.Long() {
-				t.Skip("a large model needs SHMSYNC_TEST_LONG=1")
+				t.Skip("needs SHMSYNC_TEST_LONG=1: the model is large")
 			}
 			r := e.explore("")
 			if r.Violation != nil {

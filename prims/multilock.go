@@ -165,8 +165,8 @@ func buildMultiLock(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Mul
 
 // inherit completes the last change that the slot record of this participant has, if it is not complete. The record
 // may be that of an earlier participant of the slot, which has died. This participant writes the record anew for a
-// change in any bucket. So the old record must be complete before. If a peer has overwritten the record, inherit does
-// nothing.
+// change in any bucket, so the old record must be complete before that. If a peer has overwritten the record, inherit
+// does nothing.
 func (x *MultiLock) inherit() {
 	r, ok := x.recordAt(x.self)
 	if !ok || r.head.Load() == 0 { // 0: the slot has made no change
@@ -174,7 +174,8 @@ func (x *MultiLock) inherit() {
 	}
 	if i := r.head.Load() >> recordPartShift; i < uint64(len(x.all)) {
 		// No other goroutine has this handle yet. So no private lock is needed, and none may be taken here: a
-		// goroutine that has such a lock may wait for the lock of the handles, which the caller may have.
+		// goroutine that has a private lock may wait for the lock of the handles, and the caller may have the
+		// lock of the handles.
 		x.bucketAt(int(i)).completeBare()
 	}
 }
@@ -248,9 +249,11 @@ func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 	if err := x.opening.error("multilock.lock"); err != nil {
 		return Hold{}, err
 	}
-	k := x.bucket(key)
+	k := x.all[x.index(key)].Load()
 	if k == nil {
-		return Hold{}, x.closed("multilock.lock")
+		if k = x.bucket(key); k == nil {
+			return Hold{}, x.closed("multilock.lock")
+		}
 	}
 	h := k.lockFast(key)
 	if h.in == nil {
@@ -315,9 +318,9 @@ func (x *MultiLock) Offset() arena.Offset { return x.object.Offset }
 // Is ErrClosed.
 func (x *MultiLock) Close() error { return x.opening.close("multilock.close") }
 
-// end makes the fast paths fail: from now on, they find buckets without open words. No other call uses the words any
-// more, once the queue is closed: the periodic check runs only while it is open. The check takes x.mu, so the queue is
-// closed before.
+// end makes the fast paths fail: from now on, they find buckets without open words. Once the queue is closed, no other
+// call uses the words of the old buckets. That includes the periodic check, which runs only while the queue is open.
+// end closes the queue before it locks x.mu, because the periodic check locks x.mu, too.
 func (x *MultiLock) end() {
 	x.queue.Close()
 	x.mu.Lock()

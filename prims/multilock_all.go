@@ -24,8 +24,8 @@ func (x *MultiLock) LockAll(keys ...uint64) Holds {
 	return h
 }
 
-// LockAllContext is like LockAll, but ends when ctx ends. An error means that none of the keys is held. The error
-// is that of LockContext for the key that could not be locked.
+// LockAllContext is like LockAll, but ends when ctx ends. An error or a panic means that none of the keys is held. The
+// error is that of LockContext for the key that could not be locked.
 func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, error) {
 	if err := x.opening.error("multilock.lock"); err != nil {
 		return nil, err
@@ -35,28 +35,39 @@ func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, 
 	sorted = slices.Compact(sorted)
 	holds := make(Holds, 0, len(sorted))
 	if len(sorted) > 0 {
-		// An error may force this call to unlock the keys that it has locked. Close waits until the call has done
-		// so.
+		// An error or a panic may force this call to unlock the keys that it has locked. Close waits until the call
+		// has done so.
 		if !x.queue.Enter() {
 			return nil, x.closed("multilock.lock")
 		}
 		defer x.queue.Exit()
 	}
+	done := false
+	defer func() {
+		if !done { // lock panics if a repair of the key has made this call
+			x.giveAll(holds)
+		}
+	}()
 	for _, key := range sorted {
 		h, err := x.lock(ctx, key)
 		if err != nil {
-			for _, h := range slices.Backward(holds) {
-				if !h.in.unlockFast(h) {
-					h.in.give(h) // an error here means that a peer has overwritten the lock
-					x.turns.KeyHoldEnded(h.key)
-				}
-			}
 			return nil, err
 		}
 		holds = append(holds, h)
 		crashpoint.Hit("multilock.lockall.partly")
 	}
+	done = true
 	return holds, nil
+}
+
+// giveAll unlocks keys of which the caller has not told anybody, the last one first.
+func (x *MultiLock) giveAll(holds Holds) {
+	for _, h := range slices.Backward(holds) {
+		if !h.in.unlockFast(h) {
+			h.in.give(h) // an error here means that a peer has overwritten the lock
+			x.turns.KeyHoldEnded(h.key)
+		}
+	}
 }
 
 // Unlock unlocks all the keys, the last one first. It panics as Hold.Unlock does at the first key

@@ -27,6 +27,12 @@ type multiBucket struct {
 	entry  *multiLockEntry                   // guarded by: private; the entry that the present change concerns
 	blocks atomic.Pointer[[]*multiLockBlock] // the additional blocks of the bucket, the oldest first; written under MultiLock.mu
 	waits  atomic.Int32                      // waits of this process in the bucket
+
+	// queuedKeys has the indices of the entries that had a queue when the commit word was queuedAt. The two fields have
+	// a meaning only if queuedSeen is true. The three fields are guarded by: private.
+	queuedKeys []uint32
+	queuedAt   recordCommit
+	queuedSeen bool
 }
 
 func newMultiBucket(x *MultiLock, i int) *multiBucket {
@@ -84,8 +90,8 @@ func (k *multiBucket) added() []*multiLockBlock {
 	return nil
 }
 
-// at returns the entry with the index i, or nil if there is none, or if it is in a block that this handle does not
-// know yet. Since new blocks come last, the index of an entry never changes.
+// at returns the entry with the index i. It returns nil if there is no such entry, or if this handle does not know
+// its block yet. Since new blocks come last, the index of an entry never changes.
 func (k *multiBucket) at(i uint32) *multiLockEntry {
 	if i < multiInline {
 		return k.words.inline(i)
@@ -122,16 +128,18 @@ func (e *multiLockEntry) lock() lockWords { return lockWords{&e.hold, &e.accepte
 
 func (e *multiLockEntry) state() keyState { return keyState(e.lock().state()) }
 
-// read returns the state and the key of the entry at one moment.
-func (e *multiLockEntry) read() (s keyState, key uint64) {
-	for {
+// read returns the word hold, the state and the key of the entry at one moment. If a hostile peer changes the entry all
+// the time, read gives up after recordReads tries. Then the three results may be of different moments.
+func (e *multiLockEntry) read() (v keyHold, s keyState, key uint64) {
+	for range recordReads {
 		// The loop repeats only after another call has changed the entry.
-		v := keyHold(e.hold.Load())
+		v = keyHold(e.hold.Load())
 		s, key = keyState(e.lock().stateOf(v)), e.key()
 		if keyHold(e.hold.Load()) == v {
-			return s, key
+			break
 		}
 	}
+	return v, s, key
 }
 
 // search returns the index of the first entry that has the key. In memory that was never used, several entries have
@@ -152,9 +160,9 @@ func (k *multiBucket) search(key uint64) (i uint32, ok bool) {
 	return 0, false
 }
 
-// find searches for the entry of a key, for a change that has begun. If the change then takes effect, the result is
-// that of the state in which it took effect. The reason is that a record that stores a key into a block is made after
-// the block was added. So find looks for new blocks after the commit word was loaded.
+// find searches for the entry of a key, for a change that has begun. find looks for new blocks after the commit word
+// was loaded, because a record that stores a key into a block is made after the block was added. So if the change
+// takes effect, find has not missed an entry of the key.
 func (k *multiBucket) find(key uint64) (i uint32, ok bool, err error) {
 	if err := k.of.findBlocks(); err != nil {
 		return 0, false, err
@@ -188,7 +196,8 @@ func (k *multiBucket) mayOpen() bool { return !race.Enabled && k.counts == nil }
 // raceKey returns what stands for a key in the race detector.
 func (k *multiBucket) raceKey(key uint64) race.Key { return k.key + race.Key(key*multiHash) }
 
-// lockFast locks the key if it has an entry whose word hold is open, and is free. Otherwise it returns the zero Hold.
+// lockFast locks the key if the key is free and has an entry whose word hold is open. Otherwise it returns the zero
+// Hold.
 //
 // It reads the key after the word hold. The key changes only by a record that also changes the tag of the word hold.
 // So if the CAS succeeds, the key was still the same.
@@ -267,9 +276,9 @@ func (x *MultiLock) findBlocks() error {
 	return nil
 }
 
-// addBlock adds a block with entries to the bucket, unless the list of slot records does not begin with head any more.
-// The caller has read head before it found that the bucket has no room. So if several callers find no room at once,
-// only one of them adds a block.
+// addBlock adds a block with entries to the bucket, if the list of slot records still begins with head. The caller has
+// read head before it found that the bucket has no room. So if several callers find no room at once, only one of them
+// adds a block.
 func (k *multiBucket) addBlock(head uint32) error {
 	off, err := k.a.AddBlock(k.object, multiBlockBytes, head, func(off arenakernel.Offset) {
 		arenakernel.SlotRecordAt[multiLockBlock](k.a, off).bucket = uint32(k.number)

@@ -212,3 +212,6 @@ func (x *MultiLock) RemoveDead(key uint64, id arenakernel.ParticipantID) error {
 
 // ReapAgain makes the next periodic check reap in the bucket of a key.
 func (x *MultiLock) ReapAgain(key uint64) { x.bucket(key).unreaped.Store(true) }
+
+// Check makes a periodic check of all buckets in which goroutines of this process wait.
+func (x *MultiLock) Check() { x.check() }

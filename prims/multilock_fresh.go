@@ -9,8 +9,7 @@ func (k *multiBucket) lockFresh(key uint64) (h Hold) {
 		return h
 	}
 	k.private.Lock()
-	// The result does not depend on changes that this process has not seen complete, or on blocks or deaths that it
-	// has not seen.
+	// Go on only if this process knows that the last change is complete, and has seen all blocks and all deaths.
 	c := k.load()
 	if k.completed.Load() == uint64(c) && k.of.known.Load() == k.of.slots.head.Load() && !k.reapDue() {
 		h = k.takeVacant(c, key)
@@ -20,7 +19,7 @@ func (k *multiBucket) lockFresh(key uint64) (h Hold) {
 	return h
 }
 
-// takeVacant gives the key the entry of a free key, and locks it, unless the key has an entry. The record that the
+// takeVacant locks the key, if the key has no entry, and gives it the entry of a free key. The record that the
 // commit word c names is complete.
 func (k *multiBucket) takeVacant(c recordCommit, key uint64) Hold { // guarded by: private
 	if _, found := k.search(key); found {

@@ -25,7 +25,7 @@ func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	completeRecords(x)
 	x.busy(func(k *multiBucket) {
 		k.repairBare(dead, func(c *recordedChange, b *wakes) { k.reapAll(c, b) }, func(c *recordedChange, b *wakes) {
-			if k.takeOpen(); k.mustReap() && x.slots.makeRecord() {
+			if k.takeOpen() && x.slots.makeRecord() {
 				k.reapAll(c, b)
 			}
 		})
@@ -55,8 +55,8 @@ func completeRecords(x *MultiLock) bool {
 	return ok
 }
 
-// wakeMultiLock wakes the owners of the first waits for a reaper that could not reap itself, because it has not opened
-// the MultiLock.
+// wakeMultiLock wakes the owners of the first waits for a reaper that has not opened the MultiLock, and so could not
+// reap. One of the woken owners then reaps.
 func wakeMultiLock(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
@@ -94,22 +94,31 @@ func (w *multiLockBucket) quiet() bool {
 	return true
 }
 
-// mustReap reports whether a participant that is dead or has left the arena holds a key of the bucket that only a
-// record can take back, or was granted one.
-func (k *multiBucket) mustReap() bool {
+// queued returns the indices of the entries that have a queue. Only records change the ends of a queue. So queued looks at
+// each entry of the bucket only if the commit word has changed since the last call. The caller holds k.private.
+func (k *multiBucket) queued(x *recordedChange, b *wakes) ([]uint32, error) {
+	if err := k.begin(x, b); err != nil || k.queuedSeen && k.queuedAt == x.c {
+		return k.queuedKeys, err
+	}
+	k.queuedKeys = k.queuedKeys[:0]
 	for i := range k.size() {
-		if k.focus(i); k.needsRecord() {
-			return true
+		if valueIn(&k.at(i).first) != 0 {
+			k.queuedKeys = append(k.queuedKeys, i)
 		}
 	}
-	return false
+	k.queuedAt, k.queuedSeen = x.c, k.load() == x.c
+	return k.queuedKeys, nil
 }
 
-// hasDead reports whether a participant that is marked dead holds a key of the bucket, or was granted one.
-func (k *multiBucket) hasDead() bool {
-	for i := range k.size() {
-		if n := k.at(i).state().holder(); n != 0 && k.a.Dead(n) {
-			return true
+// hasDead reports whether a participant that is marked dead holds one of these keys of the bucket, or was granted one.
+func (k *multiBucket) hasDead(entries []uint32) bool {
+	alive := arenakernel.ParticipantID(0) // many keys may have the same holder
+	for _, i := range entries {
+		if n := k.at(i).state().holder(); n != alive {
+			if n != 0 && k.a.Dead(n) {
+				return true
+			}
+			alive = n
 		}
 	}
 	return false
@@ -163,12 +172,14 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 	return err
 }
 
-// takeOpen takes back the keys of dead holders whose word hold is open.
-func (k *multiBucket) takeOpen() {
+// takeOpen takes back the keys of dead holders whose word hold is open. It reports whether some other key has to be taken
+// back by a record; see takeOpenBack.
+func (k *multiBucket) takeOpen() (needsRecord bool) {
 	for i := range k.size() {
 		k.focus(i)
-		k.takeOpenBack()
+		needsRecord = k.takeOpenBack() || needsRecord
 	}
+	return needsRecord
 }
 
 // check is called ten times a second while a goroutine of this process waits. It completes the changes that a dead or
@@ -181,8 +192,9 @@ func (x *MultiLock) check() {
 	}
 }
 
-// check does what MultiLock.check does, for one bucket. It also stores the time in the first wait for each key; see
-// dateFirst.
+// check does what MultiLock.check does, for one bucket. It looks only at the keys that a goroutine of some process waits
+// for, because a bucket may have thousands of keys that are held. A call that arrives at another key looks at its holder
+// itself. check also stores the time in the first wait for each key; see dateFirst.
 func (k *multiBucket) check() {
 	b := takeWakes()
 	defer k.wake(b)
@@ -191,13 +203,15 @@ func (k *multiBucket) check() {
 	x := &k.scratch
 	// The process that marked the holder dead may have been stopped before it counted the death. So it is not
 	// enough to compare the count of deaths.
-	if k.reapDue() || k.hasDead() {
+	entries, _ := k.queued(x, b)
+	if k.reapDue() || k.hasDead(entries) {
 		k.reap(x, b)
+		entries, _ = k.queued(x, b)
 	}
-	k.serveAll(x, b)
-	for i := range k.size() {
-		if valueIn(&k.at(i).first) != 0 {
-			k.focus(i)
+	for _, i := range entries {
+		k.focus(i)
+		k.serve(x, b)
+		if valueIn(k.first) != 0 {
 			k.dateFirst()
 		}
 	}
@@ -209,8 +223,8 @@ func (x *MultiLock) torn(s *park.WaitNode) bool {
 	return k == nil || k.isTorn(s, k.focusKnown, k.serve)
 }
 
-// focusKnown does what focusOn does. It looks for the entry among the known ones first, so damage of the list of blocks
-// ends no wait for a key whose entry is known.
+// focusKnown does what focusOn does. It looks among the known entries first. So if the list of blocks is damaged, a
+// wait for a key whose entry is known does not end.
 func (k *multiBucket) focusKnown(x *recordedChange, key uint64) (ok bool, err error) {
 	i, ok := k.search(key)
 	if !ok {
@@ -231,7 +245,7 @@ func checkMultiLock(a *arenakernel.Arena, o arenakernel.Object) error {
 	x.busy(func(k *multiBucket) {
 		for j := range k.size() {
 			// A free entry may be about to get another key, and have the halves of two keys.
-			if s, key := k.at(j).read(); !s.valid() || !s.free() && x.index(key) != k.number {
+			if _, s, key := k.at(j).read(); !s.valid() || !s.free() && x.index(key) != k.number {
 				err = x.fail("multilock.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("bucket %d: key %d is %v", k.number, key, s))
 			}
 		}

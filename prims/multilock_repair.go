@@ -138,6 +138,7 @@ func (k *multiBucket) runRepair(h Hold, died arenakernel.ParticipantID, repair f
 			err = e
 		}
 	}()
+	defer k.of.opening.repairing(&h.key, false).end()
 	if err := repair(); err != nil {
 		return k.fail("multilock.recover", h.key, shmsync.ErrNotRecoverable, died, "the repair failed: "+err.Error())
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // setOwner adds to the change x that the key of the chosen entry gets the state o. The word hold gets a new tag, even
-// if its value stays the same. If nobody waits for the key after the change, and o is free or held, the word is open.
+// if its value stays the same. If nobody waits for the key after the change, and o is free or held, the word becomes
+// open.
 func (k *multiBucket) setOwner(x *recordedChange, o ownerWord) {
 	if k.mayOpen() && k.empty(x) {
 		o = ownerOpened(o)
@@ -24,9 +25,9 @@ func (k *multiBucket) setKey(x *recordedChange, key uint64) {
 	x.set(multiKeyHigh, k.recordQueue.at, &k.entry.keyHigh, uint32(key>>32))
 }
 
-// removed adds to the change x that the word hold of the chosen entry is open, if the key is free and nobody waits
-// for it after x. While the key has a holder the word stays as it is, because a record would change the tag, which
-// names the hold.
+// removed adds to the change x that the word hold of the chosen entry becomes open, if the key is free and nobody
+// waits for it after x. While the key has a holder the word stays as it is, because a record would change the tag,
+// which names the hold.
 func (k *multiBucket) removed(x *recordedChange) {
 	if k.mayOpen() && k.empty(x) && keyState(x.get(&k.entry.hold)).free() {
 		x.set(multiHold, k.recordQueue.at, &k.entry.hold, keyFree.opened())
@@ -140,8 +141,8 @@ func (k *multiBucket) chooseEntry(x *recordedChange, key uint64) (lockResult, er
 	return lockNoRoom, nil
 }
 
-// tidy reaps if a participant has died since the last reap, or if the participant holder is dead, and then serves the
-// queues of all keys of the bucket. Otherwise it serves the queue of the chosen entry.
+// tidy reaps if a participant has died since the last reap, or if the parameter holder names a dead participant.
+// After a reap, it serves the queues of all keys of the bucket, and otherwise only the queue of the chosen entry.
 func (k *multiBucket) tidy(x *recordedChange, b *wakes, holder arenakernel.ParticipantID) error {
 	if !k.reapDue() && !k.absent(holder) {
 		return k.serve(x, b)

@@ -27,14 +27,11 @@ func (x *MultiLock) State(key uint64) MultiLockState {
 		if i, ok := k.search(key); ok {
 			e := k.at(i)
 			waiting = valueIn(&e.first) != 0
-			s, is := e.read()
+			s, is := k.read(e)
 			if state = s; is != key { // the entry has got another key meanwhile, so this key was free
 				state, waiting = keyFree, false
 			}
 		}
-	}
-	if n := state.holder(); n != 0 && !state.granted() && x.policy == PolicyReport && x.a.Dead(n) {
-		state = state.ownerDied(x.policy) // as if a process had reaped the dead holder
 	}
 	s := MultiLockState{Held: state.holder() != 0, Waiting: waiting, Word: state.String()}
 	if n := state.participant(); n != 0 {
@@ -44,7 +41,8 @@ func (x *MultiLock) State(key uint64) MultiLockState {
 	return s
 }
 
-// err returns the error because of which nobody can lock a key in the state s, or nil.
+// err returns the error that says why nobody can lock a key in the state s. It returns nil if a call can lock
+// the key, now or later.
 func (s keyState) err() error {
 	switch {
 	case !s.valid():
@@ -83,7 +81,7 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	x.busy(func(k *multiBucket) {
 		for j := range k.size() {
 			e := k.at(j)
-			s, key := e.read()
+			s, key := k.read(e)
 			if s.free() {
 				continue
 			}
@@ -119,11 +117,20 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	return i.Inspection
 }
 
+// read returns the state of the key of the entry e, and the key, at one moment. The state is as calls find it; see stateSeen.
+func (k *multiBucket) read(e *multiLockEntry) (s keyState, key uint64) {
+	_, o := k.stateSeen(func() (v recordedWord, o ownerWord) {
+		v, s, key = e.read()
+		return v, ownerWord(s)
+	})
+	return keyState(o), key
+}
+
 // eachLost calls f for each key that nobody can get, with its state.
 func (x *MultiLock) eachLost(f func(key uint64, s keyState)) {
 	x.busy(func(k *multiBucket) {
 		for i := range k.size() {
-			if s, key := k.at(i).read(); s.err() != nil {
+			if s, key := k.read(k.at(i)); s.err() != nil {
 				f(key, s)
 			}
 		}

@@ -22,6 +22,9 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	if r != lockNotNow || err != nil {
 		return h, err
 	}
+	if text := k.of.opening.selfWait(ctx, "Lock", &key); text != "" {
+		panic(text)
+	}
 	s, err := k.queue.TakeNode()
 	if err != nil {
 		return Hold{}, err

@@ -43,8 +43,8 @@ import (
 //	         until the next record that frees the key
 type keyHold = recordedWord
 
-// keyState is the state of a key: an ownerWord that is never biased, and that names the participant whose death is
-// the reason if the key is not recoverable.
+// keyState is the state of a key: an ownerWord that is never biased. If the key is not recoverable, the state
+// names the participant whose death is the reason.
 type keyState ownerWord
 
 // keyFree is the state of a free key.

@@ -50,7 +50,7 @@ type Mutex struct {
 	policy   Policy
 	repair   func() error
 	key      race.Key
-	opening  *opening // the open of the object by which this handle was made; the object is the Mutex or contains it
+	opening  *opening // the opening of this handle; its object is the Mutex, or contains it
 
 	granted atomic.Int32  // goroutines for which the lock was reserved and that have not tried to take it yet
 	turns   atomic.Uint32 // how many releases have found a waiter; see localTurn
@@ -80,7 +80,8 @@ type MutexOptions struct {
 	Policy Policy
 	// Repair, if set, is called by Lock and LockContext of this process when they find that a holder died. The
 	// process holds the lock while Repair runs. If Repair returns nil, the call returns with the lock. Otherwise
-	// the call fails with ErrNotRecoverable, as Recover does. Repair, Checked and Contention apply to this handle
+	// the call fails with ErrNotRecoverable, as Recover does. If Repair waits for the same lock, or closes the
+	// handle or the arena, that call panics, because it would wait for itself. Repair, Checked and Contention apply to this handle
 	// only and are not stored in the arena.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
@@ -160,6 +161,7 @@ func buildMutex(a *arenakernel.Arena, o arenakernel.Object, opt *MutexOptions) (
 	m := buildMutexAt(a, o, o.Body, opt)
 	if log != nil {
 		m.policy, m.log, m.tx = PolicyRollback, log, newTx(log, objectName(o))
+		m.opening.inside = markedFunc{&m.tx.inside, "the function of an Update"}
 	} else if m.policy == PolicyRollback {
 		m.policy = PolicyReport // without a log, only a peer can have written PolicyRollback
 	}

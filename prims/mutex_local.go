@@ -120,7 +120,7 @@ func (m *Mutex) giveBack() bool {
 }
 
 // localTurn reports whether this release may go to a goroutine of this process that has waited long. That is so for
-// every other release. The remaining releases go to waiters that the kernel or a poller wakes, in any process.
+// every second release. The other releases go to waiters that the kernel or a poller wakes, in any process.
 func (m *Mutex) localTurn() bool { return m.turns.Add(1)&1 == 0 }
 
 // patient lets a waiter that has waited long sleep as a parked goroutine, because only a parked goroutine can be

@@ -46,9 +46,9 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(metWords{})-16]
 )
 
-// metFuture is how far in the future a date may be, in nanoseconds. Such a date is from another waiter, which read
-// the clock after this waiter. A date even further in the future comes from before a reboot, or from the mistake of
-// a peer.
+// metFuture is how far in the future a date may be, in nanoseconds. A date that is a little in the future comes
+// from another waiter, which has read the clock after this waiter did. A date further in the future comes from
+// before a reboot, or from the mistake of a peer.
 const metFuture = 60e9
 
 // meet stores the date of the hold that the caller has found after it announced itself as a waiter. o is the owner

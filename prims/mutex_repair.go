@@ -29,9 +29,9 @@ func init() {
 // false if the word has to stay for now: the data that the lock guards may go to others only when no system call of
 // the dead participant can store any more.
 //
-// A rollback counts itself, because TryLock and the periodic checks are not counted. The end of the arena rolls back
-// what this process has begun, and two rollbacks must not copy old bytes at the same time. If this process is already
-// leaving the arena, markOwnerDead returns ErrClosed.
+// The end of the arena does not wait for a TryLock or a periodic check. So a rollback makes it wait: the end of
+// the arena rolls back what this process has begun, and two rollbacks must not copy old bytes at the same time.
+// If this process is already leaving the arena, markOwnerDead returns ErrClosed.
 func (m *Mutex) markOwnerDead(o ownerWord) (changed bool, err error) {
 	if m.log == nil || !o.held() {
 		return markOwnerDeadMutex(m.a, m.object, m.words, o, m.internal), nil
@@ -207,7 +207,12 @@ func (m *Mutex) check() {
 	case !o.valid(), o.kind() == kindOwnerDead, o == ownerNotRecoverable:
 		wakeAllOf(m.a, m.words)
 	case m.a.Dead(o.participant()):
-		m.markOwnerDead(o)
+		// The caller of check holds a lock of the queue that the end of the opening takes, too. So check must not be
+		// the call that ends the opening. Without Enter, a rollback in check could end the opening; see tryServe.
+		if m.queue.Enter() {
+			m.markOwnerDead(o)
+			m.queue.Exit()
+		}
 	case o.kind() == kindReserved:
 		if m.reserved.Swap(uint32(o)) == uint32(o) && m.owner.CompareAndSwap(uint32(o), 0) {
 			// The lock was reserved at the last check already, so the process for which it was reserved may be
@@ -239,13 +244,8 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	if o.kind() != kindOwnerDead || !m.mayTake(o) || !m.takeFrom(o, recovering) {
 		return false, nil
 	}
-	crashpoint.Hit("mutex.recover.taken")
-	if m.log != nil {
-		m.log.lose()
-	}
-	m.counts.dates()
-	race.Acquire(m.key)
-	if err := m.runRepair(m.repair); err != nil {
+	m.taken(o)
+	if err := m.runRepair(m.repair, true); err != nil {
 		return false, err
 	}
 	if err := m.repaired(uint32(m.name)); err != nil {
@@ -299,13 +299,8 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 		if !m.takeFrom(o, makeOwner(kindRecovering, m.name)) {
 			continue
 		}
-		crashpoint.Hit("mutex.recover.taken")
-		if m.log != nil {
-			m.log.lose()
-		}
-		m.counts.dates()
-		race.Acquire(m.key)
-		if err := m.runRepair(repair); err != nil {
+		m.taken(o)
+		if err := m.runRepair(repair, false); err != nil {
 			return err
 		}
 		race.ReleaseMerge(m.key)
@@ -316,6 +311,21 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 		m.wakeNext()
 		return nil
 	}
+}
+
+// taken is called when this process has taken m, whose owner word was o, in order to recover it. If o names the process
+// that died, taken stores its ID in the word died. The process that changed the owner word to o may have died before it
+// stored the ID, or may not have stored it yet.
+func (m *Mutex) taken(o ownerWord) {
+	crashpoint.Hit("mutex.recover.taken")
+	if n := o.participant(); n != 0 {
+		m.words.died.Store(uint32(n))
+	}
+	if m.log != nil {
+		m.log.lose()
+	}
+	m.counts.dates()
+	race.Acquire(m.key)
 }
 
 // repaired ends a repair that succeeded, by changing the owner word to next. If the word no longer says that this
@@ -367,7 +377,7 @@ func (m *Mutex) passThrough(ctx context.Context) error {
 }
 
 // takeFrom changes the owner word from o to the parameter to, and reports whether it did. The word o is owner-dead
-// or not recoverable, and to names this process. The caller has called mayTake.
+// or not recoverable. The new word names this process. The caller has called mayTake.
 func (m *Mutex) takeFrom(o, to ownerWord) bool {
 	if m.internal {
 		return m.owner.CompareAndSwap(uint32(o), uint32(to)) // a not recoverable word names no participant
@@ -376,8 +386,9 @@ func (m *Mutex) takeFrom(o, to ownerWord) bool {
 }
 
 // runRepair runs repair while this process recovers m, and ends the recovery. If repair fails, m becomes not
-// recoverable.
-func (m *Mutex) runRepair(repair func() error) (err error) {
+// recoverable. The parameter waited says whether the Close of the handle waits for the call.
+func (m *Mutex) runRepair(repair func() error, waited bool) (err error) {
+	who := m.diedName() // while the owner word keeps other recoveries out
 	done := false
 	defer func() {
 		if done && err == nil {
@@ -387,11 +398,12 @@ func (m *Mutex) runRepair(repair func() error) (err error) {
 		lost := m.owner.CompareAndSwap(uint32(makeOwner(kindRecovering, m.name)), uint32(ownerNotRecoverable))
 		wakeAllOf(m.a, m.words)
 		if lost && !m.internal {
-			m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, m.diedName(), err)
+			m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, who, err)
 		}
 	}()
+	defer m.opening.repairing(nil, waited).end()
 	if err = repair(); err != nil {
-		err = m.fail("mutex.recover", shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "the repair failed: "+err.Error())
+		err = m.fail("mutex.recover", shmsync.ErrNotRecoverable, m.a.Who(who), "the repair failed: "+err.Error())
 	}
 	done = true
 	crashpoint.Hit("mutex.recover.repaired")

@@ -212,6 +212,9 @@ func (w *waiter) took() {
 // sleep announces the waiter in the wake word, checks the words of the lock again, and sleeps.
 func (w *waiter) sleep() park.Result {
 	m := w.m
+	if !w.slept {
+		w.mustNotWaitForSelf()
+	}
 	now := shmsync.Monotonic()
 	if w.since == 0 {
 		w.since = now
@@ -258,6 +261,16 @@ func (w *waiter) sleep() park.Result {
 	r := m.queue.Sleep(uint32(v), sleepSpec, &w.cancel)
 	crashpoint.Hit("mutex.lock.woken")
 	return r
+}
+
+// mustNotWaitForSelf panics if the waiter is about to wait for its own goroutine; see opening.selfWait.
+func (w *waiter) mustNotWaitForSelf() {
+	m := w.m
+	// A wait with a timeout ends by itself. A local lock is never held while a function of the program runs, so
+	// its waiter does not wait for its own goroutine.
+	if ownerWord(m.owner.Load()).participant() == m.name && w.variant.timeout == 0 && !m.localLock && !w.cancel.Ends() {
+		m.opening.mustNotWaitForSelf(nil, "Lock")
+	}
 }
 
 // blocks reports whether a waiter may sleep while the owner word is o. It may sleep if the process that changes the
@@ -322,8 +335,8 @@ func (m *Mutex) wakeNext() {
 	m.wakeWord.Release()
 }
 
-// loseBias makes holds not biased for a while: Unlock uses a CAS again. It is called after a biased release, by a
-// plain store, that found a waiter, because that waiter needed an expensive fence.
+// loseBias makes new holds not biased for a while, so that Unlock uses a CAS again. It is called after a release
+// of a biased hold that found a waiter, because that waiter needed an expensive fence.
 func (m *Mutex) loseBias() {
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	m.need.Store(min(2*m.need.Load(), biasMost))
@@ -341,8 +354,8 @@ func (m *Mutex) unlockSlow(o uint32) {
 		return
 	}
 	if m.counts != nil {
-		o = m.owner.Load() // the fast path of a closed handle has read a private word instead of the owner word
-		// The counters of a local lock are those of the CohortMutex, whose hold goes on.
+		o = m.owner.Load() // in an arena that counts, the fast path has read a private word instead of the owner word
+		// A local lock uses the counters of its CohortMutex, whose hold goes on.
 		if o == uint32(m.name) && !m.localLock {
 			m.counts.since.Store(0)
 		}
@@ -373,8 +386,8 @@ func (m *Mutex) unlockSlow(o uint32) {
 }
 
 // handOn hands the lock, which this process holds, to a waiter that has waited long, and reports whether it did. The
-// handoff takes effect before its last store, so the call counts itself. The argument waited says whether a waiter is
-// announced.
+// handoff takes effect before its last store, so the call makes Close of the handle wait. The argument waited says
+// whether a waiter is announced.
 func (m *Mutex) handOn(o ownerWord, waited bool) bool {
 	if !m.queue.Enter() {
 		return false

@@ -7,9 +7,22 @@ func (m *Mutex) tryLockSlow() bool {
 	if m.ended("TryLock") {
 		return false
 	}
-	for {
+	for counted := false; ; {
 		o := ownerWord(m.owner.Load())
-		took, changed := m.tryStep(o)
+		switch n := o.participant(); {
+		case counted, n == 0, n == m.name:
+		case m.a.Dead(n), o.kind() == kindReserved: // this call, or step, may be the first one that finds the death
+			// Close of the handle waits for the call from here on, because when step has taken the lock from the dead
+			// process, the next holder may close the handle.
+			if !m.queue.Enter() {
+				return false
+			}
+			defer m.queue.Exit()
+			counted = true
+		case o.valid() && o.held():
+			return false // as step would find
+		}
+		took, changed, _ := m.step(o, false)
 		if took {
 			race.Acquire(m.key)
 			m.counts.holds(false)
@@ -19,17 +32,4 @@ func (m *Mutex) tryLockSlow() bool {
 			return false
 		}
 	}
-}
-
-// tryStep does what step does, for a call that is not counted. If step may take the lock from a dead process, the call
-// counts itself, because the next holder may close the handle before step has returned.
-func (m *Mutex) tryStep(o ownerWord) (took, changed bool) {
-	if n := o.participant(); n != 0 && n != m.name && !m.a.Current(n) {
-		if !m.queue.Enter() {
-			return false, false
-		}
-		defer m.queue.Exit()
-	}
-	took, changed, _ = m.step(o, false)
-	return took, changed
 }

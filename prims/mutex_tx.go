@@ -23,10 +23,10 @@ var (
 // this process no byte lock, which PolicyRollback needs. The other errors are those of LockContext, but never
 // ErrOwnerDead.
 //
-// Updates of one Mutex do not nest: if f calls Update or Lock of m, it waits for itself for ever. Functions that f
-// calls get tx as an argument instead. An Update of another Mutex within f is a separate transaction: its changes
-// stay when the outer one is undone, and the two must not save the same bytes. f must not close m or its arena,
-// because Close waits for the Updates of this process. f must not unlock m, so a [Cond.Wait] with m in f panics. If
+// Updates of one Mutex do not nest: if f calls Update or Lock of m, that call panics, because it would wait for itself.
+// Functions that f calls get tx as an argument instead. An Update of another Mutex within f is a separate transaction: its changes
+// stay when the outer one is undone, and the two must not save the same bytes. If f closes m or its arena, Close
+// panics, because it waits for the Updates of this process. f must not unlock m, so a [Cond.Wait] with m in f panics. If
 // f has unlocked m, Update panics and undoes nothing, because other processes may have changed the data since then.
 // The next Update then returns ErrCorrupt, and m needs a Recover. Update synchronizes as Lock and Unlock do.
 func (m *Mutex) Update(f func(tx *Tx) error) error { return m.UpdateContext(nil, f) }
@@ -53,6 +53,7 @@ func (m *Mutex) UpdateContext(ctx context.Context, f func(tx *Tx) error) (err er
 		return err
 	}
 	defer m.endUpdate(tx, &err)
+	tx.inside.begin()
 	err = f(tx)
 	tx.ended = true
 	return err
@@ -60,6 +61,7 @@ func (m *Mutex) UpdateContext(ctx context.Context, f func(tx *Tx) error) (err er
 
 // endUpdate ends an Update. It is deferred, so that it also runs after a panic.
 func (m *Mutex) endUpdate(tx *Tx, err *error) {
+	tx.inside.end()
 	if tx.failed != nil {
 		if r := recover(); r != nil && r != any(txEnd{tx}) {
 			defer panic(r)
@@ -91,10 +93,11 @@ func (m *Mutex) loseLog(o ownerWord, why error) {
 		m.words.died.Store(uint32(n))
 	}
 	m.log.lose()
+	who := m.diedName() // while this process holds m, and so nobody recovers it
 	lost := m.owner.CompareAndSwap(uint32(o), uint32(ownerNotRecoverable))
 	wakeAllOf(m.a, m.words)
 	if lost {
-		m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, m.diedName(), why)
+		m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, who, why)
 	}
 }
 

@@ -76,7 +76,7 @@ func (v *mutexVariant) beginSpin() bool {
 		return true
 	}
 	for n := v.spinners.Load(); n < v.maxSpinners; n = v.spinners.Load() {
-		// The loop ends, because each iteration means that another goroutine has begun or ended to spin. A
+		// The loop ends, because each iteration means that another goroutine has begun or stopped spinning. A
 		// goroutine does so only a bounded number of times in one wait.
 		if v.spinners.CompareAndSwap(n, n+1) {
 			return true

@@ -107,8 +107,7 @@ func onceList(a *arenakernel.Arena, w *onceWords) park.WaitList {
 
 func (o *Once) load() onceWord { return onceWord(o.words.state.Load()) }
 
-// swap changes the word from the value of the parameter from to that of the parameter to, and
-// reports whether it did.
+// swap changes the word by a CAS, and reports whether it did. The parameters are the old and the new value.
 func (o *Once) swap(from, to onceWord) bool {
 	// sync(once.done): release
 	// lin: a turn begins, and the Once is done, here.
@@ -116,8 +115,9 @@ func (o *Once) swap(from, to onceWord) bool {
 }
 
 // Do calls f if no call of Do on this Once, in any process, has called its function yet. Otherwise Do waits until
-// the function of that other call has returned. If f calls Do, that call waits for ever. If f panics, Do considers
-// f to have returned. Where DoContext returns an error, Do panics with that error, which is an *[shmsync.Error].
+// the function of that other call has returned. If f calls Do of this Once, or Close of the arena, that call panics,
+// because it would wait for itself. If f panics, Do considers f to have returned. Where DoContext returns an error, Do
+// panics with that error, which is an *[shmsync.Error].
 func (o *Once) Do(f func()) {
 	if o.state.Load()&uint64(onceDone) == 0 || race.Enabled {
 		o.doSlow(f)
@@ -175,6 +175,9 @@ func (o *Once) do(ctx context.Context, f func()) error {
 // this process became the one that runs its function.
 func (o *Once) run(began onceWord, f func()) {
 	defer o.finish(began)
+	running := &runningFunc{what: "the function of Do of once " + objectName(o.object), a: o.a, object: &o.object}
+	running.begin()
+	defer running.end()
 	crashpoint.Hit("once.run.taken")
 	f()
 	crashpoint.Hit("once.run.returned")

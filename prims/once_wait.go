@@ -31,7 +31,8 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 	}
 	defer o.queue.Exit()
 	// stayToRun keeps the words valid until the end of the function is recorded in them. Close of the handle does not
-	// wait for that, but Close of the arena does. A call that stays before it becomes the runner is never refused later.
+	// wait for that, but Close of the arena does. This call comes before the call becomes the runner, so a runner is
+	// never refused.
 	if !o.opening.stayToRun() {
 		return 0, false, o.closed()
 	}
@@ -60,6 +61,9 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 			continue
 		case !waits:
 			waits = true
+			if w.runner() == o.name {
+				o.opening.mustNotWaitForSelf(ctx, "Do")
+			}
 			o.counts.add(countContended)
 			if !w.announced() && o.spin() {
 				o.counts.add(countSpin)

@@ -23,7 +23,7 @@ func TestModelQueueRing(t *testing.T) {
 		{"a lagging Get", small, lag.explore, []bug{ringJumpsFar, ringNoTag}},
 		{"two Puts, a Get", small, race.explore, []bug{ringKeepsSlot, ringTailAhead}},
 		{"a death", small, dies.explore, []bug{ringReapsPut, ringReapsNothing}},
-		{"leases, a death", small, lease.explore, []bug{ringReadsBack, ringClearsBlind, ringTellsNobody, ringCountsNothing, ringDeviatesLate}},
+		{"leases, a death", small, lease.explore, []bug{ringReadsBack, ringClearsBlind, ringTellsNobody, ringCountsNothing, ringDeviatesLate, ringReapTrusts}},
 		{"a Put that is passed by", large, laps.explore, []bug{ringNarrowLaps}},
 		{"two leases", small, leases.explore, []bug{ringNoCount}},
 	})

@@ -34,7 +34,7 @@ type queueCore struct {
 	stride   uint64
 
 	shut    atomic.Bool   // the handle is being closed, or was
-	seen    atomic.Uint64 // a serial number of Puts before which no Put has its item in the queue
+	seen    atomic.Uint64 // a serial number of a Put; no item of an earlier Put is in the queue
 	watched atomic.Uint32 // the last slot that a periodic check examined
 	back    returnedSlots
 }
@@ -99,9 +99,9 @@ func (x *queueCore) drain() {
 	x.wakeLast()
 }
 
-// awaitCalls waits until no call of this process still works with a slot. It finds such calls by reading all slots. A Put
-// changes the state of its slot to full, perhaps several times, before it has published its item. Calls that do not block
-// are not counted, because counting would double their cost.
+// awaitCalls waits until no call of this process still works with a slot. It finds such calls by reading all slots. A
+// Put changes the state of its slot to full, perhaps several times, before it has published its item. Calls that do not
+// block are not counted in any word, because that would double their cost.
 func (x *queueCore) awaitCalls() {
 	var until time.Time
 	x.each(func(i uint32, s *queueSlot, was queueState) {

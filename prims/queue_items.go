@@ -16,8 +16,8 @@ var (
 )
 
 // queueClaim is a slot that a Put has reserved for its item, together with the position at which the item is to
-// enter the ring. The slot s has the number i. The word was is what the cell of position p had when the position
-// was not filled.
+// enter the ring. The slot s has the number i. The position is p. The field was has the word that the cell of p
+// had when this call found p not filled.
 type queueClaim struct {
 	p, was uint64
 	i      uint32
@@ -120,7 +120,8 @@ func (x *queueCore) publish(c queueClaim) queuePutResult {
 		if x.cell(p).Load() == was {
 			storeWord(&s.state, uint64(makeQueueState(queueFull, x.name, p)))
 			crashpoint.Hit("queue.add.written")
-			// The hint is stored first, because a call stores nothing after its effect; see the method done.
+			// The hint is stored first, because a call must not store anything after it has taken effect; see
+			// the method done.
 			storeWord(&x.words.tail, p)
 			// lin: the item is in the queue.
 			// sync(queue.put): release

@@ -108,6 +108,7 @@ const (
 	ringClearsBlind   bug = "a Get clears the word that tells of returned items by a store"
 	ringReapsPut      bug = "the reap frees a slot that a cell names"
 	ringReapsNothing  bug = "the reap leaves taken items alone"
+	ringReapTrusts    bug = "the reap does not tell if Gets search already"
 	ringTellsNobody   bug = "a Nack does not tell"
 	ringCountsNothing bug = "a Put does not count leases"
 	ringDeviatesLate  bug = "a Lease says after its claim that the positions do not tell"

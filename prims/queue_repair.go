@@ -59,12 +59,13 @@ func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	x.tell(&x.room, freed)
 }
 
-// tellUntold makes Gets find the items that were put back by a process that died, or was stopped, before it set the
-// bit of queueReturns.
+// tellUntold makes Gets find the items that were put back by a process that died, or was stopped, before it told of
+// them. It tells also if the bit of queueReturns is set: a Get that has searched before such an item came back would
+// clear the bit.
 func (x *queueCore) tellUntold() {
 	untold := false
 	x.each(func(_ uint32, _ *queueSlot, st queueState) { untold = untold || st.kind() == queueReturned })
-	if untold && !queueReturns(x.words.returned.Load()).some() {
+	if untold {
 		x.tellReturned()
 		x.tell(&x.items, 1)
 	}

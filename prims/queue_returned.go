@@ -130,7 +130,8 @@ func (n returnNote) end() {
 	}
 }
 
-// checkReturning tells of returned slots that are noted. It also frees the notes of dead participants.
+// checkReturning makes Gets search for returned slots if a participant has noted such a slot and no Get would
+// search for it. It also frees the notes of dead participants.
 func (x *queueCore) checkReturning() {
 	for k := range x.words.returning {
 		w := &x.words.returning[k]

@@ -46,6 +46,31 @@ func TestQueueNotedReturn(t *testing.T) {
 	sound(t, a)
 }
 
+// TestQueueReturnOfTheDeadAfterASearch: a process dies after it has put an item back, and before it has told of the
+// item. Another item came back before, and this process remembers that there were no others. It finds the item of the
+// dead process all the same.
+func TestQueueReturnOfTheDeadAfterASearch(t *testing.T) {
+	a, q, p := queueTest(t, 3)
+	queueFill(t, q, 1, 2)
+	l, ok := q.TryLease()
+	require.True(t, ok)
+	require.Equal(t, []uint64{2}, queueDo(t, p, queueOrder{Verb: "lease"}).IDs)
+	l.Nack()
+	v, ok := q.TryGet() // it searches for items that came back
+	require.True(t, ok)
+	require.Equal(t, ticket(1), v)
+	queueDo(t, p, queueOrder{Verb: "arm", At: "queue.back.committed"})
+	p.Send(queueOrder{Verb: "nack", IDs: []uint64{2}})
+	p.WaitSignal(t, syscall.SIGKILL)
+	alone(t, a, 1)
+	v, ok = q.TryGet()
+	require.True(t, ok, "the item is in no call's sight: %+v", queueNow(q))
+	require.Equal(t, ticket(2), v)
+	_, ok = q.TryGet()
+	require.False(t, ok)
+	sound(t, a)
+}
+
 // TestQueueNoteOfTheDead: a process dies before it puts an item back that it has noted. The item comes back, and a
 // periodic check frees the note.
 func TestQueueNoteOfTheDead(t *testing.T) {

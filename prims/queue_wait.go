@@ -47,12 +47,12 @@ func (x *queueCore) roomThere(most uint32) bool {
 	return false
 }
 
-// done is what a call does last that has put or taken n items, and for which Close does not wait. It wakes one of the
-// waiters of side, if one has announced itself. The argument n is 0 if the call has only freed a slot.
+// done is the last step of a call that has put or taken n items. Close does not wait for this call. done wakes one of
+// the waiters of side, if one has announced itself. The argument n is 0 if the call has only freed a slot.
 //
 // Other goroutines may know of the effect of the call already, and may close the handle and delete the object
-// meanwhile. So done writes into the words only after it has made Close wait. If the handle is closed already, its
-// Close has made the wake; see the method wakeLast.
+// meanwhile. So done first makes Close wait, and only then writes into the words. If the handle is closed already,
+// its Close has made the wake; see the method wakeLast.
 func (x *queueCore) done(side *queueSide, n int) {
 	if x.counts != nil || side.wake.Announced() {
 		x.doneCounted(side, n)
@@ -71,8 +71,9 @@ func (x *queueCore) doneCounted(side *queueSide, n int) {
 	x.tell(side, 1)
 }
 
-// wakeLast makes the wakes that calls of this process have left to the Close of their handle. No such call has the
-// effect that a waiter waits for any more, but may have had it before; see the method done.
+// wakeLast makes the wakes that calls of this process have left to the Close of their handle. Close calls it when
+// all these calls have taken effect, so wakeLast finds the items or the room that the wakes are for; see the
+// method done.
 func (x *queueCore) wakeLast() {
 	for _, side := range []*queueSide{&x.items, &x.room} {
 		if side.wake.Announced() && (side.there(x.slots) || x.stopped()) {

@@ -12,7 +12,7 @@ import (
 // the position.
 //
 //	bits 0..28   name  the participant that has the slot; 0 in free slots; in a returned slot the
-//	                   low bits of the count of returns, so that the word is another each time
+//	                   low bits of the count of returns, so that the word differs each time
 //	bits 29..32  kind  below
 //	bits 33..63  tag   of the position of the item; 0 in free and claimed slots
 //
@@ -182,9 +182,10 @@ func (r queueReturns) count() arenakernel.ParticipantID {
 func (r queueReturns) told() queueReturns { return r&^1 + 3 }
 
 // queueReturning is a word in which a participant notes that it is about to put an item back, until Gets know of the
-// item. A Queue has four such words. Only a Queue with more slots than a periodic check examines uses them: from them,
-// a check learns at once of the returned slots of which a stopped participant has told nobody. If other participants
-// use all four words, a participant puts its item back without a note.
+// item. A Queue has four such words. Only a Queue with more slots than a periodic check examines uses them. If a
+// participant is stopped after it has returned a slot, it may not have told Gets of the slot yet. The next check
+// then finds the note, and need not search for the slot. If other participants use all four words, a participant
+// puts its item back without a note.
 //
 //	bits 0..28   name  the participant that puts an item back; 0 if the word is free
 //	bits 32..63  slot  number of the slot of the item
@@ -210,7 +211,7 @@ func (r queueReturning) slot() uint32 { return uint32(r >> 32) }
 // word of the slot may be the same in a later lease. For tools, it also has the date of a lease that lasts for some
 // time. A periodic check stores the date, so that the fast path need not read the clock.
 //
-//	bits 0..15   times   how often the item of the slot was leased; it stays at its most
+//	bits 0..15   times   how often the item of the slot was leased; stays at its maximum
 //	bits 16..30  serial  how many leases the slot has had
 //	bit  31      ended   an Ack or a Nack has begun, or the reaping of a participant that had the lease
 //	bits 32..63  date    the lease had begun by then: milliseconds of CLOCK_MONOTONIC modulo 2^32,

@@ -37,7 +37,7 @@ type queueWords struct {
 
 	// tail is a position, that is, the serial number of a Put, before which all positions are filled. It is less
 	// than the first position that is not filled, except after heal and in a new Queue.
-	//   writers: Put, by a plain store before it fills a position; a process that finds it wrong
+	//   writers: Put, by storeWord before it fills a position; a process that finds it wrong
 	//   readers: Put, Len
 	//   order:   relaxed: a hint
 	//   futex:   none
@@ -45,7 +45,12 @@ type queueWords struct {
 	tail atomic.Uint64
 	_    [56]byte
 	// head is a position before which no position has an item in the queue. It may be less than the first position
-	// with an item. The tags are those of tail, with Get in place of Put.
+	// with an item.
+	//   writers: Get, by storeWord after it has taken an item; a process that finds it wrong
+	//   readers: Get, Put, Len
+	//   order:   release and acquire: a Put may find by it alone that there is room
+	//   futex:   none
+	//   crash:   any value that a Get wrote is consistent
 	head atomic.Uint64
 	_    [56]byte
 }
@@ -155,7 +160,7 @@ func initQueue(b []byte, capacity uint32, item uint64, spin uint32) {
 	w.head.Store(first)
 }
 
-// queueShape has those values in the head of a Queue that never change.
+// queueShape has the values in the head of a Queue that never change.
 type queueShape struct{ capacity, item uint64 }
 
 // shapeOfQueue reads once the words of a Queue that never change, and reports whether the body has room for a Queue

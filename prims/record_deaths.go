@@ -6,8 +6,9 @@ import "github.com/shmsync/shmsync/internal/arenakernel"
 func (q *recordQueue) absent(n arenakernel.ParticipantID) bool { return n != 0 && !q.current(n) }
 
 // waiting reports whether the participant that owns a queued wait is alive and still waits. It also asks the method
-// Dead of the arena, because a participant can be dead before it is reaped, and whatever is granted to it is unavailable
-// until then. A participant that has found the object damaged may have given up the node, which then is in the state left.
+// Dead of the arena: a participant may be dead and not reaped yet, and what is granted to that participant is
+// unavailable until the reap. A participant that has found the object damaged may have given up the node, which then is
+// in the state left.
 func (q *recordQueue) waiting(w wait) bool {
 	owner := w.Owner()
 	return q.current(owner) && !q.a.Dead(owner) && w.State() != arenakernel.NodeLeft
@@ -59,9 +60,9 @@ func (q *recordQueue) repairBare(dead arenakernel.ParticipantID, reap func(x *re
 	stranger(&q.scratch, b)
 }
 
-// wakeBare wakes the owners of the first waits if this process has no record and so cannot reap itself. One of the
-// woken owners then reaps. A Go process also learns of a death from its poller. But a thread of a C program sleeps
-// only on the word of its own wait node.
+// wakeBare wakes the owners of the first waits if this process has no record, and so cannot reap. One of the woken
+// owners then reaps. A Go process also learns of a death from its poller. A thread of a C program does not: it
+// sleeps only on the word of its own wait node.
 func (q *recordQueue) wakeBare() {
 	if !q.hasRecord() {
 		q.wakeFirst()

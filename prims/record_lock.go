@@ -6,14 +6,15 @@ import (
 )
 
 // recordLock is a lock that is handed over in the order of a recordQueue. A FairMutex contains a recordLock. Each
-// bucket of a MultiLock contains one, too. It stands for one key at a time: the key that the present change concerns.
+// bucket of a MultiLock contains one, too, which is the lock of one key at a time: the key that the present change
+// concerns.
 //
-// While the owner word is open, fast paths change it without a record, and no wait is queued. A call closes the word
-// before it relies on it in a record. A lock is granted to a wait, and the waiter then accepts the grant; see
-// docs/design/0057.
+// While the owner word is open, fast paths change it without a record, and no wait is queued. A call whose record
+// depends on the owner word closes the word first. A lock is granted to a wait, and the waiter then accepts the
+// grant; see docs/design/0057.
 type recordLock struct {
 	recordQueue
-	lockWords // of the lock that the present change concerns; guarded by private if there are several
+	lockWords // of the lock that the present change concerns; guarded by private if the object has several
 	hooks     lockHooks
 	name      arenakernel.ParticipantID // of this process
 	policy    Policy
@@ -22,8 +23,8 @@ type recordLock struct {
 // lockHooks are the methods of a FairMutex, or of a bucket of a MultiLock, that a recordLock calls besides those of
 // recordedObject.
 type lockHooks interface {
-	// focusOn makes the change x concern the lock for which a wait with the given word wanted is queued. ok is false if
-	// the commit word has changed since x began.
+	// focusOn makes the change x concern the lock that a queued wait is for. wanted says which lock that is; it is the
+	// word of that name in the wait node. ok is false if the commit word has changed since x began.
 	focusOn(x *recordedChange, wanted uint64) (ok bool, err error)
 	// closeOwner closes the owner word, so that from then on only records change it, and returns the word.
 	closeOwner() recordedWord
@@ -35,14 +36,14 @@ type lockHooks interface {
 	// died returns the participant whose death has made a lock with the state o not recoverable, or 0 if that
 	// participant is not known.
 	died(o ownerWord) arenakernel.ParticipantID
-	// tidy reaps if a participant has died since the last reap, or if the participant holder is dead or has left. Then
-	// it serves the queue. After a reap, a MultiLock serves all queues of the bucket. So the caller begins its change
-	// again afterwards, and chooses its lock again.
+	// tidy reaps if a participant has died since the last reap, or if the parameter holder names a participant that is
+	// dead or has left. Then it serves the queue. After a reap, a MultiLock serves all queues of the bucket. Serving
+	// makes changes of its own. So the caller begins its change again afterwards, and chooses its lock again.
 	tidy(x *recordedChange, b *wakes, holder arenakernel.ParticipantID) error
 	// lockKey returns the key of the lock, or nil if the object has only one lock.
 	lockKey() *uint64
-	// lockError returns the error of a call that locks. wanted is the word wanted of its wait. If died is not 0, the
-	// error names that participant.
+	// lockError returns the error of a call that locks. wanted says which lock it is, as in a wait node. If died is
+	// not 0, the error names that participant.
 	lockError(wanted uint64, err error, died arenakernel.ParticipantID, detail string) error
 	// closedError returns the error of a call that locks through a closed handle.
 	closedError() error
@@ -60,8 +61,8 @@ func (l *recordLock) lost(o ownerWord) bool {
 	return o.kind() == kindOwnerDead || o.kind() == kindNotRecoverable || !l.hooks.valid(o)
 }
 
-// refusal returns the reason why nobody can wait for a lock with the state o, or nil if waiting is possible. wanted is
-// the word wanted of such a wait.
+// refusal returns the reason why nobody can wait for a lock with the state o, or nil if waiting is possible. wanted
+// says which lock it is, as in a wait node.
 func (l *recordLock) refusal(wanted uint64, o ownerWord) error {
 	switch {
 	case !l.hooks.valid(o):
@@ -75,7 +76,7 @@ func (l *recordLock) refusal(wanted uint64, o ownerWord) error {
 }
 
 // commitLock makes the change x take effect, as recordQueue.end does. First it calls the method removed, which may add
-// that the owner word is open.
+// to x that the owner word becomes open.
 func (l *recordLock) commitLock(x *recordedChange, b *wakes) (ok bool, err error) {
 	if x.n > 0 {
 		l.of.removed(x)
@@ -103,8 +104,8 @@ func (l *recordLock) settle(x *recordedChange, b *wakes, next ownerWord) (done b
 
 // passOn adds to the change x that the lock is granted to the first wait, or becomes free if there is no wait. If the
 // owner of the first wait is dead, passOn returns false and adds nothing to x; then dropFirst takes the wait off. If
-// that is not possible because a peer has overwritten the queue, the lock becomes free. Before the call, x must change
-// neither the owner word nor a word of the queue.
+// no wait can be taken off the queue, because a peer has overwritten the queue, the lock becomes free. Before the
+// call, x must change neither the owner word nor a word of the queue.
 func (l *recordLock) passOn(x *recordedChange) (granted arenakernel.ParticipantID, ok bool) {
 	n := x.n
 	w, waits := l.head(x)
@@ -122,7 +123,7 @@ func (l *recordLock) passOn(x *recordedChange) (granted arenakernel.ParticipantI
 			return granted, alive
 		}
 	}
-	x.n, x.torn, x.tooMany = n, false, false // without the words of the queue
+	x.n, x.torn, x.tooMany = n, false, false // x then changes no word of the queue
 	l.hooks.setOwner(x, ownerFree)
 	return 0, true
 }
@@ -135,8 +136,8 @@ func (l *recordLock) grant(x *recordedChange, w wait) arenakernel.ParticipantID 
 	return n
 }
 
-// handedOn is called after a change. granted is the participant that the change has granted the lock to, or 0 if there
-// is none.
+// handedOn is called after a change that may have granted the lock to a waiter. It dates the new hold, and makes sure
+// that the new holder is reaped if it has died meanwhile. granted is that holder, or 0 if there is none.
 func (l *recordLock) handedOn(granted arenakernel.ParticipantID) {
 	if granted != 0 {
 		l.counts.dates()

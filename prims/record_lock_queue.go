@@ -11,7 +11,7 @@ import (
 type lockResult uint8
 
 const (
-	lockTaken  lockResult = iota // the lock is held
+	lockTaken  lockResult = iota // the call has the lock now
 	lockQueued                   // the wait is queued
 	lockNotNow                   // another call holds the lock, or waits for it
 	lockAgain                    // other calls have changed words, or this call has reaped or served; it begins again
@@ -23,8 +23,8 @@ const (
 type lockCall struct {
 	ctx    context.Context // ends the call, or is nil
 	s      *park.WaitNode  // its prepared wait node, or nil if it does not wait
-	wanted uint64          // the word wanted of its wait
-	served bool            // it has called tidy, which it does only once
+	wanted uint64          // says which lock, as in a wait node
+	served bool            // the call has called tidy, which it does only once
 }
 
 // tryLock is one attempt of the call t, whose change x has begun. It locks if the lock is free and nobody waits.
@@ -40,7 +40,7 @@ func (l *recordLock) tryLock(x *recordedChange, b *wakes, t *lockCall) (lockResu
 	o := l.ownerIn(x)
 	n := o.holder()
 	enough := o.free() && l.empty(x)
-	if x.n > 0 && !enough { // a MultiLock gives the key the entry of a free key
+	if x.n > 0 && !enough { // x gives the key of this call the entry of a free key, so the lock must be free
 		if l.load() != x.c {
 			return lockAgain, nil
 		}
@@ -130,8 +130,8 @@ func (l *recordLock) refuse(x *recordedChange, w wait, o ownerWord) {
 	x.set(recordPrev, w.index(), w.Extra(), uint32(o))
 }
 
-// lockWaits is a recordLock as the Withdrawer of a [park.WaitNode], that is, as the object that takes the wait of such
-// a node off its queue.
+// lockWaits is a recordLock in the role of Withdrawer of a [park.WaitNode]: it takes the wait of the node off the
+// queue.
 type lockWaits recordLock
 
 // Withdraw calls the method withdraw.

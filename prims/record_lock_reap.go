@@ -51,15 +51,20 @@ func (l *recordLock) afterDeath(v recordedWord) (next ownerWord, held, ok bool) 
 }
 
 // takeOpenBack takes the lock back from a dead holder if the owner word is open, that is, if fast paths may change it.
-// One compare-and-swap is enough then, because no wait is queued while the word is open. If another process has closed
-// the word, takeOpenBack does nothing.
-func (l *recordLock) takeOpenBack() {
+// One compare-and-swap is enough then, because no wait is queued while the word is open. It reports whether the word is
+// closed, and a participant that is dead or has left the arena holds the lock or was granted it. Then only a record can
+// take the lock back. The caller must not load the word again to decide that, because a record of another process may
+// open the word at any time, even for a dead holder.
+func (l *recordLock) takeOpenBack() (needsRecord bool) {
 	for {
 		// The loop repeats only after another call has changed the word.
 		v := recordedWord(l.owner.Load())
 		n := ownerState(v).holder()
-		if !ownerOpen(v) || !l.absent(n) {
-			return
+		switch {
+		case !l.absent(n):
+			return false
+		case !ownerOpen(v):
+			return true
 		}
 		key := l.hooks.lockKey() // the key of that hold, if the compare-and-swap succeeds
 		next, take := ownerState(v).ownerDied(l.policy), arenakernel.TakeFromDead[uint64]
@@ -68,19 +73,50 @@ func (l *recordLock) takeOpenBack() {
 		}
 		if take(l.a, n, l.owner, uint64(v), uint64(v.with(uint32(ownerOpened(next))))) {
 			l.tellDeath(key, n, next)
-			return
+			return false
 		}
 		if recordedWord(l.owner.Load()) == v {
-			return // the dead holder is not gone; the reap visits the lock again afterwards
+			return false // the dead holder is not gone; the reap visits the lock again afterwards
 		}
 	}
 }
 
-// needsRecord reports whether a participant that is dead or has left the arena holds the lock, or was granted it, and
-// only a record can take the lock back.
-func (l *recordLock) needsRecord() bool {
-	v := recordedWord(l.owner.Load())
-	return !ownerOpen(v) && l.absent(ownerState(v).holder())
+// recordReads is how often a call reads the words of a lock that change while it reads them. A hostile peer may change
+// them all the time, and the call must end nevertheless.
+const recordReads = 64
+
+// stateSeen returns the owner word, and the state of the lock as calls find it; see asReaped. The function load returns the
+// owner word and the state that the words of the lock show.
+//
+// A holder may unlock the lock and then leave the arena after load has returned. So stateSeen says that a holder is dead
+// only if the owner word is still the same after it has found the death. If the word changes recordReads times, stateSeen
+// returns the last state that the words showed.
+func (l *recordLock) stateSeen(load func() (recordedWord, ownerWord)) (recordedWord, ownerWord) {
+	v, o := load()
+	for range recordReads {
+		reaped := l.asReaped(o)
+		if reaped == o {
+			break
+		}
+		now, next := load()
+		if now == v {
+			return v, reaped
+		}
+		v, o = now, next
+	}
+	return v, o
+}
+
+// asReaped returns the state of the lock as calls find it. o is the state that the words of the lock show. If o names a
+// dead holder, and its death makes the lock owner-dead, the result says so. Such a state stays until the next call if the
+// reaper needed a slot record and the arena had no room for one.
+//
+// A participant that has left counts as dead, too. So the caller must check that the lock has not changed; see stateSeen.
+func (l *recordLock) asReaped(o ownerWord) ownerWord {
+	if next := o.ownerDied(l.policy); o.held() && !next.free() && l.a.Dead(o.participant()) {
+		return next
+	}
+	return o
 }
 
 // tellDeath counts and reports the death of a holder. Only the process that has taken the lock from the holder calls

@@ -69,7 +69,7 @@ func (w lockWords) stateOf(v recordedWord) ownerWord {
 func (w lockWords) state() ownerWord { return w.stateOf(recordedWord(w.owner.Load())) }
 
 // accept makes the participant n the holder of the lock that was granted to it. A process that dies before it accepts
-// has never held the lock. v is the owner word. ok is false if it grants n nothing.
+// has never held the lock. v is the owner word. ok is false if v does not grant the lock to n.
 func (w lockWords) accept(n arenakernel.ParticipantID) (v recordedWord, ok bool) {
 	was, v := w.accepted.Load(), recordedWord(w.owner.Load())
 	// lin: the lock is taken here.

@@ -127,8 +127,8 @@ func (t *recordLog) commit(c counterWord, ch *recordChange) (ok bool, err error)
 	return err == nil, err
 }
 
-// version returns a ticket, that is, a number of a counter that never goes back. The ticket is not the tag of any
-// word that the change lists.
+// version returns a ticket, that is, the next number of a counter that is only ever incremented. The ticket is
+// not the tag of any word that the change lists.
 func (t *recordLog) version(ch *recordChange) (uint64, error) {
 	for range 2 * recordEntries {
 		v := t.tickets.Add(1) & counterVersions
@@ -178,8 +178,8 @@ func (t *recordLog) complete(c counterWord) error {
 			if was.tag() == uint32(version) {
 				break
 			}
-			// No process replaces the commit word c before this word has the tag. So if the commit word is
-			// still c, was is the value from before the record.
+			// No process replaces the commit word c before this word has the tag. So if the commit word is still
+			// c, the variable was has the value from before the record.
 			if t.load().bare() != c.bare() {
 				return nil
 			}

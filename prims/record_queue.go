@@ -101,12 +101,12 @@ type recordQueue struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	commit *atomic.Uint64 // see recordCommit
-	first  *atomic.Uint64 // the ends of the queue: recordedWords, a node's offset / 64; 0: none
+	first  *atomic.Uint64 // the ends of the queue: recordedWords with the offset of a node / 64, or 0
 	last   *atomic.Uint64
-	// several is set if the object has several queues. Then first and last are the ends of the queue that the
-	// present change concerns, and at is the number by which a record names that queue. The word wanted of each node
-	// in that queue is chosen, and hasChosen reports whether the queue is still that of these nodes. They are guarded
-	// by private.
+	// several is set if the object has several queues. Then first and last are the ends of the queue that the present
+	// change concerns, and the field at has the number by which a record names that queue. The word wanted of a wait
+	// node says in which queue the wait is. For the queue of the present change, that value is chosen. hasChosen
+	// reports whether first and last are still the ends of that queue. These fields are guarded by private.
 	several   bool
 	at        uint32
 	chosen    uint64
@@ -142,11 +142,12 @@ type recordQueue struct {
 type recordedObject interface {
 	// recordAt returns the record of the participant in a slot. ok is false if the slot has no record.
 	recordAt(slot int) (r recordPlaces, ok bool)
-	// wordAt returns the word of the object that kind and where name in a record, or nil if there is none. Of the
-	// words of the queue, it is asked for the ends only, and only if the object has several queues.
+	// wordAt returns the word of the object that kind and where name in a record, or nil if there is none. The
+	// recordQueue itself finds the words of its queue. But if the object has several queues, wordAt has to find
+	// the ends of the queues.
 	wordAt(kind uint8, where uint32) *atomic.Uint64
-	// removed is called before a change x takes effect that may leave the queue empty. It adds what else the object
-	// changes then.
+	// removed is called before a change x takes effect that may leave the queue empty. It adds to x what else the
+	// object changes in that case.
 	removed(x *recordedChange)
 	corrupt(detail string) error
 }
@@ -264,7 +265,8 @@ func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 	return true, nil
 }
 
-// carryOut does what complete does, for the change x of this process. The commit word to names its record.
+// carryOut does what complete does, for the change x of this process. The parameter to is the commit word that
+// names the record of x.
 func (q *recordQueue) carryOut(x *recordedChange, to recordCommit, b *wakes) {
 	for i := range x.n {
 		if q.load() != to {
@@ -312,8 +314,9 @@ func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 		if w == nil {
 			return q.of.corrupt("a record changes a word that there is not")
 		}
-		// No process replaces the commit word c before the record is complete. So after a long stop, this process
-		// leaves the word alone, even if the word has the old tag again.
+		// No process replaces the commit word c before the record is complete. So if c was replaced, there is
+		// nothing left to do. Without this check, a process that was stopped for long might change a word that
+		// has the old tag again.
 		if q.load() != c {
 			break
 		}

@@ -174,6 +174,7 @@ type recordQueueModel struct {
 	kills   uint8
 	stops   bool
 	bug     bug
+	numbers rqNumbers
 }
 
 func (m recordQueueModel) withKills(n uint8) recordQueueModel { m.kills = n; return m }

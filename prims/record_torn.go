@@ -20,13 +20,18 @@ const (
 // isTorn reports whether the queue is so damaged that the wait of s may never end. If other processes change the object
 // all the time, it may return false for a damaged queue; the next periodic check examines the queue again.
 //
-// The function choose makes the queue in which the wait is queued the one that the present change concerns; see
-// lockHooks.focusOn. The function serve ends the waits of that queue that can end.
+// The function choose makes the present change concern the queue of the wait; see lockHooks.focusOn. The
+// function serve ends the waits of that queue that can end.
 func (q *recordQueue) isTorn(s *park.WaitNode, choose func(x *recordedChange, wanted uint64) (bool, error), serve func(x *recordedChange, b *wakes) error) bool {
 	b := takeWakes()
 	defer q.wake(b)
 	q.private.Lock()
 	defer q.private.Unlock()
+	return q.findTorn(b, s, choose, serve)
+}
+
+// findTorn does what isTorn does, for a caller that holds q.private and wakes all owners in b.
+func (q *recordQueue) findTorn(b *wakes, s *park.WaitNode, choose func(x *recordedChange, wanted uint64) (bool, error), serve func(x *recordedChange, b *wakes) error) bool {
 	x, w := &q.scratch, wait{s.Off, s.Node}
 	begin := func() (ok bool, err error) {
 		if err := q.begin(x, b); err != nil {

@@ -73,6 +73,12 @@ var tornKinds = map[string]func(t *testing.T, a *arena.Arena) tornObject{
 		first, last := s.Ends()
 		return tornObject{func(ctx context.Context) error { return s.AcquireContext(ctx, 1) }, func() { s.TryAcquire(1) }, first, last}
 	},
+	"waitable": func(t *testing.T, a *arena.Arena) tornObject {
+		e, err := autoReset(a, "x")
+		require.NoError(t, err)
+		first, last := e.Ends()
+		return tornObject{func(ctx context.Context) error { return e.WaitContext(ctx, struct{}{}) }, func() { e.TryWait(struct{}{}) }, first, last}
+	},
 }
 
 // TestWaitInATornQueueEnds: two goroutines wait, and a peer overwrites a link of the queue. The periodic checks end the

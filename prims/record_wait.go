@@ -112,8 +112,8 @@ func (q *recordQueue) detach(x *recordedChange, w wait, outcome uint32) {
 	}
 }
 
-// firstAfter returns the new value of a word that named the first wait, after that wait has left the queue: the
-// wait behind it, or 0. The parameter next is the value of the word next of the wait that has left.
+// firstAfter returns the first wait of a queue after the present first wait has left: the wait behind it, or 0.
+// The parameter next is the value of the word next in the node of the wait that leaves.
 func firstAfter(next uint32) uint32 {
 	if next == arenakernel.RecordedLast {
 		return 0
@@ -263,11 +263,11 @@ func noteTag(s *park.WaitNode) {
 // removeDead removes the waits of dead participants from the queue. It goes from each node to the next one. Waits may
 // leave at any place, and an owner may queue its node again at another place. So when the walk visits a node, it checks
 // that the node before still has the same link. If the link has changed, or the node is not on this queue, the walk
-// begins again at the first wait, but only a limited number of times. The walk also ends at an anchor, that is, at one of
-// the nodes that it has visited, because a peer may have made the queue a circle. In a Waitable, the owner of the anchor
-// may also have queued its node again further on. If the walk may have missed a wait of a dead participant for one of
-// these reasons, the next reap removes that wait. A wait that is added where the walk has been already, as only a
-// Waitable does, is left to the reap after the death of its owner.
+// begins again at the first wait, but only a limited number of times. The walk also ends at an anchor, that is, at one
+// of the nodes that it has visited, because a peer may have made the queue a circle. In a Waitable, the owner of the
+// anchor may also have queued its node again further on. If the walk may have missed a wait of a dead participant for
+// one of these reasons, the next reap removes that wait. In a Waitable, a wait may also be added at a place that the
+// walk has already passed. If the owner of that wait dies, the next reap removes the wait.
 //
 // If a peer has overwritten the links of a wait, removeDead leaves that wait where it is, and goes on behind it. It then
 // returns an error.

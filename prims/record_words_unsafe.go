@@ -7,8 +7,8 @@ import (
 )
 
 // plainRecord is a slot record that has only the record of the last change that a participant of the slot made. A
-// FairMutex, a MultiLock and a Cond have such slot records. That of a Waitable begins with one; see waitableRecord. The
-// tags on the words of a semaphoreRecord apply here, too.
+// FairMutex, a MultiLock and a Cond have such slot records. The slot record of a Waitable begins with a plainRecord;
+// see waitableRecord. For its words, writers, readers, order and crash are as in a semaphoreRecord.
 type plainRecord struct {
 	_       structs.HostLayout
 	_       [32]byte // the header of a slot record

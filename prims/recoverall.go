@@ -148,7 +148,8 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 			return false, err
 		}
 		defer k.EndCall()
-		if err := repair(l); err != nil {
+		k.BeforeClose(func() { mustNotCloseArenaInside(k) })
+		if err := l.run(k, repair); err != nil {
 			return false, l.fail(shmsync.ErrNotRecoverable, "the repair failed: "+err.Error())
 		}
 		still, err := lostOf(a, l.Object)
@@ -175,7 +176,7 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 		return false, x.opened().refused("prims.recover_all")
 	}
 	defer x.opened().leave() // before the Close
-	if err := repair(l); err != nil {
+	if err := l.run(x.opened().a, repair); err != nil {
 		return false, l.fail(l.Err, "the repair failed: "+err.Error())
 	}
 	still, err := lostOf(a, l.Object)
@@ -187,6 +188,14 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 		err = l.fail(still[0].Err, "it is lost again")
 	}
 	return err == nil, err
+}
+
+// run calls repair for a call that Close of the arena a waits for.
+func (l Lost) run(a *arenakernel.Arena, repair func(Lost) error) error {
+	running := &runningFunc{what: "the function of RecoverAll", a: a}
+	running.begin()
+	defer running.end()
+	return repair(l)
 }
 
 // abandonedFuture is a Future whose Reset does something only if its producer died.

@@ -2,6 +2,12 @@ package prims
 
 import "sync/atomic"
 
+// storesInOrder says that other CPUs see all stores of a CPU in the order of the program; see storeWord.
+const storesInOrder = true
+
+// casIsFence says that a CAS that succeeds is a full fence; see orderLoads.
+const casIsFence = true
+
 // releaseBiased releases a biased hold, that is, a hold that ends with a plain store. It reports whether there are
 // waiters. It stores the owner word and then loads the wake word, with no fence between the two, so the CPU may
 // execute the load first. The fence that prevents a lost wake is executed by a waiter instead.

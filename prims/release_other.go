@@ -4,6 +4,12 @@ package prims
 
 import "sync/atomic"
 
+// storesInOrder says that other CPUs see all stores of a CPU in the order of the program; see storeWord.
+const storesInOrder = false
+
+// casIsFence says that a CAS that succeeds is a full fence; see orderLoads.
+const casIsFence = false
+
 // releaseBiased releases a biased hold, and reports whether there are waiters. On arm64 the atomic store is the
 // instruction STLR, which needs no barrier. The load is LDAR, which the CPU does not execute before an earlier
 // STLR.

@@ -155,7 +155,7 @@ const rwmutexVersion = 2
 const rwmutexHooks = race.Enabled || crashpoint.Enabled
 
 // OpenRWMutex finds the RWMutex of that name in the arena or creates it. An empty name makes a new anonymous
-// RWMutex. An RWMutex takes 256 bytes in an arena for up to 256 participants, and 128 bytes more for each slot
+// RWMutex. An RWMutex takes 256 bytes in an arena for up to 511 participants, and 128 bytes more for each slot
 // whose participants have opened it. These 128 bytes are allocated when a participant of the slot first opens the
 // RWMutex. If there is no room, the error Is [shmsync.ErrNoSpace]. OpenRWMutex panics if opts.Policy is not a valid
 // Policy.
@@ -227,6 +227,7 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 	}
 	if log != nil {
 		m.policy, m.log, m.tx = PolicyRollback, log, newTx(log, objectName(o))
+		m.opening.inside = markedFunc{&m.tx.inside, "the function of an Update"}
 	} else if m.policy == PolicyRollback {
 		m.policy = PolicyReport // without a log, only a peer can have written PolicyRollback
 	}
@@ -234,8 +235,9 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 	m.registry = common[readerRegistry](m.opening)
 	m.opening.refuse, m.opening.left, m.opening.drain, m.opening.end = m.refuse, m.callsLeft, m.awaitUnlock, m.end
 	m.opening.owed = m.wakeOwed
-	// If the words of the writers' mutex were never initialized, its policy reads as PolicyReport. Then it needs a
-	// function Repair. That function has nothing to do, because the gate says what a death has left.
+	// If the words of the writers' mutex were never initialized, its policy reads as PolicyReport. With that
+	// policy the mutex needs a function Repair. The function has nothing to do, because the gate says what a death
+	// has left.
 	m.writers = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
 	m.writers.internal = true // the gate guards the data; this mutex does not
 	m.writers.counted()

@@ -26,10 +26,10 @@ func (m *RWMutex) refuse() { park.Refuse(m.queues()...) }
 func (m *RWMutex) callsLeft() bool { return park.Left(m.queues()...) && m.calls.Load() == 0 }
 
 // awaitUnlock waits for calls of Unlock that have opened the gate, until they have also released the writers'
-// mutex. It waits at most for the time callsMost. It is necessary because an Unlock does not call begin, so it is
-// not counted. A reader that the Unlock has let in may close the last handle of this process and open a new handle.
-// If the Unlock still had the mutex then, the new handle would take that for an upgradable hold: see
-// knowUpgradable.
+// mutex. It waits at most for the time callsMost. It is necessary because an Unlock does not call begin, so Close
+// does not wait for it otherwise. A reader that the Unlock has let in may close the last handle of this process and
+// open a new handle. If the Unlock still had the mutex then, the new handle would take that for an upgradable hold:
+// see knowUpgradable.
 func (m *RWMutex) awaitUnlock() {
 	for until := time.Now().Add(callsMost); m.upgrader() == m.name && m.registry.upgradable.Load() == upgradableNot && time.Now().Before(until); {
 		time.Sleep(20 * time.Microsecond)
@@ -38,7 +38,7 @@ func (m *RWMutex) awaitUnlock() {
 
 // wakeOwed makes the wakes that calls have left to the Close of their handle; see enterLate.
 func (m *RWMutex) wakeOwed() {
-	if m.wakeWordWriter.Announced() {
+	if m.wakeWordWriter.Announced() && m.firstReader(1) == 0 { // if a reader is in, it wakes the writer later
 		m.wakeWriter()
 	}
 	m.writers.wakeOwed()

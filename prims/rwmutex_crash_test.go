@@ -494,3 +494,38 @@ func rwKillReaper(t *testing.T, reached map[string]int) {
 		})
 	}
 }
+
+// TestRWMutexTryLockBesideClose: a TryLock has closed the gate, finds a reader and opens the gate again. Another reader,
+// which the gate has kept waiting, goes in and closes the handle. The TryLock neither panics nor takes the lock.
+func TestRWMutexTryLockBesideClose(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	a := newArena(t, nil)
+	m, err := prims.OpenRWMutex(a, "x", nil)
+	require.NoError(t, err)
+	other, err := prims.OpenRWMutex(a, "x", nil)
+	require.NoError(t, err)
+	defer crashpoint.Disarm()
+	closed := make(chan error, 1)
+	crashpoint.ArmFunc("rwmutex.lock.closed", 1, func() {
+		crashpoint.Disarm()
+		tried, goOn := make(chan bool), make(chan bool)
+		crashpoint.ArmFunc("rwmutex.rlock.tried", 1, func() { close(tried); <-goOn })
+		go func() { other.RLock(); other.RUnlock() }()
+		<-tried // the reader that makes the TryLock fail
+		crashpoint.Disarm()
+		go func() {
+			m.RLock()
+			m.RUnlock()
+			closed <- m.Close()
+		}()
+		waiting(t, a, "x", 1)
+		crashpoint.ArmFunc("rwmutex.unlock.woken", 1, func() {
+			close(goOn)
+			eventually(t, "it is being closed", func() string { return words(a) }, m.Closing)
+		})
+	})
+	require.False(t, m.TryLock())
+	require.NoError(t, <-closed)
+}

@@ -26,6 +26,13 @@ func (m *RWMutex) Waiters() int {
 // lets them in.
 func (m *RWMutex) Asleep() bool { return m.wakeWordReaders.Announced() }
 
+// OpenGate opens the gate that a waiting writer has closed, and wakes nobody. A process does that if it is stopped in
+// checkReaders. The result is false if the gate is not closed.
+func (m *RWMutex) OpenGate() bool {
+	g := gateWord(m.gate.Load())
+	return g.kind() == gateClosed && m.gate.CompareAndSwap(uint32(g), uint32(gateOpen))
+}
+
 // Object returns the object of m.
 func (m *RWMutex) Object() arenakernel.Object { return m.object }
 

@@ -35,7 +35,7 @@ func (m *RWMutex) rlockOrPanic(tried uint64) {
 // the reader word after the try was counted, or 0 if there was no try. ctx may be nil.
 func (m *RWMutex) rlockSlow(ctx context.Context, tried uint64) error {
 	if err := m.opening.error("rwmutex.rlock"); err != nil {
-		if readerWord(tried).generation() != 0 { // not closedReader: the fast path began before Close took the word
+		if readerWord(tried).generation() != 0 { // not closedReader, so the try was counted in the real word
 			m.takeBackEnded()
 		}
 		return err
@@ -45,12 +45,18 @@ func (m *RWMutex) rlockSlow(ctx context.Context, tried uint64) error {
 		crashpoint.Hit("rwmutex.rlock.tried")
 	}
 	// sync(rwmutex.gate): acquire
-	if gateWord(m.gate.Load()) != gateOpen {
+	if g := gateWord(m.gate.Load()); g != gateOpen {
 		if !m.readers.Enter() {
 			m.takeBack()
 			return m.closed("rwmutex.rlock")
 		}
 		defer m.readers.Exit()
+		if g.participant() == m.name {
+			if text := m.opening.selfWait(ctx, "RLock", nil); text != "" {
+				m.takeBack()
+				panic(text)
+			}
+		}
 		r := reader{m: m, cancel: park.CancelBy(ctx)}
 		err := r.wait(ctx)
 		r.cancel.Stop()
@@ -90,9 +96,9 @@ func (m *RWMutex) TryRLock() bool {
 	}
 }
 
-// tryMeetDead opens the gate g of a dead writer, or marks it as owner-dead, as the policy says. It counts the call,
-// because the next holder may close the handle before the call has returned. It returns false if the gate stays as it
-// is.
+// tryMeetDead opens the gate g of a dead writer, or marks it as owner-dead, as the policy says. It makes Close wait
+// for the call, because the next holder may close the handle before the call has returned. It returns false if the
+// gate stays as it is.
 func (m *RWMutex) tryMeetDead(g gateWord) (changed bool) {
 	if !m.readers.Enter() {
 		return false
@@ -129,7 +135,7 @@ func (m *RWMutex) runlockHooks() {
 func (m *RWMutex) runlockSlow(left uint64) {
 	w := readerWord(left)
 	if m.opening.ended.Load() {
-		if w.generation() == 0 { // closedReader
+		if w.generation() == 0 { // the word is closedReader, so the RUnlock began after Close
 			panic(m.opening.refusal)
 		}
 		// The writer that waited for this reader has got the lock meanwhile, and has closed the handle.
@@ -149,7 +155,8 @@ func (m *RWMutex) runlockSlow(left uint64) {
 // left wakes the writer that waits for readers. It is called after the last reader of this process has left. The writer
 // may have got the lock meanwhile, and may close the handle.
 func (m *RWMutex) left() {
-	// The method begin counts the call as enterLate does. A call that enterLate counts would look like one more waiter.
+	// The method begin makes Close wait for this call, as enterLate would. But enterLate would count the call as one
+	// more waiter.
 	if m.wakeWordWriter.Announced() && m.begin("rwmutex.runlock") == nil {
 		defer m.finish()
 		m.wakeWriter()
@@ -193,7 +200,7 @@ func (r *reader) wait(ctx context.Context) error {
 			if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {
 				return err
 			}
-			if err := m.recoverBy(ctx, "rwmutex.rlock", m.repair); err != nil {
+			if err := m.recoverBy(ctx, "rwmutex.rlock", m.repair, true); err != nil {
 				return err
 			}
 			m.mine.Add(uint64(readerOne))

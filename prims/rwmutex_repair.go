@@ -188,9 +188,10 @@ func (m *RWMutex) checkReaders() {
 }
 
 // checkWriter is called ten times a second while a goroutine of this process waits for readers to leave. It makes a
-// wake that another process did not make, because it was stopped or died.
+// wake that another process did not make, because it was stopped or died. That process may also have opened the gate;
+// see checkReaders. New readers may then be in all the time, until the writer closes the gate again.
 func (m *RWMutex) checkWriter() {
-	if m.firstReader(1) == 0 {
+	if gateWord(m.gate.Load()) != m.closedByUs() || m.firstReader(1) == 0 {
 		m.wakeWordWriter.WakeAll()
 	}
 }
@@ -216,17 +217,19 @@ func (m *RWMutex) RecoverContext(ctx context.Context, repair func() error) error
 		return m.opening.refused(op)
 	}
 	defer m.opening.leaveStay(m.writers.queue)
-	return m.recoverBy(ctx, op, repair)
+	return m.recoverBy(ctx, op, repair, false)
 }
 
-// recoverBy does what Recover does, for a call that Close of the arena waits for.
-func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error) error {
+// recoverBy does what Recover does, for a call that Close of the arena waits for. The parameter waited says whether the
+// Close of the handle waits for the call, too.
+func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error, waited bool) error {
 	if err := m.enqueue(ctx, op); err != nil {
 		return err
 	}
 	recovering := makeGate(gateRecovering, m.name)
+	var g gateWord
 	for {
-		g := gateWord(m.gate.Load())
+		g = gateWord(m.gate.Load())
 		if g.kind() == gateOwnerDead && g.valid() && !m.a.Gone(g.participant()) {
 			// Release the writers' mutex during this wait, so that other calls can return their errors.
 			m.releaseWriters()
@@ -260,12 +263,16 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	}
 	defer m.unlockWriters()
 	crashpoint.Hit("rwmutex.recover.taken")
+	if n := g.participant(); n != 0 {
+		// The process that marked the gate owner-dead may have died before it stored died, or may not have stored it yet.
+		m.words.died.Store(uint32(n))
+	}
 	if m.log != nil {
 		m.log.lose()
 	}
 	race.Acquire(m.wrote)
 	race.Acquire(m.read)
-	if err := m.runRepair(repair); err != nil {
+	if err := m.runRepair(repair, waited); err != nil {
 		return err
 	}
 	if g := gateWord(m.gate.Load()); g != recovering {
@@ -296,8 +303,9 @@ func (m *RWMutex) recoveryLost(op string, g gateWord) error {
 }
 
 // runRepair runs repair while the gate says that this process recovers m. If repair fails, m becomes not
-// recoverable.
-func (m *RWMutex) runRepair(repair func() error) (err error) {
+// recoverable. The parameter waited says whether the Close of the handle waits for the call.
+func (m *RWMutex) runRepair(repair func() error, waited bool) (err error) {
+	who := m.diedName() // while the gate keeps other recoveries out
 	done := false
 	defer func() {
 		if done && err == nil {
@@ -307,12 +315,13 @@ func (m *RWMutex) runRepair(repair func() error) (err error) {
 		lost := m.gate.CompareAndSwap(uint32(makeGate(gateRecovering, m.name)), uint32(gateNotRecoverable))
 		wakeReaders(&m.wakeWordReaders)
 		if lost {
-			m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, m.diedName(), err)
+			m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, who, err)
 		}
 	}()
+	defer m.opening.repairing(nil, waited).end()
 	if err = repair(); err != nil {
 		err = &shmsync.Error{Op: "rwmutex.recover", Object: objectName(m.object), Err: shmsync.ErrNotRecoverable,
-			Who: m.a.Who(m.diedName()), Detail: "the repair failed: " + err.Error()}
+			Who: m.a.Who(who), Detail: "the repair failed: " + err.Error()}
 	}
 	done = true
 	crashpoint.Hit("rwmutex.recover.repaired")

@@ -98,14 +98,7 @@ func freeMemory(t *testing.T) uint64 {
 // TestRWMutexSize: the body of an RWMutex has the same size for any number of participants. Only the open bits
 // of the object grow: there is one bit for each slot of the arena.
 func TestRWMutexSize(t *testing.T) {
-	for slots, want := range map[int]uint64{1: 256, 8: 256, 256: 256, 511: 256, 512: 384, 2047: 512} {
-		a := newArena(t, &arena.Options{Size: 16 << 20, MaxParticipants: slots})
-		before := a.Stats().BytesUsed
-		m, err := prims.OpenRWMutex(a, "", nil)
-		require.NoError(t, err)
-		require.Equal(t, want+128, a.Stats().BytesUsed-before, "%d slots", slots)
-		require.EqualValues(t, 128, m.Object().Size, "%d slots", slots)
-	}
+	requireSizes(t, 128, func(a *arena.Arena) (sized, error) { return prims.OpenRWMutex(a, "", nil) })
 	a := newArena(t, &arena.Options{Size: 16 << 20, Counted: true})
 	m, err := prims.OpenRWMutex(a, "", nil)
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -116,4 +117,43 @@ func BenchmarkRWMutexWrite(b *testing.B) {
 			m.Unlock()
 		}
 	})
+}
+
+// TestRWMutexOwesNoWakeToAWriterBehindAReader: while a reader has the lock, Close of an arena does not wake a writer.
+func TestRWMutexOwesNoWakeToAWriterBehindAReader(t *testing.T) {
+	a := newArena(t, nil)
+	m, err := prims.OpenRWMutex(a, "x", nil)
+	require.NoError(t, err)
+	m.RLock()
+	wrote := make(chan bool)
+	go func() {
+		m.Lock()
+		m.Unlock()
+		close(wrote)
+	}()
+	waiting(t, a, "x", 1)
+	before, after := m.WakeOwed()
+	require.True(t, park.Word(before).Announced())
+	require.Equal(t, before, after)
+	m.RUnlock()
+	<-wrote
+}
+
+// TestRWMutexWriterFindsItsGateOpen: a process opens the gate that a waiting writer has closed, because the writer did not
+// run for a while. Then that process is stopped before it wakes the writer. Readers are in all the time. The writer finds
+// out, and closes the gate again.
+func TestRWMutexWriterFindsItsGateOpen(t *testing.T) {
+	a := newArena(t, nil)
+	m, err := prims.OpenRWMutex(a, "x", nil)
+	require.NoError(t, err)
+	m.RLock()
+	wrote := make(chan error, 1)
+	go func() { wrote <- m.LockContext(t.Context()) }()
+	waiting(t, a, "x", 1)
+	require.True(t, m.State().Closed)
+	require.True(t, m.OpenGate())
+	eventually(t, "the writer closes the gate again", m.String, func() bool { return m.State().Closed })
+	m.RUnlock()
+	require.NoError(t, <-wrote)
+	m.Unlock()
 }

@@ -50,6 +50,7 @@ func (m *RWMutex) UpdateContext(ctx context.Context, f func(tx *Tx) error) (err 
 		return err
 	}
 	defer m.endUpdate(tx, &err)
+	tx.inside.begin()
 	err = f(tx)
 	tx.ended = true
 	return err
@@ -57,6 +58,7 @@ func (m *RWMutex) UpdateContext(ctx context.Context, f func(tx *Tx) error) (err 
 
 // endUpdate ends an Update. It is deferred, so that it also runs after a panic.
 func (m *RWMutex) endUpdate(tx *Tx, err *error) {
+	tx.inside.end()
 	if tx.failed != nil {
 		if r := recover(); r != nil && r != any(txEnd{tx}) {
 			defer panic(r)
@@ -80,18 +82,19 @@ func (m *RWMutex) endUpdate(tx *Tx, err *error) {
 	m.Unlock()
 }
 
-// loseLog makes m not recoverable, and releases it. The writer calls it when the undo log is in a state that no
-// correct process leaves. The reason is in the parameter why.
+// loseLog makes m not recoverable, and releases it. The writer calls loseLog when the undo log is in a state
+// that no correct process leaves. The reason is in the parameter why.
 func (m *RWMutex) loseLog(why error) {
 	if n := m.log.state().participant(); n != 0 {
 		m.words.died.Store(uint32(n))
 	}
 	m.log.lose()
+	who := m.diedName() // while this process holds m, and so nobody recovers it
 	lost := m.gate.CompareAndSwap(uint32(makeGate(gateHeld, m.name)), uint32(gateNotRecoverable))
 	wakeReaders(&m.wakeWordReaders)
 	m.writers.Unlock()
 	if lost {
-		m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, m.diedName(), why)
+		m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, who, why)
 	}
 }
 
@@ -136,7 +139,7 @@ func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
 		return false
 	}
 	err := m.resolveGate("rwmutex.tryrlock")
-	m.writers.Unlock()
+	m.releaseWriters()
 	return err == nil
 }
 
@@ -190,9 +193,9 @@ func rollbackDue(a *arenakernel.Arena, w rwmutexAll, dead arenakernel.Participan
 	return g, g.valid() && g.undone() && (a.Reaps(dead, n) || !a.Current(n)) && a.Gone(n)
 }
 
-// reapTries bounds how often a reaper reads a word again that changes meanwhile. Correct peers change such a word
-// only a few times, because a word names a dead process at most once, and a living process changes it only to take
-// it back. But a peer that breaks the rules may change the word all the time.
+// reapTries bounds how often a reaper reads a word again because the word has changed meanwhile. Correct peers
+// change the word only a few times, because a word names a dead process at most once, and a living process changes
+// it only to take it back. But a peer that breaks the rules may change the word all the time.
 const reapTries = 16
 
 // rollBackDue calls rollBackRWMutex as long as rollbackDue reports true.
@@ -264,17 +267,17 @@ func releaseAfterRollback(a *arenakernel.Arena, o arenakernel.Object, w rwmutexA
 	delete(r.of, rolledBack{a.Segment(), o.Offset})
 }
 
-// releaseWriters releases the writers' mutex, and then rolls back if that is due. It is due if the caller has found
-// the gate of a dead writer and left it as it was, and a reaper has meanwhile given up because it found the mutex
-// held.
+// releaseWriters releases the writers' mutex, and then rolls back if that is due. It is due if two things have
+// happened. The caller has found the gate of a dead writer and left it as it was. Meanwhile a reaper has given up,
+// because it found the mutex held.
 //
 // So no rollback is missed. If the process of the dead writer ends while the caller has the mutex, releaseWriters
 // finds that and rolls back. If it ends later, the reaper finds the mutex free and rolls back.
 //
-// The caller may be a call that is not counted, and the next writer may close the handle before the call has returned.
-// So releaseWriters counts itself. If this process is already leaving the arena, the end of the arena releases the mutex
-// and rolls back. If only the handle has ended, releaseWriters releases the mutex, and leaves the rollback to the next
-// call.
+// Close of the handle may not be waiting for the call that calls releaseWriters, and the next writer may close the
+// handle. So releaseWriters makes Close wait. If this process is already leaving the arena, the end of the arena
+// releases the mutex and rolls back. If only the handle has ended, releaseWriters releases the mutex, and leaves the
+// rollback to the next call.
 func (m *RWMutex) releaseWriters() {
 	s, ok := m.opening.tryServe(m.writers.queue)
 	if !ok {

@@ -206,3 +206,24 @@ func TestRWMutexReaperBesideARewriter(t *testing.T) {
 	m.Unlock()
 	requireIdle(t, a, m)
 }
+
+// TestRWMutexReaderThatGivesUpARollbackRollsBack: a reader has the writers' mutex for a moment, to roll back, so a reaper
+// gives up. The reader finds that it cannot open the gate. When it has released the mutex, it rolls back in place of the
+// reaper.
+func TestRWMutexReaderThatGivesUpARollbackRollsBack(t *testing.T) {
+	a := newArena(t, nil)
+	m, l, leave := leftByTheGone(t, a)
+	t.Cleanup(crashpoint.Disarm)
+	m.LeaveLog(1<<61|uint64(rwGone)<<32|1, nil) // a log that no correct process leaves
+	came := false
+	crashpoint.ArmFunc("mutex.unlock.before_release", 1, func() {
+		came = true
+		leave()
+		m.ReapUpdate(rwGone)
+	})
+	require.False(t, m.TryRLock())
+	require.True(t, came)
+	require.False(t, m.State().Held, "%s", words(a))
+	require.EqualValues(t, 3, l.From)
+	requireIdle(t, a, m)
+}

@@ -41,13 +41,13 @@ func (m *RWMutex) lockUpgradable(ctx context.Context) error {
 	if err := m.begin(op); err != nil {
 		return err
 	}
-	defer m.finish() // after a Repair, too: Close waits for it
+	defer m.finish() // also after a Repair, so Close waits for the Repair
 	for {
 		err := m.lockUpgradableOnce(ctx, op)
 		if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {
 			return waysOutOf(ctx, err)
 		}
-		if err := m.recoverBy(ctx, op, m.repair); err != nil {
+		if err := m.recoverBy(ctx, op, m.repair, true); err != nil {
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ import (
 //	readers: writers that wait for readers to leave, tools
 //	order:   seq-cst against the gate: a reader adds and then reads the gate; a writer closes the
 //	         gate and then reads the words
-//	futex:   none; waiters sleep on the words of the wake words
+//	futex:   none; waiters sleep on the wake words
 //	crash:   counts of a dead participant have no meaning, and a reaper removes them
 type readerWord uint64
 
@@ -115,7 +115,7 @@ func (w readerWord) String() string {
 //	readers: every RLock and RUnlock
 //	order:   release on the CAS that opens, acquire on the load that finds it open;
 //	         seq-cst against the reader words
-//	futex:   none; waiters sleep on the words of the wake words
+//	futex:   none; waiters sleep on the wake words
 //	crash:   names the dead participant until a process finds that; see docs/robustness.md
 type gateWord uint32
 

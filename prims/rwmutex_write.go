@@ -26,8 +26,15 @@ var (
 
 // Lock locks m for writing, and waits until that is possible. It panics with an *[shmsync.Error] if the lock is
 // owner-dead or not recoverable, or if this process closes the arena while the call waits.
-func (m *RWMutex) Lock() {
-	if err := m.lock(nil); err != nil {
+func (m *RWMutex) Lock() { m.lockOrPanic() }
+
+// lockOrPanic does what Lock does. It is a method of its own, so that the compiler can inline Lock.
+func (m *RWMutex) lockOrPanic() {
+	queued, held := m.lockAtOnce()
+	if held {
+		return
+	}
+	if err := m.lockWaiting(nil, queued); err != nil {
 		panic(err)
 	}
 }
@@ -38,31 +45,33 @@ func (m *RWMutex) Lock() {
 // that gives up lets in the readers that it kept waiting.
 func (m *RWMutex) LockContext(ctx context.Context) error { return m.lock(ctx) }
 
-// lock first tries to take a free lock without calling begin. Only a call that may wait has to be counted by begin, and
-// counting would make the lock of a free RWMutex slower by a third.
+// lock first tries to take a free lock without calling begin. Close waits for calls that have called begin. Only a call
+// that may wait needs that, and begin would make the lock of a free RWMutex slower by a third.
 func (m *RWMutex) lock(ctx context.Context) error {
-	const op = "rwmutex.lock"
-	if m.opening.closing.Load() {
-		return m.closed(op)
-	}
-	queued := m.firstReader(1) == 0 && m.enqueueAtOnce()
-	// The mutex is taken before this check, so that awaitUnlock sees it if the check sees no Close.
-	if queued && !m.opening.closing.Load() && m.takeAtOnce() {
+	queued, held := m.lockAtOnce()
+	if held {
 		return nil
 	}
+	return m.lockWaiting(ctx, queued)
+}
+
+// lockWaiting locks m for writing, and waits if necessary. The parameter queued says whether this goroutine has the
+// writers' mutex already.
+func (m *RWMutex) lockWaiting(ctx context.Context, queued bool) error {
+	const op = "rwmutex.lock"
 	if err := m.begin(op); err != nil {
 		if queued {
 			m.releaseWriters()
 		}
 		return err
 	}
-	defer m.finish() // after a Repair, too: Close waits for it
+	defer m.finish() // also after a Repair, so Close waits for the Repair
 	for ; ; queued = false {
 		err := m.lockOnce(ctx, op, queued)
 		if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {
 			return waysOutOf(ctx, err)
 		}
-		if err := m.recoverBy(ctx, op, m.repair); err != nil {
+		if err := m.recoverBy(ctx, op, m.repair, true); err != nil {
 			return err
 		}
 	}
@@ -92,35 +101,6 @@ func (m *RWMutex) enqueue(ctx context.Context, op string) error {
 	}
 	crashpoint.Hit("rwmutex.lock.queued")
 	return nil
-}
-
-// enqueueAtOnce takes the writers' mutex by a single CAS if the mutex is free, and reports whether it did.
-func (m *RWMutex) enqueueAtOnce() bool {
-	w := m.writers
-	if race.Enabled || !atomic.CompareAndSwapUint32(w.own, 0, atomic.LoadUint32(&w.self)) {
-		return false
-	}
-	crashpoint.Hit("rwmutex.lock.queued")
-	return true
-}
-
-// takeAtOnce takes m for writing if the gate is open and no reader has the lock, and reports whether it did. If it
-// did not, it leaves the gate as it was.
-//
-// Preconditions: this goroutine has the writers' mutex.
-func (m *RWMutex) takeAtOnce() bool {
-	if !m.gate.CompareAndSwap(uint32(gateOpen), uint32(m.closedByUs())) {
-		return false
-	}
-	crashpoint.Hit("rwmutex.lock.closed")
-	if m.firstReader(1) != 0 || !m.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(makeGate(gateHeld, m.name))) {
-		m.reopen()
-		return false
-	}
-	race.Acquire(m.wrote)
-	race.Acquire(m.read)
-	crashpoint.Hit("rwmutex.lock.acquired")
-	return true
 }
 
 // refused converts an error of the writers' mutex into an error of m.
@@ -324,9 +304,8 @@ func (m *RWMutex) sleepWhileRead(reader slotReaderWord, cancel *park.Cancel) par
 	return r
 }
 
-// TryLock locks m for writing if that is possible without waiting, and reports whether it did. If it did not, State
-// tells why.
-func (m *RWMutex) TryLock() bool {
+// tryLockSlow is TryLock after the fast path has failed.
+func (m *RWMutex) tryLockSlow() bool {
 	defer m.opening.serve(m.writers.queue).end()
 	if !m.writers.TryLock() {
 		return false
@@ -394,10 +373,27 @@ func (m *RWMutex) Downgrade() {
 	m.open("Downgrade")
 }
 
-// open ends a write hold. The argument what names the call in messages.
+// open ends a write hold: it does what openGate does, and then unlocks the writers' mutex. The argument what names the
+// call in messages.
 func (m *RWMutex) open(what string) {
-	m.openGate(what)
-	m.writers.Unlock()
+	// These are loaded before the CAS, because the processor loads nothing during the CAS.
+	w := m.writers
+	own, wake, biased, readers := w.own, w.wake, w.biased, m.wakeWordReaders.Word
+	if m.opening.ended.Load() || !m.gate.CompareAndSwap(uint32(makeGate(gateHeld, m.name)), uint32(gateOpen)) {
+		m.openGate(what)
+	} else {
+		crashpoint.Hit("rwmutex.unlock.opened")
+		if park.Word(readers.Load()).Announced() {
+			m.letIn()
+		}
+	}
+	if !race.Enabled && atomic.LoadUint32(own) == biased {
+		if releaseBiased(own, wake) {
+			w.loseBias()
+		}
+		return
+	}
+	w.Unlock()
 }
 
 // openGate opens the gate that this process has closed as a writer, lets waiting readers in, and keeps the writers'
@@ -419,9 +415,13 @@ func (m *RWMutex) openGate(what string) {
 //
 // Preconditions: this goroutine has the writers' mutex, and has opened the gate.
 func (m *RWMutex) letIn() {
-	if !m.wakeWordReaders.Announced() {
-		return // a reader that announces itself after this check then checks the gate
+	if m.wakeWordReaders.Announced() { // a reader that announces itself after this check then checks the gate
+		m.letInAnnounced()
 	}
+}
+
+// letInAnnounced does what letIn does, after a reader has announced itself.
+func (m *RWMutex) letInAnnounced() {
 	for _, r := range m.readerWords().words {
 		for {
 			// If the CAS fails, a call of the participant has begun or ended. A call that begins does not register

@@ -56,9 +56,8 @@ import (
 // process dies, all its holds for reading end. The policy decides about its hold for writing or for upgrade. If a
 // process dies in a Lock that still waits for readers to leave, it has no hold yet.
 //
-// Readers of different processes do not write the same cache lines. Therefore the lock takes 128 bytes for each
-// participant that the arena can have, and a writer reads the counts of all slots up to the highest slot that
-// has ever had readers.
+// Readers of different processes do not write the same cache lines. Each participant that opens the lock gets 128 bytes
+// of the arena for the count of its holds, and a writer reads the counts of all participants that have opened the lock.
 //
 // RWSpinLock follows folly's RWSpinLock, which has one count for all readers. Here each participant has a count of
 // its own, as in big-reader locks.
@@ -73,10 +72,9 @@ type RWSpinLock struct {
 	core    spinCore
 	readKey race.Key // the race detector's edge from an RUnlock to the next writer
 
-	mine   *atomic.Uint64 // counts the read holds of this process; see rwSpinCount
-	state  *uint32        // the state word, as in core; see end for a closed handle
-	slots  []rwSpinSlot   // the counts of all participants; slot 1 is the first
-	ranked atomic.Bool    // the word top is known to be at least the number of our slot
+	mine    *atomic.Uint64          // counts the read holds of this process; see rwSpinCount
+	state   *uint32                 // the state word, as in core; see end for a closed handle
+	readers recordSlots[rwSpinSlot] // the counts of all participants
 
 	gate       park.WakeWord // the word that readers sleep on
 	gateQueue  *park.Queue
@@ -102,10 +100,13 @@ type RWSpinLockOptions struct {
 
 var rwSpinKindID = arenakernel.KindOf("RWSP")
 
-const rwSpinVersion = 1
+const rwSpinVersion = 2
 
 // OpenRWSpinLock finds the RWSpinLock of that name in the arena or creates it. An empty name makes a new anonymous
-// RWSpinLock. OpenRWSpinLock panics if opts.Policy is not a valid Policy.
+// RWSpinLock. An RWSpinLock takes 256 bytes in an arena for up to 511 participants, and 128 bytes more for each slot
+// whose participants have opened it. These 128 bytes are allocated when a participant of the slot first opens the
+// RWSpinLock. If there is no room, the error Is [shmsync.ErrNoSpace]. OpenRWSpinLock panics if opts.Policy is not a
+// valid Policy.
 func OpenRWSpinLock(a *arena.Arena, name string, opts *RWSpinLockOptions) (*RWSpinLock, error) {
 	return openRWSpinLock((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -120,35 +121,49 @@ func openRWSpinLock(a *arenakernel.Arena, name string, opts *RWSpinLockOptions, 
 		return nil, err
 	}
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: rwSpinKindID, Version: rwSpinVersion, Name: name, Size: rwSpinBytes(a),
+		Existing: attach, Kind: rwSpinKindID, Version: rwSpinVersion, Name: name, Size: uint64(spinBytes),
 		Init: func(body []byte) { initSpin(body, opt.Policy, opt.Spin) },
 	}, "rwspinlock.open", newRWSpinLock(&opt), func(m *RWSpinLock) string { return m.core.policy.differs(opt.Policy) })
 }
 
 // RWSpinLockAt opens the RWSpinLock at an offset that another process got from the method Offset.
 func RWSpinLockAt(a *arena.Arena, off arena.Offset) (*RWSpinLock, error) {
-	return handleAt(a, off, "rwspinlock.open", rwSpinKindID, rwSpinVersion, rwSpinBytes((*arenakernel.Arena)(a)), newRWSpinLock(&RWSpinLockOptions{}))
+	return handleAt(a, off, "rwspinlock.open", rwSpinKindID, rwSpinVersion, uint64(spinBytes), newRWSpinLock(&RWSpinLockOptions{}))
+}
+
+// rwSpinLockToRecover does what RWSpinLockAt does, for a caller that only calls Recover. Such a caller needs no count,
+// so this participant gets no slot record. A full arena would have no room for one.
+func rwSpinLockToRecover(a *arena.Arena, off arena.Offset) (*RWSpinLock, error) {
+	return handleAt(a, off, "rwspinlock.open", rwSpinKindID, rwSpinVersion, uint64(spinBytes),
+		func(a *arenakernel.Arena, o arenakernel.Object) (*RWSpinLock, error) {
+			return buildRWSpinLock(a, o, &RWSpinLockOptions{}, false)
+		})
 }
 
 func newRWSpinLock(opt *RWSpinLockOptions) func(*arenakernel.Arena, arenakernel.Object) (*RWSpinLock, error) {
 	return func(a *arenakernel.Arena, o arenakernel.Object) (*RWSpinLock, error) {
-		return buildRWSpinLock(a, o, opt)
+		return buildRWSpinLock(a, o, opt, true)
 	}
 }
 
-func buildRWSpinLock(a *arenakernel.Arena, o arenakernel.Object, opt *RWSpinLockOptions) (*RWSpinLock, error) {
+// buildRWSpinLock makes a handle. If reads is false, the handle cannot be locked for reading, and this participant gets no
+// slot record.
+func buildRWSpinLock(a *arenakernel.Arena, o arenakernel.Object, opt *RWSpinLockOptions, reads bool) (*RWSpinLock, error) {
 	w, err := arenakernel.TryAt[spinWords](a, o.Body)
-	if err != nil {
-		return nil, err
-	}
-	slots, err := rwSpinSlots(a, o.Body)
 	if err != nil {
 		return nil, err
 	}
 	dev, ino := a.Segment().ID()
 	l := &RWSpinLock{
-		readKey: race.KeyOf(dev, ino, uint64(o.Body)), mine: &slots[a.Self().Slot()-1].count, state: wordPtr(&w.state), slots: slots,
+		readKey: race.KeyOf(dev, ino, uint64(o.Body)), state: wordPtr(&w.state), readers: rwSpinSlots(a, o),
 		gate: rwSpinGate(a, w), drained: rwSpinDrained(a, w),
+	}
+	if err := l.readers.open(reads); err != nil {
+		return nil, err
+	}
+	l.mine = new(atomic.Uint64) // for a handle without read holds, a private word that stays 0
+	if reads {
+		l.mine = l.readers.known.Load().all[0].count
 	}
 	l.core.init(a, o, w, "rwspinlock", "reader/writer spin lock", opt.Repair)
 	l.core.rw = l
@@ -210,14 +225,19 @@ func (l *RWSpinLock) TryLock() bool {
 
 // tryLockFast locks l for writing if it is free and has no reader. Otherwise it leaves l as it was.
 func (l *RWSpinLock) tryLockFast() bool {
-	if race.Enabled || crashpoint.Enabled || atomic.LoadUint32(l.state) != 0 || !l.nobodyReads() {
+	if race.Enabled || crashpoint.Enabled || atomic.LoadUint32(l.state) != 0 {
+		return false
+	}
+	// If a participant has opened the lock for the first time, the slow path reads the list of slot records.
+	known := l.readers.known.Load()
+	if known.head != l.readers.head.Load() || known.err != nil || !noneReads(known.all) {
 		return false
 	}
 	// lin: a Lock takes effect when it sees that nobody reads.
 	if !atomic.CompareAndSwapUint32(l.state, 0, uint32(l.core.name)) {
 		return false
 	}
-	if l.nobodyReads() {
+	if known.head == l.readers.head.Load() && noneReads(known.all) {
 		return true
 	}
 	l.core.giveBack()
@@ -322,9 +342,13 @@ func (l *RWSpinLock) State() RWSpinLockState {
 		}
 		s.Draining = w.kind() == spinDraining || w.kind() == spinUpgrading
 	}
-	for i := range l.slots {
-		n := rwSpinCount(l.slots[i].count.Load())
-		if n != 0 && n.validIn(i+1) && c.a.Current(n.participant()) {
+	slots, err := sortedSlots(&l.readers)
+	if err != nil {
+		s.Err = shmsync.ErrCorrupt
+	}
+	for _, r := range slots {
+		n := rwSpinCount(r.count.Load())
+		if n != 0 && n.validIn(r.slot) && c.a.Current(n.participant()) {
 			s.Readers = append(s.Readers, RWSpinLockReader{Who: c.a.Who(n.participant()), Holds: int(n.holds())})
 		}
 	}

@@ -14,7 +14,11 @@ func TestModelRWSpinLock(t *testing.T) {
 	every := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, rwAll}, cancel: true}
 	writers := rwSpinModel{wants: [][]uint8{{vWrite}, {vUpgrade}, {vWrite}}, cancel: true}
 	readers := rwSpinModel{wants: [][]uint8{{vRead}, {vRead}, {vWrite}}}
+	opens := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true, opens: true}
+	open := rwSpinModel{wants: [][]uint8{{vRead}, {vRead}, {vWrite}}, opens: true}
 	requireModels(t, []exploration{
+		{"two that open it", small, opens.explore, []bug{rwRecordLate, rwListFirst, rwLookFirst, rwNoRescan}},
+		{"three that open it", large, open.explore, []bug{rwRecordLate, rwListFirst}},
 		{"two", small, two.explore, []bug{rwLookFirst, rwExitSilent, rwNoRescan, rwGiveUpSilent, rwUpgradeResets}},
 		{"three", large, three.explore, []bug{rwLookFirst, rwReleaseFirst, rwExitSilent}},
 		{"three, some give up", large, cancel.explore, []bug{rwLookFirst, rwReleaseFirst, rwExitSilent}},
@@ -31,10 +35,12 @@ func TestModelRWSpinLockDeath(t *testing.T) {
 	// The policy concerns only the exclusive hold. The holds of dead readers are taken back with every policy.
 	for p, two := range map[Policy]size{PolicyReport: small, PolicyRelease: large} {
 		pair := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true, kills: 1, policy: p}
+		opens := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, opens: true, kills: 1, policy: p}
 		three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}, kills: 1, policy: p}
 		readers := rwSpinModel{wants: [][]uint8{{vRead}, {vRead}, {vWrite}}, kills: 1, policy: p}
 		all = append(all,
 			exploration{"two, " + p.String(), two, pair.explore, []bug{rwCountsOfDead, rwSpinNoFence, rwLookFirst}},
+			exploration{"two that open it, " + p.String(), two, opens.explore, []bug{rwRecordLate, rwListFirst, rwCountsOfDead}},
 			exploration{"three, " + p.String(), large, three.explore, []bug{rwReapSilent, rwExitSilent}},
 			exploration{"readers, " + p.String(), large, readers.explore, []bug{rwReapSilent, rwCountsOfDead}})
 	}

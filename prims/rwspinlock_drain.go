@@ -44,33 +44,44 @@ func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
 }
 
 // nobodyReads reports whether all counts of readers are 0. The count of a dead reader stays as it is until a
-// process takes it back.
+// process takes it back. If the list of slot records is corrupt, the result is false, because a reader may be missing
+// from the list.
+//
+// No reader is missed. A reader has its record on the list before it counts itself, and then it reads the state word.
+// A writer changes the state word before it loads the head of the list. So if the record of a reader is not on the list
+// yet, that reader sees the state word of the writer.
 func (l *RWSpinLock) nobodyReads() bool {
-	for i := range l.upTo() {
+	known := l.readers.load()
+	return known.err == nil && noneReads(known.all)
+}
+
+// noneReads reports whether these counts of readers are 0.
+func noneReads(counts []rwSpinSlot) bool {
+	for i := range counts {
 		// sync(rwspinlock.drain): acquire
-		if l.slots[i].count.Load() != 0 {
+		if counts[i].count.Load() != 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// upTo returns the number of the highest slot that may have readers.
-func (l *RWSpinLock) upTo() int { return min(int(l.core.words.top.Load()), len(l.slots)) }
-
 // reader returns a participant that holds the lock for reading, or 0. It takes back the holds of dead
 // participants.
 func (l *RWSpinLock) reader() (arenakernel.ParticipantID, error) {
-	for i := range l.upTo() {
-		word := &l.slots[i].count
-		for {
+	known := l.readers.load()
+	if known.err != nil {
+		return 0, l.core.fail("lock", shmsync.ErrCorrupt, nil, "its list of slot records")
+	}
+	for _, r := range known.all {
+		for tries := 0; ; tries++ {
 			// sync(rwspinlock.drain): acquire
-			w := rwSpinCount(word.Load())
+			w := rwSpinCount(r.count.Load())
 			if w == 0 {
 				break
 			}
-			if !w.validIn(i + 1) {
-				return 0, l.core.fail("lock", shmsync.ErrCorrupt, nil, l.corruptCount(i+1, w))
+			if !w.validIn(r.slot) {
+				return 0, l.core.fail("lock", shmsync.ErrCorrupt, nil, l.corruptCount(r.slot, w))
 			}
 			if !l.core.a.Dead(w.participant()) {
 				if l.core.a.Current(w.participant()) {
@@ -78,12 +89,15 @@ func (l *RWSpinLock) reader() (arenakernel.ParticipantID, error) {
 				}
 				break // the participant is no longer a reader
 			}
+			if tries == reapTries { // correct peers change the word of dead participants once or twice
+				return 0, l.core.fail("lock", shmsync.ErrCorrupt, nil, l.corruptCount(r.slot, w)+", and keep changing")
+			}
 			if !l.drainQueue.Enter() {
-				return w.participant(), nil // a TryLock may not be counted, and the handle is being closed
+				return w.participant(), nil // the handle is being closed, and its Close may not wait for this TryLock
 			}
 			// If the CAS fails, the next participant in the slot has changed the word by an RLock. Then the next
 			// iteration ends the loop.
-			arenakernel.TakeFromDead(l.core.a, w.participant(), word, uint64(w), 0)
+			arenakernel.TakeFromDead(l.core.a, w.participant(), r.count, uint64(w), 0)
 			l.drainQueue.Exit()
 		}
 	}

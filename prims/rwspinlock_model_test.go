@@ -17,6 +17,7 @@ const (
 	qNext
 	qSpinGate
 	qDrain
+	qRecords // the list of slot records, as a set of processes
 	qCount
 )
 
@@ -30,6 +31,8 @@ const (
 	qrScan            // the process whose count it examines
 	qrBack            // the step that follows
 	qrDead            // the dead process that it reaps
+
+	qrKnown = qrState // the list of slot records, as a thread that reads the counts has read it
 )
 
 // The holds that a thread can want.
@@ -68,9 +71,11 @@ const (
 	qLeaveLook
 	qCountUp
 	qCheck
+	qPush
 	qExit
 	qExitLook
 	qExitWake
+	qList
 	qScan
 	qScanFence
 	qScanClear
@@ -110,6 +115,7 @@ const (
 type rwSpinModel struct {
 	wants  [][]uint8 // the holds that each thread may want
 	cancel bool      // contexts may end
+	opens  bool      // a process has no slot record until it has opened the lock
 	kills  int
 	policy Policy
 	bug    bug
@@ -129,6 +135,8 @@ const (
 	rwSpinNoFence   bug = "the dead are taken back before a fence"
 	rwReapSilent    bug = "a reap does not make up for wakes that died"
 	rwUpgradeResets bug = "an upgrade that is given up frees the lock"
+	rwRecordLate    bug = "a reader gets its slot record after it has looked"
+	rwListFirst     bug = "a writer reads the list of slot records, and then claims the lock"
 )
 
 func (m rwSpinModel) explore(b bug) model.Result {
@@ -191,7 +199,10 @@ func (m *rwSpinModel) canon(s *model.Sys) {
 			}
 		}
 		if t.PC < qFence {
-			forget(qrState, qrDead)
+			forget(qrDead)
+			if scans := t.PC >= qScan && t.PC <= qScanClear; !scans && m.bug != rwListFirst {
+				forget(qrState)
+			}
 		}
 		switch t.PC {
 		case qLook, qTake, qTook, qAnnounce, qCountUp, qCheck, qLeave, qLeaveLook:
@@ -262,6 +273,9 @@ func (m *rwSpinModel) bump(x *model.Exec, wakeWord int) {
 
 func (m *rwSpinModel) step(x *model.Exec) {
 	switch pc := x.PC(); {
+	case pc == qIdle && m.opens && x.Load(qRecords)&(1<<x.Process()) == 0 && m.bug != rwRecordLate:
+		x.Say("opens it")
+		m.push(x)
 	case pc == qIdle:
 		wants := m.wants[x.Me]
 		*x.R(qrWant) = wants[x.Choose(len(wants))]
@@ -278,6 +292,25 @@ func (m *rwSpinModel) step(x *model.Exec) {
 	default:
 		m.meetDeath(x)
 	}
+}
+
+// push puts the slot record of the thread's process on the list.
+func (m *rwSpinModel) push(x *model.Exec) {
+	x.Update(qRecords, func(v uint8) uint8 { return v | 1<<x.Process() })
+}
+
+// rescan makes the thread read all counts again.
+func (m *rwSpinModel) rescan(x *model.Exec) {
+	*x.R(qrScan) = 0
+	x.Goto(m.scanned())
+}
+
+// scanned is the step with which a thread begins to read the counts.
+func (m *rwSpinModel) scanned() uint8 {
+	if m.opens {
+		return qList
+	}
+	return qScan
 }
 
 // blocks models spinCore.blocks.
@@ -302,6 +335,9 @@ func (m *rwSpinModel) wait(x *model.Exec) {
 			x.Goto(qCountUp)
 		case o.free():
 			x.Goto(qTake)
+			if m.bug == rwListFirst {
+				*x.R(qrKnown) = x.Load(qRecords)
+			}
 		case !o.held():
 			x.Say("is told of a death")
 			x.Goto(qLeave)
@@ -387,10 +423,12 @@ func o8(o spinWord) uint8 { return uint8(o.participant()) - 1 }
 
 func (m *rwSpinModel) tookIt(x *model.Exec) {
 	m.unset(x, gSpinSlept)
-	*x.R(qrScan) = 0
-	x.Goto(qScan)
-	if *x.R(qrWant) == vUpgrade {
+	m.rescan(x)
+	switch {
+	case *x.R(qrWant) == vUpgrade:
 		x.Goto(qInside)
+	case m.bug == rwListFirst:
+		x.Goto(qScan)
 	}
 }
 
@@ -424,11 +462,18 @@ func (m *rwSpinModel) read(x *model.Exec) {
 			x.Say("is in")
 			m.set(x, gRead)
 			x.Goto(qInside)
+			if m.bug == rwRecordLate {
+				x.Goto(qPush)
+			}
 			return
 		}
 		x.Say("must not be in")
 		*x.R(qrBack) = qLook
 		x.Goto(qExit)
+	case qPush:
+		x.Say("opens it")
+		m.push(x)
+		x.Goto(qInside)
 	case qExit:
 		x.Say("takes itself off")
 		m.unset(x, gRead)
@@ -460,6 +505,10 @@ func (m *rwSpinModel) drain(x *model.Exec) {
 		pending = m.mine(x, spinUpgrading)
 	}
 	switch x.PC() {
+	case qList:
+		x.Say("reads the list of slot records")
+		*x.R(qrKnown) = x.Load(qRecords)
+		x.Goto(qScan)
 	case qScan:
 		m.scan(x, scan)
 	case qScanFence:
@@ -476,8 +525,7 @@ func (m *rwSpinModel) drain(x *model.Exec) {
 		x.Say("announces that it waits for readers")
 		m.announce(x, qDrain)
 		m.set(x, gArmed)
-		*x.R(qrScan) = 0
-		x.Goto(qScan)
+		m.rescan(x)
 		if m.bug == rwNoRescan {
 			x.Goto(qDrainRecord)
 		}
@@ -488,11 +536,11 @@ func (m *rwSpinModel) drain(x *model.Exec) {
 	case qDrainSleep:
 		m.unset(x, gArmed)
 		*x.R(qrScan) = 0
-		m.sleep(x, qScan, qDrainCancel)
+		m.sleep(x, m.scanned(), qDrainCancel)
 	case qDrainCancel:
 		x.Say("sees that its context has ended")
 		m.set(x, gCanceled)
-		x.Goto(qScan)
+		m.rescan(x)
 	case qHave:
 		x.Say("has it")
 		x.CAS(qState, pending, m.mine(x, spinHeld))
@@ -520,12 +568,16 @@ func (m *rwSpinModel) drain(x *model.Exec) {
 	}
 }
 
-// scan examines the count of one process.
+// scan examines the count of process i, or of the next process that has a slot record.
 func (m *rwSpinModel) scan(x *model.Exec, i int) {
+	for m.opens && i < len(m.wants) && *x.R(qrKnown)&(1<<i) == 0 {
+		i++
+	}
+	*x.R(qrScan) = uint8(i)
 	x.Say(fmt.Sprintf("looks at the count of %c", 'P'+i))
 	switch {
-	case x.Load(qCount+i) == 0:
-		if *x.R(qrScan)++; int(*x.R(qrScan)) == len(m.wants) {
+	case i == len(m.wants) || x.Load(qCount+i) == 0:
+		if *x.R(qrScan)++; int(*x.R(qrScan)) >= len(m.wants) {
 			*x.R(qrScan) = 0
 			x.Goto(qHave)
 		}
@@ -558,8 +610,7 @@ func (m *rwSpinModel) release(x *model.Exec) {
 		x.Say("begins to upgrade")
 		x.CAS(qState, held, m.mine(x, spinUpgrading))
 		m.set(x, gUpgrades)
-		*x.R(qrScan) = 0
-		x.Goto(qScan)
+		m.rescan(x)
 	case qDownCount:
 		x.Say("counts itself")
 		x.Update(qCount+x.Process(), func(v uint8) uint8 { return v + 1 })

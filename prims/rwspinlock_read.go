@@ -111,12 +111,12 @@ func (l *RWSpinLock) enter() (in bool, err error) {
 
 // count adds one hold of this process to its count of readers.
 func (l *RWSpinLock) count() error {
-	if !l.ranked.Load() {
-		l.rank()
-	}
 	for {
 		w := rwSpinCount(l.mine.Load())
-		next, ok := w.plus(l.core.name)
+		next, ok := makeRWSpinCount(l.core.name, 1), true
+		if w != 0 { // otherwise this is the only hold, and a call of plus would take longer
+			next, ok = w.plus(l.core.name)
+		}
 		if !ok {
 			return l.noRoom(w)
 		}
@@ -124,19 +124,6 @@ func (l *RWSpinLock) count() error {
 		// succeeded. So the loop is lock-free.
 		if l.mine.CompareAndSwap(uint64(w), uint64(next)) {
 			return nil
-		}
-	}
-}
-
-// rank raises the word top to at least the number of this process's slot. It runs before the slot gets its first
-// hold.
-func (l *RWSpinLock) rank() {
-	slot := uint32(l.core.name.Slot())
-	for {
-		top := l.core.words.top.Load()
-		if top >= slot || l.core.words.top.CompareAndSwap(top, slot) {
-			l.ranked.Store(true)
-			return
 		}
 	}
 }
@@ -164,7 +151,10 @@ func (l *RWSpinLock) wakeDrained() {
 func (l *RWSpinLock) exit() bool {
 	for {
 		w := rwSpinCount(l.mine.Load())
-		next, ok := w.minus(l.core.name)
+		next, ok := rwSpinCount(0), true
+		if w != makeRWSpinCount(l.core.name, 1) { // otherwise this is the only hold
+			next, ok = w.minus(l.core.name)
+		}
 		if !ok {
 			return false
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// rwSpinCount says how many holds for reading one participant has on an RWSpinLock. The lock has such a word for
-// each slot of the arena.
+// rwSpinCount says how many holds for reading one participant has on an RWSpinLock. The lock has such a word in the slot
+// record of each slot whose participants have opened it.
 //
 //	bits 0..29   holds  the holds of all its goroutines, and goroutines that are about to
 //	                    check whether they may have one
@@ -20,13 +20,13 @@ import (
 //	n      p     n holds of p if p is current; else none: p died  RLock, Downgrade
 //
 // Every other value is corrupt. A reader first counts itself and then reads the state word. If the state word is
-// not 0, the reader takes its count back. A process that locks for writing or upgrade first writes the state word
-// and then reads the counts. So the reader sees the writer, or the writer sees the reader. Each count has the ID of
-// the participant that made it, so the count of a dead participant can be recognized.
+// not 0, the reader takes its count back. A process that locks for writing or upgrade first writes the state word,
+// then reads the list of slot records, and then the counts. So the reader sees the writer, or the writer sees the
+// reader. Each count has the ID of the participant that made it, so the count of a dead participant can be recognized.
 //
 //	writers: the participant of the slot; a process that finds its name dead (CAS to 0); the
 //	         next participant in the slot (CAS to a count of its own)
-//	readers: the waiter for readers to leave, people
+//	readers: the waiter for readers to leave, tools
 //	order:   seq-cst against the state word, and on the way to 0 against drain; release
 //	         on the way to 0, acquire where 0 is seen
 //	futex:   none; the waiter for readers sleeps on drain

@@ -28,8 +28,8 @@ func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	}, func(*recordedChange, *wakes) {})
 }
 
-// wakeFirstOfSemaphore wakes the waiters that a dead process may not have woken. A reaper calls it, which need not
-// have opened the Semaphore.
+// wakeFirstOfSemaphore wakes the waiters that a dead process may not have woken. The caller is a reaper that may
+// not have opened the Semaphore.
 func wakeFirstOfSemaphore(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if o.Size < semaphoreBytes(a) {
 		return
@@ -50,8 +50,8 @@ func completeSemaphore(a *arenakernel.Arena, o arenakernel.Object) bool {
 
 // reap takes the waits of dead participants off the queue, so that nothing is granted to them any more. Then reap
 // makes the permits of their shares free. In a transferable Semaphore it takes back a grant that the dead
-// participant had not accepted, and need not wait until its process has ended: such a process has written nothing
-// under the protection of the granted permit. The caller holds s.private.
+// participant had not accepted, and need not wait until its process has ended: a process that has not accepted a
+// permit has not used yet what the permit protects. The caller holds s.private.
 func (s *Semaphore) reap(x *recordedChange, b *wakes) error {
 	err := s.beginReap(x, b) // it fails if a peer has overwritten the queue, which concerns only the waits
 	for _, h := range s.shares().all {
@@ -85,8 +85,8 @@ func (s *Semaphore) reapShare(x *recordedChange, h slotShare, b *wakes) error {
 	}
 }
 
-// keeps reports whether there are permits that only the participant of the share h can use, or will be. A reap
-// makes them free.
+// keeps reports whether the share h has permits that only its participant can use, now or after it has accepted
+// a grant. A reap makes these permits free.
 func (s *Semaphore) keeps(x *recordedChange, h slotShare) bool {
 	if s.moves {
 		return s.unaccepted(x, h.semaphoreShare) > 0

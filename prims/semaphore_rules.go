@@ -262,7 +262,8 @@ func (s *Semaphore) grant(x *recordedChange, w wait) bool {
 func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
 	for {
 		// Another iteration means that another call has changed the Semaphore, or that this call has taken a wait
-		// off the queue, or has closed a share, that is, taken unused permits from a participant.
+		// off the queue or closed a share. A participant whose share is closed loses the unused permits of the
+		// share.
 		if err := s.begin(x, b); err != nil {
 			return err
 		}
@@ -307,7 +308,8 @@ func (s *Semaphore) remove(x *recordedChange, w wait, outcome uint32) {
 	s.removed(x)
 }
 
-// removed adds to the change x that the pool of a transferable Semaphore is open, if the queue is empty after x.
+// removed adds to the change x that the pool of a transferable Semaphore becomes open, if the queue is empty
+// after x.
 func (s *Semaphore) removed(x *recordedChange) {
 	if s.moves {
 		s.setFree(x, s.freeIn(x))

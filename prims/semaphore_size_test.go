@@ -20,14 +20,7 @@ import (
 // have, except for one bit for each slot of the arena. Each participant that uses the Semaphore adds 256 bytes,
 // once.
 func TestSemaphoreSize(t *testing.T) {
-	for slots, want := range map[int]uint64{1: 256, 8: 256, 128: 256, 256: 256, 511: 256, 512: 384, 2047: 512} {
-		a := newArena(t, &arena.Options{Size: 16 << 20, MaxParticipants: slots})
-		before := a.Stats().BytesUsed
-		s, err := prims.OpenSemaphore(a, "", 3, nil)
-		require.NoError(t, err)
-		require.Equal(t, want+256, a.Stats().BytesUsed-before, "%d slots", slots)
-		require.EqualValues(t, 128, bodySize(t, a, s.Offset()), "%d slots", slots)
-	}
+	requireSizes(t, 256, func(a *arena.Arena) (sized, error) { return prims.OpenSemaphore(a, "", 3, nil) })
 	a := newArena(t, &arena.Options{Size: 16 << 20, Counted: true})
 	s := newSemaphore(t, a, "s", 3, nil)
 	require.EqualValues(t, 192, bodySize(t, a, s.Offset()), "the counters follow")
@@ -41,6 +34,23 @@ func TestSemaphoreSize(t *testing.T) {
 		alone(t, a, 1)
 		require.Equal(t, one+1, a.Stats().SlotRecords, "the next participant of a slot inherits the record")
 		require.EqualValues(t, 3, s.State().Free)
+	}
+}
+
+// sized is a handle on an object.
+type sized interface{ Offset() arena.Offset }
+
+// requireSizes requires that an object without a name takes 256 bytes, 128 of which are its body, and more only in an arena
+// with more than 511 slots, because of the open bits. The bytes of a slot record come on top.
+func requireSizes(t *testing.T, record uint64, open func(a *arena.Arena) (sized, error)) {
+	t.Helper()
+	for slots, want := range map[int]uint64{1: 256, 8: 256, 128: 256, 256: 256, 511: 256, 512: 384, 2047: 512} {
+		a := newArena(t, &arena.Options{Size: 16 << 20, MaxParticipants: slots})
+		before := a.Stats().BytesUsed
+		x, err := open(a)
+		require.NoError(t, err)
+		require.Equal(t, want+record, a.Stats().BytesUsed-before, "%d slots", slots)
+		require.EqualValues(t, 128, bodySize(t, a, x.Offset()), "%d slots", slots)
 	}
 }
 

@@ -60,14 +60,15 @@ type semaphoreRecord struct {
 	//   crash:   a record that the commit word does not name means nothing
 	head atomic.Uint64
 	// kinds has one byte for each entry: the kind of the word that the entry changes. A byte of 0 ends the list.
-	// The tags on head apply here, too.
+	// Writers, readers, order and crash are as for head.
 	kinds   atomic.Uint64
 	_       [16]byte
 	share   semaphoreShare
 	entries [recordMost]recordEntry
 }
 
-// recordEntry is the change of one word. The tags on the field head of semaphoreRecord apply here, too.
+// recordEntry is the change of one word. Writers, readers, order and crash are as for the field head of
+// semaphoreRecord.
 type recordEntry struct {
 	was atomic.Uint64 // the whole word before the change
 	to  atomic.Uint64 // low half: the value after the change; high half: where, which says what word of its kind it is

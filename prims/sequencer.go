@@ -34,7 +34,7 @@ var (
 // No process holds a Sequencer, and no call holds a lock, so a stopped process blocks nobody. When a process dies,
 // the counter keeps its increments, and its reaper wakes the waiters that the process should have woken.
 type Sequencer struct {
-	words   *sequencerWords
+	words   sequencerAll
 	a       *arenakernel.Arena
 	object  arenakernel.Object
 	key     race.Key
@@ -58,7 +58,7 @@ type SequencerOptions struct {
 
 var sequencerKind = arenakernel.KindOf("SEQR")
 
-const sequencerVersion = 2
+const sequencerVersion = 3
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
@@ -74,7 +74,7 @@ func OpenSequencer(a *arena.Arena, name string, opts *SequencerOptions) (*Sequen
 
 func openSequencer(a *arenakernel.Arena, name string, opts *SequencerOptions, attach bool) (*Sequencer, error) {
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: sequencerKind, Version: sequencerVersion, Name: name, Size: sequencerBytes,
+		Existing: attach, Kind: sequencerKind, Version: sequencerVersion, Name: name, Size: sequencerBytes(a),
 		Init: func(body []byte) {
 			if opts != nil {
 				w := sequencerBody(body)
@@ -87,13 +87,17 @@ func openSequencer(a *arenakernel.Arena, name string, opts *SequencerOptions, at
 
 // SequencerAt opens the Sequencer at an offset that another process got from the method Offset.
 func SequencerAt(a *arena.Arena, off arena.Offset) (*Sequencer, error) {
-	return handleAt(a, off, "sequencer.open", sequencerKind, sequencerVersion, sequencerBytes, newSequencer)
+	return handleAt(a, off, "sequencer.open", sequencerKind, sequencerVersion, sequencerBytes((*arenakernel.Arena)(a)), newSequencer)
 }
 
 func newSequencer(a *arenakernel.Arena, o arenakernel.Object) (*Sequencer, error) {
+	w, err := sequencerAt(a, o)
+	if err != nil {
+		return nil, err
+	}
 	dev, ino := a.Segment().ID()
 	s := &Sequencer{
-		words: arenakernel.At[sequencerWords](a, o.Body), a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset)), opening: newOpening(a, o),
+		words: w, a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset)), opening: newOpening(a, o),
 	}
 	s.opening.refuse, s.opening.left, s.opening.end = s.refuse, func() bool { return park.Left(s.queues()...) }, s.end
 	return s, nil

@@ -22,11 +22,12 @@ const (
 	mqNoCheck            bug = "waiters do not look by themselves"
 	mqCheckTrustsTheWord bug = "a check asks the word alone, and not the waits of its process"
 	mqCheckForgetsTurns  bug = "a check does not ask whether all waits were ended"
+	mqJudgesCountFirst   bug = "a waiter reads the counter before turns to find out how its wait has ended"
 )
 
 // TestModelSequencer: some processes count, end all waits, and set the counter back. Other processes wait for
 // tokens of one cell. A process may die, or be stopped for ever, at any step. Exactly the waits that are over
-// at some moment end.
+// at some moment end. A wait whose token is reached before the waits are ended is not cancelled.
 func TestModelSequencer(t *testing.T) {
 	requireModels(t, []exploration{
 		{"a count, two tokens", small, sequencerModel{threads: []string{"1", "a", "c"}, cancel: true}.explore, []bug{
@@ -38,6 +39,7 @@ func TestModelSequencer(t *testing.T) {
 		{"the field wraps", small, sequencerModel{threads: []string{"131", "j", "l"}, first: 7}.explore, []bug{mqSilent}},
 		{"a jump beyond the field", small, sequencerModel{threads: []string{"9", "b", "k"}}.explore, []bug{mqJumpLikeAny}},
 		{"a jump beyond the field, and one within it", small, sequencerModel{threads: []string{"62", "h"}}.explore, []bug{mqForgetsTheNearer}},
+		{"a token is reached before the waits are ended", small, sequencerModel{threads: []string{"1C", "a", "b"}}.explore, []bug{mqJudgesCountFirst}},
 		{"the waits are ended", small, sequencerModel{threads: []string{"C1", "b", "c"}}.explore, []bug{mqSleepsAnyway}},
 		{"the counter is set back", small, sequencerModel{threads: []string{"1R1", "f", "a"}, first: 4}.explore, []bug{mqSleepsAnyway}},
 		{"a death", small, sequencerModel{threads: []string{"1", "1", "b"}, kills: 1}.explore, []bug{mqReapSilent, mqReapsTheSleeping}},

@@ -15,6 +15,7 @@ var (
 	_ = crashpoint.Register("sequencer.wait.announced")
 	_ = crashpoint.Register("sequencer.wait.looked")
 	_ = crashpoint.Register("sequencer.wait.woken")
+	_ = crashpoint.Register("sequencer.wait.judged")
 )
 
 // tokenCell is one handle's side of a cell of a Sequencer. A cell is a word for every 16th token. The waits of the
@@ -38,7 +39,7 @@ type tokenCell struct {
 	onWord   [mostOnWord]wordWait // guarded by: mu
 	waits    tokenHeap            // guarded by: mu
 	arrivals uint64               // guarded by: mu
-	turns    sequencerTurns       // guarded by: mu; the turns with which the waits in the heap began, unless sweep
+	turns    sequencerTurns       // guarded by: mu; the turns with which the waits in the heap began; void if sweep is set
 	sweep    bool                 // guarded by: mu; waits in the heap may have begun with another value of turns
 	serving  bool                 // guarded by: mu; a goroutine is in serve
 	again    bool                 // guarded by: mu; the goroutine in serve has to check the waits once more
@@ -57,7 +58,7 @@ func (s *Sequencer) cell(token uint64) *tokenCell {
 		return c
 	}
 	c := &tokenCell{s: s}
-	c.place(s.a, s.object, s.words.places(i), "sequencer.wait", c.look)
+	c.place(s.a, s.object, s.words.cell(i), "sequencer.wait", c.look)
 	c.opening = s.opening
 	c.queue = park.NewQueue(park.Config{WaitList: c.list, Object: s.object, Word: s.object.Body + c.words.stateOff, All: true, Check: c.check})
 	if s.shut {
@@ -95,7 +96,7 @@ func (s *Sequencer) end() {
 	v := s.words.value.Load()
 	for i := range s.words.cells {
 		var e eventcount
-		e.place(s.a, s.object, s.words.places(i), "sequencer.wait", nil)
+		e.place(s.a, s.object, s.words.cell(i), "sequencer.wait", nil)
 		for w := e.load(); tokenCellState(w).due(v); w = e.load() {
 			// The CAS fails only if another process has changed the word, so the loop is lock-free.
 			if e.swap(w, w.next()) {
@@ -211,13 +212,13 @@ func (c *tokenCell) announce(w *tokenWait) (s tokenCellState, ok bool) {
 // counter, or ended all waits, without a change of the word of a cell. So wakeSequencer also changes that word.
 // Otherwise a waiter that is about to sleep on the old word would not notice.
 func wakeSequencer(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
-	w, err := arenakernel.TryAt[sequencerWords](a, o.Body)
+	w, err := sequencerAt(a, o)
 	if err != nil {
 		return
 	}
 	for i := range w.cells {
 		var e eventcount
-		e.place(a, o, w.places(i), "sequencer.wait", nil)
+		e.place(a, o, w.cell(i), "sequencer.wait", nil)
 		s := e.load()
 		for s.announced() && !e.swap(s, s.next()) {
 			// The CAS fails only if another call has changed the word, so the loop is lock-free.

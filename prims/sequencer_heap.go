@@ -133,8 +133,8 @@ func (c *tokenCell) anyInHeapOver() bool {
 	return len(c.waits) > 0 && (c.waits[0].token <= v || turns != c.turns)
 }
 
-// takeOver takes the waits that are over off the token heap. It returns waits whose tokens the counter has reached
-// in the order of their tokens.
+// takeOver takes the waits that are over off the token heap. In the result, the waits whose tokens the counter has
+// reached are in the order of their tokens.
 func (c *tokenCell) takeOver() (over []*tokenWait) { // guarded by: mu
 	v, turns := c.s.words.value.Load(), sequencerTurns(c.s.words.turns.Load())
 	for len(c.waits) > 0 && (c.waits[0].token <= v || c.queue.Closing()) {

@@ -7,7 +7,7 @@ import (
 )
 
 func inspectSequencer(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
-	w, err := arenakernel.TryAt[sequencerWords](a, o.Body)
+	w, err := sequencerAt(a, o)
 	if err != nil {
 		return unreadable(a, o, err)
 	}
@@ -17,7 +17,7 @@ func inspectSequencer(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	if t.stopped() {
 		i.State += ", stopped"
 	}
-	i.Counts, i.Spin = countsOf(a, &w.counts).tell(), spinText(w.spin.Load())
+	i.Counts, i.Spin = w.counts.tell(), spinText(w.spin.Load())
 	i.word("value", v, "%d", v)
 	if t != 0 {
 		i.word("turns", uint64(t), "waits were ended %d times", t/turnsOne)
@@ -32,7 +32,7 @@ func inspectSequencer(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 		}
 		i.word(fmt.Sprintf("cell %d", k), uint64(s), "%v", s)
 		if !s.due(v) {
-			at := w.places(k).stateOff
+			at := w.cell(k).stateOff
 			i.waits(waitsOn(at, at+tokenCellPollerOff), fmt.Sprintf("token %d or more", v+uint64(s.ahead(v))), nil)
 		}
 	}

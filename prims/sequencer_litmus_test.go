@@ -454,6 +454,33 @@ func TestSequencerPassedBeforeTheAnnouncement(t *testing.T) {
 	require.NoError(t, s.Wait(4*far))
 }
 
+// TestSequencerTokenReachedBeforeTheEndOfWaits: a waiter finds out how its wait has ended. Meanwhile the counter reaches
+// its token, and after that all waits are ended. The wait ends without an error.
+func TestSequencerTokenReachedBeforeTheEndOfWaits(t *testing.T) {
+	needsCrashPoints(t)
+	for what, end := range map[string]func(s *prims.Sequencer){
+		"CancelWaiters": (*prims.Sequencer).CancelWaiters, "Stop": (*prims.Sequencer).Stop,
+	} {
+		for how, wait := range map[string]func(s *prims.Sequencer) error{
+			"Wait":      func(s *prims.Sequencer) error { return s.Wait(1) },
+			"WaitAsync": func(s *prims.Sequencer) error { return s.WaitAsync(1).Wait() },
+		} {
+			t.Run(what+" "+how, func(t *testing.T) {
+				s := newSequencer(t, nil)
+				t.Cleanup(crashpoint.Disarm)
+				came := false
+				crashpoint.ArmFunc("sequencer.wait.judged", 1, func() {
+					came = true
+					s.Increment()
+					end(s)
+				})
+				require.NoError(t, wait(s))
+				require.True(t, came)
+			})
+		}
+	}
+}
+
 // TestSequencerCountChangesTheWordOnce: a count changes the word of a cell only once, even if the process that
 // counts announces its other waits in that word again.
 func TestSequencerCountChangesTheWordOnce(t *testing.T) {

@@ -37,8 +37,10 @@ type mqThread struct {
 	seq    uint8  // the sequence that the thread sleeps on
 	looked uint8  // the sequence at the last periodic check, plus 1
 	checks bool   // a periodic check is about to wake the thread
+	seen   uint8  // the turns that the thread has read, to judge its wait
 	dead   bool
 	over   bool // the wait of the thread was over at some moment
+	came   bool // the counter reached the token before the waits were ended
 }
 
 type mqState struct {
@@ -70,6 +72,8 @@ const (
 	mqHelpWake // wakes all
 	mqAnnounce // announces its token
 	mqAgain    // checks the counter once more
+	mqTurns    // reads turns, to judge the wait: when it begins, after each sleep, and when it seems to be over
+	mqJudge    // reads the counter, and judges
 	mqSleep    // goes to sleep
 	mqAsleep   // sleeps
 )
@@ -145,6 +149,7 @@ func (m *sequencerModel) next(s *mqState, emit func(model.Step[mqState])) {
 		for i := range m.threads { // a wait that is over ends, even if the counter is set back
 			if t := &to.thread[i]; t.pc > mqBegin {
 				t.over = t.over || to.turns != t.turns || to.value >= t.token && !m.resets(&to)
+				t.came = t.came || to.turns == t.turns && to.value >= t.token
 			}
 		}
 		emit(model.Step[mqState]{To: to, Label: what, By: by, Optional: optional})
@@ -215,7 +220,7 @@ func (m *sequencerModel) stepCheck(s *mqState, t *mqThread, do func(string, func
 func (m *sequencerModel) wake(s *mqState) {
 	for i := range s.thread {
 		if t := &s.thread[i]; t.pc == mqAsleep {
-			if t.pc = mqRead; m.bug == mqWokenIsDone {
+			if t.pc = mqTurns; m.bug == mqWokenIsDone {
 				m.ends(s, t)
 			}
 		}
@@ -305,14 +310,14 @@ func (m *sequencerModel) step(s *mqState, i int, t *mqThread) {
 			*t = mqThread{pc: mqCount, at: t.at}
 		}
 	case mqBegin:
-		t.turns, t.pc = s.turns, mqRead
+		t.turns, t.pc = s.turns, mqTurns
 	case mqRead:
 		t.cell, t.pc = s.cell, mqValue
 	case mqValue:
 		t.value = s.value
 		switch {
 		case s.isOver(t):
-			m.ends(s, t)
+			t.pc, t.value, t.cell = mqTurns, 0, mqCell{}
 		case t.cell.due(t.value) && m.bug != mqNoHelp:
 			t.pc = mqHelp
 		default:
@@ -345,16 +350,37 @@ func (m *sequencerModel) step(s *mqState, i int, t *mqThread) {
 		passed := s.value-t.value >= t.cell.ahead(t.value) && m.bug != mqForgetsTheNearer
 		switch t.pc = mqSleep; {
 		case s.isOver(t):
-			m.ends(s, t)
-			return
+			t.pc = mqTurns
 		case passed:
 			t.pc = mqHelp
 			return
 		}
 		t.value, t.cell = 0, mqCell{}
+	case mqTurns:
+		if t.pc = mqJudge; m.bug == mqJudgesCountFirst {
+			t.seen = s.value
+		} else {
+			t.seen = s.turns
+		}
+	case mqJudge:
+		turns, value := t.seen, s.value
+		if m.bug == mqJudgesCountFirst {
+			turns, value = s.turns, t.seen
+		}
+		switch t.seen = 0; {
+		case value >= t.token:
+			m.ends(s, t)
+		case turns != t.turns:
+			if t.came && s.value >= t.token {
+				s.wrong = "a wait was cancelled after its token was reached"
+			}
+			m.ends(s, t)
+		default: // the wait is not over, or the counter was set back
+			t.pc = mqRead
+		}
 	case mqSleep:
 		if t.pc = mqAsleep; s.cell.seq != t.seq && m.bug != mqSleepsAnyway {
-			t.pc = mqRead
+			t.pc = mqTurns
 		}
 	}
 }

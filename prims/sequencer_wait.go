@@ -19,18 +19,25 @@ func (s *Sequencer) begin(token uint64) tokenWait {
 // isOver reports whether a wait is over when the counter is at v. Once a wait is over, it stays over. The exception
 // is a wait that began during a ResetTo which then sets the counter back.
 func (s *Sequencer) isOver(w *tokenWait, v uint64) bool {
-	t := sequencerTurns(s.words.turns.Load())
-	return v >= w.token || t != w.turns || t.stopped()
+	return v >= w.token || w.endedBy(sequencerTurns(s.words.turns.Load()))
 }
 
+// endedBy reports whether a CancelWaiters, Stop or ResetTo has ended the wait, if the word turns is t.
+func (w *tokenWait) endedBy(t sequencerTurns) bool { return t != w.turns || t.stopped() }
+
 // judge reports whether a wait is over, and how it ended.
+//
+// It reads the word turns first. If it read the counter first, the counter could reach the token after that, and then a
+// Stop could change turns. The wait would end with ErrCanceled although its token was reached before the Stop.
 func (s *Sequencer) judge(w *tokenWait) (over bool, err error) {
+	t := sequencerTurns(s.words.turns.Load())
+	crashpoint.Hit("sequencer.wait.judged")
 	// sync(sequencer.count): acquire
 	switch v := s.words.value.Load(); {
 	case v >= w.token:
 		race.Acquire(s.key)
 		return true, nil
-	case s.isOver(w, v):
+	case w.endedBy(t):
 		return true, s.canceled()
 	}
 	return false, nil

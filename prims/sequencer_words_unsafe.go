@@ -8,7 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// sequencerWords is the body of a Sequencer, 448 bytes. The counter has a cache line to itself.
+// sequencerWords is the body of a Sequencer, 384 bytes. The counter has a cache line to itself. In an arena that counts
+// operations, a [countWords] follows.
 type sequencerWords struct {
 	_ structs.HostLayout
 	// value is the counter.
@@ -26,7 +27,13 @@ type sequencerWords struct {
 	pays    atomic.Uint32
 	_       [44]byte
 	cells   [sequencerCells]tokenCellWords
-	counts  countWords
+}
+
+// sequencerCounted is the body of a Sequencer in an arena that counts operations.
+type sequencerCounted struct {
+	_      structs.HostLayout
+	words  sequencerWords
+	counts countWords
 }
 
 // tokenCellWords are the words of a cell of a Sequencer. Every 16th token belongs to the same cell.
@@ -41,13 +48,12 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(sequencerWords{}.spin)-76]
 	_ = [1]struct{}{}[unsafe.Offsetof(sequencerWords{}.pays)-80]
 	_ = [1]struct{}{}[unsafe.Offsetof(sequencerWords{}.cells)-128]
-	_ = [1]struct{}{}[unsafe.Offsetof(sequencerWords{}.counts)-384]
 	_ = [1]struct{}{}[unsafe.Sizeof(tokenCellWords{})-16]
-	_ = [1]struct{}{}[unsafe.Sizeof(sequencerWords{})-448]
+	_ = [1]struct{}{}[unsafe.Sizeof(sequencerWords{})-384]
+	_ = [1]struct{}{}[unsafe.Offsetof(sequencerCounted{}.counts)-384]
 )
 
 const (
-	sequencerBytes    = uint64(unsafe.Sizeof(sequencerWords{}))
 	sequencerCellsOff = arenakernel.Offset(unsafe.Offsetof(sequencerWords{}.cells))
 	sequencerSpinOff  = arenakernel.Offset(unsafe.Offsetof(sequencerWords{}.spin))
 	tokenCellBytes    = arenakernel.Offset(unsafe.Sizeof(tokenCellWords{}))
@@ -55,11 +61,38 @@ const (
 	tokenCellPollerOff = arenakernel.Offset(unsafe.Offsetof(tokenCellWords{}.poller))
 )
 
-// places returns the words that cell i uses as an eventcount.
-func (w *sequencerWords) places(i int) eventcountPlaces {
+// sequencerBytes returns the size of the body of a Sequencer.
+func sequencerBytes(a *arenakernel.Arena) uint64 {
+	if a.Counted() {
+		return uint64(unsafe.Sizeof(sequencerCounted{}))
+	}
+	return uint64(unsafe.Sizeof(sequencerWords{}))
+}
+
+// sequencerAll has the words of a Sequencer, and its counters, which are nil if the arena does not count operations.
+type sequencerAll struct {
+	*sequencerWords
+	counts *countWords
+}
+
+// sequencerAt returns the words of o.
+func sequencerAt(a *arenakernel.Arena, o arenakernel.Object) (sequencerAll, error) {
+	if a.Counted() {
+		w, err := arenakernel.TryAt[sequencerCounted](a, o.Body)
+		if err != nil {
+			return sequencerAll{}, err
+		}
+		return sequencerAll{&w.words, &w.counts}, nil
+	}
+	w, err := arenakernel.TryAt[sequencerWords](a, o.Body)
+	return sequencerAll{w, nil}, err
+}
+
+// cell returns the words that cell i uses as an eventcount.
+func (w sequencerAll) cell(i int) eventcountPlaces {
 	c := &w.cells[i]
 	return eventcountPlaces{
-		&c.state, &c.poller, &w.lastCPU, &w.spin, &w.pays, &w.counts, sequencerCellsOff + arenakernel.Offset(i)*tokenCellBytes,
+		&c.state, &c.poller, &w.lastCPU, &w.spin, &w.pays, w.counts, sequencerCellsOff + arenakernel.Offset(i)*tokenCellBytes,
 	}
 }
 
@@ -83,6 +116,6 @@ func (w *sequencerWords) next(v uint64) (ahead uint64, announced bool) {
 
 // sequencerBody returns the words of a Sequencer that is being created in b, and that no other process sees yet.
 func sequencerBody(b []byte) *sequencerWords {
-	_ = b[sequencerBytes-1]
+	_ = b[unsafe.Sizeof(sequencerWords{})-1]
 	return (*sequencerWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }

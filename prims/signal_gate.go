@@ -147,6 +147,7 @@ func (g *Gate) Begin() bool {
 		if gate.word.CompareAndSwap(uint64(s), uint64(next)) {
 			g.begun(next)
 			crashpoint.Hit("signal.begin.taken")
+			// The load in clear also does what orderLoads does, for the loads of the caller.
 			g.w.clear(int(g.queue))
 			crashpoint.Hit("signal.begin.cleared")
 			return true

@@ -51,7 +51,7 @@ func (w *SignalWaker) TryUnmarkTasks() bool {
 	return w.tryUnmarkTasks()
 }
 
-// tryUnmarkTasks does what TryUnmarkTasks does, for a call that is counted.
+// tryUnmarkTasks does what TryUnmarkTasks does, for a call that has called serve.
 func (w *SignalWaker) tryUnmarkTasks() bool {
 	if !w.unmarkStatus(statusTasks) {
 		return false
@@ -101,6 +101,7 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 	if tree == nil {
 		tree = w
 	}
+	tree.opening.use()
 	if start < 0 || end < start || end-start > signalBits || end > tree.Signals() {
 		w.mistake("partition %d..%d of %d signals", start, end, tree.Signals())
 	}

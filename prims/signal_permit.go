@@ -173,9 +173,9 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	}
 }
 
-// passOn wakes another sleeper if the caller does not use its own wake, because the caller stops waiting, or no
-// longer slept when the wake came. The wake has cleared the announcement bit, which may also stand for other
-// sleepers. So passOn sets the bit again, and wakes a sleeper if there are more permits.
+// passOn is for a waiter that does not use its own wake, because it stops waiting or no longer slept when the
+// wake came. The wake has cleared the announcement bit, which may also stand for other sleepers. So passOn sets
+// the bit again, and wakes a sleeper if there are more permits.
 func (v *signalView) passOn() {
 	b := v.wakeWakeWord()
 	b.Announce()
@@ -325,7 +325,7 @@ func (w *SignalWaker) sweep() {
 
 // sweepFirst is the part of Next that makes a sweep ten times a second. The workers of this process may always find
 // work, and then none of them waits, so the method check is not called. swept is a flag that a timer clears, because
-// Next would notice the cost of a clock.
+// reading a clock would make Next noticeably slower.
 //
 //go:noinline
 func (w *SignalWaker) sweepFirst() {

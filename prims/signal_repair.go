@@ -65,7 +65,7 @@ func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) 
 			v.publish(q)
 		case s.ready() && v.lines[q/signalBits].bits.Load()&(1<<(q%signalBits)) == 0:
 			// The producer, or the worker that cleared the bit, has not finished its step, or is dead. So set the
-			// bit instead of it.
+			// bit here.
 			v.publish(q)
 		}
 		return

@@ -286,6 +286,8 @@ func TestSignalPartition(t *testing.T) {
 	require.Equal(t, "false false", num(t, x, "status", 0).Text)
 	require.True(t, tree.SyncPartitionSummary(9, 11, nil), "a waker can be its own tree")
 	require.EqualValues(t, 3, tree.PartitionSummary())
+	require.NoError(t, tree.Close())
+	require.Panics(t, func() { w.SyncPartitionSummary(9, 11, tree) }, "the handle of the tree is closed")
 }
 
 func TestSignalTasks(t *testing.T) {

@@ -41,6 +41,7 @@ type signalSite struct {
 	board   *signalBoard
 	tag     atomic.Uint64
 	stopped atomic.Bool
+	lingers bool // executions take long, so that most kills of the process come during one
 	wg      sync.WaitGroup
 	fail    func(error)
 }
@@ -77,7 +78,11 @@ func (s *signalSite) execute(g *prims.Gate) {
 	q.Tag.Store(tag)
 	q.Runs.Add(1)
 	n := q.Pushed.Load()
-	for range rand.IntN(200) {
+	end := time.Now()
+	if s.lingers {
+		end = end.Add(time.Duration(rand.IntN(5000)) * time.Microsecond)
+	}
+	for i := rand.IntN(200); i > 0 || time.Now().Before(end); i-- {
 		if is := q.Tag.Load(); is != tag {
 			s.fail(fmt.Errorf("queue %d is executed by %#x, and by %#x", g.Queue(), tag, is))
 			return
@@ -208,6 +213,7 @@ func init() {
 	// The process signal/mayfly works until it is killed.
 	proctest.Register("signal/mayfly", func(c *proctest.Child) {
 		s, _ := joinSignalSite(c, "mayfly")
+		s.lingers = true
 		s.work(4)
 		c.Ready()
 		c.Await()

@@ -15,8 +15,9 @@ func (c *spinCore) refuse() { park.Refuse(c.queues()...) }
 
 func (c *spinCore) callsLeft() bool { return park.Left(c.queues()...) && c.calls.Load() == 0 }
 
-// begin counts a call that waits in two queues one after the other, until the method finish. It returns false if the
-// handle is being closed. The calls in the queues are not enough, because tools show them as waits.
+// begin makes Close wait for a call that waits in two queues one after the other, until the call calls finish. It
+// returns false if the handle is being closed. To enter a queue for the whole call would also make Close wait, but
+// tools would show the call as a wait in that queue.
 func (c *spinCore) begin() bool {
 	c.calls.Add(1)
 	if c.opening.closing.Load() {

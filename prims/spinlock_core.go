@@ -83,8 +83,9 @@ func (c *spinCore) lock(ctx context.Context) error {
 }
 
 // own takes the lock exclusively. It does what lock does, except that it does not report the hold to the race
-// detector and to tests. Close waits for own, and not only for its two waits: between them the state word says that
-// this process drains the lock, and a Close that left the arena then would give the lock to others.
+// detector and to tests. Close waits for the whole call, and not only for its two waits. Between the two waits, the
+// state word says that this process waits for readers to leave. If a Close left the arena at that time, others
+// would get the lock.
 func (c *spinCore) own(ctx context.Context, mayRepair bool) error {
 	if c.rw == nil {
 		return c.wait(ctx, spinHeld, mayRepair)
@@ -120,25 +121,26 @@ func (c *spinCore) tryLock() bool {
 
 // try takes the lock if that is possible without waiting. The parameter named as is the kind of hold to take.
 func (c *spinCore) try(as spinKind) bool {
-	for {
-		took, changed := c.tryStep(spinWord(c.state.Load()), as)
+	for counted := false; ; {
+		o := spinWord(c.state.Load())
+		switch n := o.participant(); {
+		case counted, n == 0, n == c.name:
+		case c.a.Dead(n): // this call may be the first one that finds the death
+			// Close of the handle waits for the call from here on, if it did not before: when step has taken the lock
+			// from the dead process, the next holder may close the handle.
+			if !c.queue.Enter() {
+				return false
+			}
+			defer c.queue.Exit()
+			counted = true
+		case o.valid(c.rw != nil) && o.held():
+			return false // as step would find
+		}
+		took, changed, _ := c.step(o, as)
 		if took || !changed {
 			return took
 		}
 	}
-}
-
-// tryStep does what step does, for a call that may not be counted. If step may take the lock from a dead process, the
-// call counts itself, because the next holder may close the handle before step has returned.
-func (c *spinCore) tryStep(o spinWord, as spinKind) (took, changed bool) {
-	if n := o.participant(); n != 0 && n != c.name && !c.a.Current(n) {
-		if !c.queue.Enter() {
-			return false, false
-		}
-		defer c.queue.Exit()
-	}
-	took, changed, _ = c.step(o, as)
-	return took, changed
 }
 
 // step changes the lock, whose state word is o, if that is possible without waiting. It takes a free lock, or
@@ -198,7 +200,7 @@ type spinWaiter struct {
 	c        *spinCore
 	as       spinKind
 	wakeWord *park.WakeWord
-	met      *metWords // where the waiter notes since when the hold that it sleeps for exists
+	met      *metWords // where the waiter stores a date for the present hold
 	queue    *park.Queue
 	cancel   park.Cancel
 	slept    bool
@@ -235,7 +237,7 @@ func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
 			w.took()
 			return nil
 		case err != nil && mayRepair && c.repair != nil && o.kind() == spinOwnerDead && o.valid(true):
-			if err = c.recover(ctx, c.repair); err == nil {
+			if err = c.recover(ctx, c.repair, true); err == nil {
 				continue
 			}
 		}
@@ -306,6 +308,9 @@ func (w *spinWaiter) took() {
 
 // sleep announces the waiter in the wake word, checks the state word again, and sleeps.
 func (w *spinWaiter) sleep() park.Result {
+	if !w.slept && spinWord(w.c.state.Load()).participant() == w.c.name && !w.cancel.Ends() {
+		w.c.opening.mustNotWaitForSelf(nil, "Lock")
+	}
 	v := w.wakeWord.Announce()
 	crashpoint.Hit("spinlock.lock.announced")
 	o := spinWord(w.c.state.Load())
@@ -368,8 +373,8 @@ func (c *spinCore) release(verb string, from spinKind, to spinWord) {
 	}
 }
 
-// giveBack releases a hold of which the caller has not told anybody. Such a call is not counted. So this process may
-// have left the arena meanwhile, which has ended the hold.
+// giveBack releases a hold of which the caller has not told anybody. Close does not wait for the caller. So this
+// process may have left the arena meanwhile, which has ended the hold.
 func (c *spinCore) giveBack() {
 	// sync(spinlock.release): release
 	if c.state.CompareAndSwap(uint32(makeSpin(spinHeld, c.name)), 0) && c.waited() {
@@ -391,7 +396,7 @@ func (c *spinCore) passOn() {
 	}
 }
 
-// wakeWaited does what passOn does, for a call that is counted or that Close makes.
+// wakeWaited does what passOn does. The caller is Close, or a call that Close waits for.
 func (c *spinCore) wakeWaited() {
 	c.tuning().NoteCPU()
 	if c.rw != nil && c.rw.gate.Announced() {

@@ -471,3 +471,31 @@ func spinKillReaper(t *testing.T) {
 		})
 	}
 }
+
+// TestRWSpinLockCountThatKeepsChanging: a peer stores the holds of another dead participant in the word of a reader each
+// time before this process takes the holds of a dead participant back. The calls end.
+func TestRWSpinLockCountThatKeepsChanging(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	a := newArena(t, nil)
+	l := newRWSpin(t, a, nil)
+	word, ofDead := l.Readers()
+	changes := 0
+	var change func()
+	change = func() {
+		if changes++; changes > 1000 {
+			panic("the call does not end")
+		}
+		word.Store(ofDead(uint32(changes) + 1))
+		crashpoint.ArmFunc("arena.act.verified", 1, change)
+	}
+	defer crashpoint.Disarm()
+	word.Store(ofDead(1))
+	crashpoint.ArmFunc("arena.act.verified", 1, change)
+	require.False(t, l.TryLock())
+	require.ErrorIs(t, l.LockContext(t.Context()), shmsync.ErrCorrupt)
+	crashpoint.Disarm()
+	require.NoError(t, l.LockContext(t.Context()))
+	l.Unlock()
+}

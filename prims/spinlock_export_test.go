@@ -4,6 +4,7 @@ package prims
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -25,11 +26,14 @@ func (l *SpinLock) Object() arenakernel.Object { return l.core.object }
 // Object returns the object of l.
 func (l *RWSpinLock) Object() arenakernel.Object { return l.core.object }
 
+// Calls returns how many calls through l are counted.
+func (l *RWSpinLock) Calls() int { return l.core.queue.Waiting() }
+
 // Bits returns the words that name the holders of l, combined by OR. The result is 0 if there is no holder.
 func (l *RWSpinLock) Bits() uint64 {
 	bits := uint64(l.core.state.Load())
-	for i := range l.slots {
-		bits |= l.slots[i].count.Load()
+	for _, r := range l.readers.load().all {
+		bits |= r.count.Load()
 	}
 	return bits
 }
@@ -39,21 +43,20 @@ func (l *SpinLock) Bits() uint64 { return uint64(l.core.state.Load()) }
 
 // SetHolds overwrites the number of holds for reading that this process has.
 func (l *RWSpinLock) SetHolds(holds uint32) {
-	l.rank()
 	l.mine.Store(uint64(makeRWSpinCount(l.core.name, holds)))
 }
 
 // RewriteSpin overwrites the words of the spin lock at o with the bytes of b, until these are used up. The
-// order of the words is: state, wake, gate, drain, top, policy, died, spin, lastCPU, pays, then the three heads
-// of the poller lists, then the words of readers.
+// order of the words is: state, wake, gate, drain, policy, died, spin, lastCPU, pays, then the three heads of the
+// poller lists, then the counts of readers in the order of their slots.
 func RewriteSpin(a *arena.Arena, o arenakernel.Object, b []byte) {
 	w := arena.At[spinWords](a, o.Body)
-	for i, word := range []interface{ Store(uint32) }{&w.state, &w.wake, &w.gate, &w.drain, &w.top, nil, &w.died, &w.spin, &w.lastCPU, &w.pays} {
+	for i, word := range []interface{ Store(uint32) }{&w.state, &w.wake, &w.gate, &w.drain, nil, &w.died, &w.spin, &w.lastCPU, &w.pays} {
 		v, ok := next32(&b)
 		switch {
 		case !ok:
 			return
-		case i == 5:
+		case i == 4:
 			w.policy = v
 		default:
 			word.Store(v)
@@ -77,15 +80,22 @@ func RewriteSpin(a *arena.Arena, o arenakernel.Object, b []byte) {
 	if o.Kind != rwSpinKindID {
 		return
 	}
-	slots, err := rwSpinSlots((*arenakernel.Arena)(a), o.Body)
+	slots, err := rwSpinSlotsOf((*arenakernel.Arena)(a), o)
 	if err != nil {
 		panic(err)
 	}
-	for i := range slots {
+	for _, r := range slots {
 		v, ok := next64()
 		if !ok {
 			return
 		}
-		slots[i].count.Store(v)
+		r.count.Store(v)
 	}
+}
+
+// Readers returns the word with the holds of this process for reading, and a function that returns the value that a dead
+// participant in the same slot would have left there.
+func (l *RWSpinLock) Readers() (word *atomic.Uint64, ofDead func(holds uint32) uint64) {
+	const generation = 1 << 28 // the highest bit of the generation
+	return l.mine, func(holds uint32) uint64 { return uint64(makeRWSpinCount(l.core.name^generation, holds)) }
 }

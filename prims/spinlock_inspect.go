@@ -62,16 +62,20 @@ func (i *inspection) spinState(w *spinWords, readers bool) (on []int) {
 }
 
 func inspectRWSpin(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
-	w, slots, err := rwSpinBody(a, o)
+	w, err := arenakernel.TryAt[spinWords](a, o.Body)
 	if err != nil {
 		return unreadable(a, o, err)
 	}
 	i := inspect(a, o)
 	on := i.spinState(w, true)
 	var readers []int
-	for k := range slots {
-		n := rwSpinCount(slots[k].count.Load())
-		if n == 0 || !n.validIn(k+1) || !a.Current(n.participant()) {
+	slots, err := rwSpinSlotsOf(a, o)
+	if err != nil {
+		i.lost(shmsync.ErrCorrupt, 0)
+	}
+	for _, r := range slots {
+		n := rwSpinCount(r.count.Load())
+		if n == 0 || !n.validIn(r.slot) || !a.Current(n.participant()) {
 			continue
 		}
 		i.word("readers", uint64(n), "%v", n)

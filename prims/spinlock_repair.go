@@ -26,7 +26,7 @@ func init() {
 }
 
 // markOwnerDeadSpin changes the state word o, whose holder was found dead. It reports false if the word stays as it
-// is, because the holder's process has not ended and the next holder may use the data only after that.
+// is for now: the holder's process has not ended, and the next holder must not use the data before that.
 func markOwnerDeadSpin(a *arenakernel.Arena, obj arenakernel.Object, w *spinWords, o spinWord, readers bool) (changed bool) {
 	next := o.ownerDied(policyOf(w.policy))
 	if next == o || next.free() && o.kind() != spinDraining && !a.Gone(o.participant()) {
@@ -163,11 +163,12 @@ func (c *spinCore) recoverCounted(ctx context.Context, repair func() error) erro
 		return c.opening.refused(c.op + ".recover")
 	}
 	defer c.opening.leaveStay(c.queue)
-	return c.recover(ctx, repair)
+	return c.recover(ctx, repair, false)
 }
 
-// recover does what the method recoverCounted does, for a call that Close of the arena waits for.
-func (c *spinCore) recover(ctx context.Context, repair func() error) error {
+// recover does what the method recoverCounted does, for a call that Close of the arena waits for. The parameter waited
+// says whether the Close of the handle waits for the call, too.
+func (c *spinCore) recover(ctx context.Context, repair func() error, waited bool) error {
 	op := c.op + ".recover"
 	for {
 		o := spinWord(c.state.Load())
@@ -196,19 +197,19 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 			continue
 		}
 		crashpoint.Hit("spinlock.recover.taken")
+		if n := o.participant(); n != 0 {
+			// The process that marked the word owner-dead may have died before it stored the word died, which is only
+			// for reports, or may not have stored it yet.
+			c.words.died.Store(uint32(n))
+		}
 		if c.rw != nil {
-			if n := o.participant(); n != 0 {
-				// The process that marked the word owner-dead may have died before it stored the word died, which
-				// is only for reports.
-				c.words.died.Store(uint32(n))
-			}
 			if err := c.rw.drain(ctx, drainForRecover(c.name, o)); err != nil {
 				return err
 			}
 			race.Acquire(c.rw.readKey)
 		}
 		race.Acquire(c.key)
-		if err := c.runRepair(repair); err != nil {
+		if err := c.runRepair(repair, waited); err != nil {
 			return err
 		}
 		died := c.diedName()
@@ -250,8 +251,9 @@ func (c *spinCore) passThrough(ctx context.Context) error {
 }
 
 // runRepair runs repair while this process recovers the lock. If repair fails, the lock becomes
-// not recoverable.
-func (c *spinCore) runRepair(repair func() error) (err error) {
+// not recoverable. The parameter waited says whether the Close of the handle waits for the call.
+func (c *spinCore) runRepair(repair func() error, waited bool) (err error) {
+	who := c.diedName() // while the state word keeps other recoveries out
 	done := false
 	defer func() {
 		if done && err == nil {
@@ -261,12 +263,13 @@ func (c *spinCore) runRepair(repair func() error) (err error) {
 		lost := c.state.CompareAndSwap(uint32(makeSpin(spinRecovering, c.name)), uint32(spinLost))
 		wakeSpinWaiters(c.a, c.words, arenakernel.OwedAll, c.rw != nil)
 		if lost {
-			c.a.Happened(arenakernel.EventNotRecoverable, c.object, nil, c.diedName(), err)
+			c.a.Happened(arenakernel.EventNotRecoverable, c.object, nil, who, err)
 		}
 	}()
+	defer c.opening.repairing(nil, waited).end()
 	if err = repair(); err != nil {
 		err = &shmsync.Error{Op: c.op + ".recover", Object: objectName(c.object), Err: shmsync.ErrNotRecoverable,
-			Who: c.a.Who(c.diedName()), Detail: "the repair failed: " + err.Error()}
+			Who: c.a.Who(who), Detail: "the repair failed: " + err.Error()}
 	}
 	done = true
 	crashpoint.Hit("spinlock.recover.repaired")

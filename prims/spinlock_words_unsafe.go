@@ -8,25 +8,18 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// spinWords is the body of a SpinLock, that is, its memory in the arena, 128 bytes. It is also the first part of
-// the body of an RWSpinLock. The words that every operation reads are on one cache line; the words that only
-// waiters and wakers read are on another. A word that belongs to an RWSpinLock stays 0 in a SpinLock.
+// spinWords is the body of a SpinLock and of an RWSpinLock, that is, its memory in the arena, 128 bytes. The words that
+// every operation reads are on one cache line; the words that only waiters and wakers read are on another. A word that
+// belongs to an RWSpinLock stays 0 in a SpinLock.
 type spinWords struct {
 	_     structs.HostLayout
 	state atomic.Uint32 // see spinWord
 	// drain is the futex word of the waiter for readers to leave; see park.Word. It belongs to an RWSpinLock.
 	// It is on this cache line because each RUnlock reads it.
 	drain atomic.Uint32
-	// top is the highest slot whose participant has ever read. It belongs to an RWSpinLock.
-	//   writers: a participant's first RLock, before it counts itself; it only grows
-	//   readers: the waiter for readers to leave, after it has changed the state word
-	//   order:   seq-cst, against the state word
-	//   futex:   none
-	//   crash:   a value that is too high costs a look
-	top atomic.Uint32
-	_   [4]byte
-	// met records since when the present hold exists, as far as a waiter that sleeps on the word wake has seen it.
-	// The field gateMet does the same for readers that sleep on the word gate.
+	_     [8]byte
+	// met records a time at which the present hold had already begun. A waiter that sleeps on the word wake stores
+	// it. The field gateMet is the same for readers that sleep on the word gate.
 	met     metWords
 	gateMet metWords
 	_       [16]byte
@@ -38,7 +31,7 @@ type spinWords struct {
 	policy      uint32        // the result of Policy.stored. Immutable after init.
 	died        atomic.Uint32 // ID of the participant whose death left the state inconsistent; for tools
 	spin        atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by users, any value is valid
-	lastCPU     atomic.Uint32 // the CPUs that released last while a waiter was there, see park; a hint
+	lastCPU     atomic.Uint32 // the CPUs of the last releases that found a waiter, see park; a hint
 	pays        atomic.Uint32 // how well spinning has paid lately, see park; a hint
 	_           [4]byte
 	poller      atomic.Uint64 // head of the list of poller nodes of wake; see arenakernel.EachPollerNode
@@ -47,19 +40,19 @@ type spinWords struct {
 	_           [8]byte
 }
 
-// rwSpinSlot has the counts of one participant's readers. It takes two cache lines, because a CPU that loads a line
-// also prefetches its neighbour.
-type rwSpinSlot struct {
+// rwSpinRecord is a slot record of an RWSpinLock: a block of the arena with the count of one participant's readers. It
+// has two cache lines to itself, because a CPU that loads a line also prefetches its neighbour.
+type rwSpinRecord struct {
 	_     structs.HostLayout
+	_     [64]byte      // begins with the header of a slot record
 	count atomic.Uint64 // see rwSpinCount
-	_     [120]byte
+	_     [56]byte
 }
 
 // The layout is part of the binary interface: if the offset of a field changes, its line here does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.state)-0]
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.drain)-4]
-	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.top)-8]
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.met)-16]
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.gateMet)-32]
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.wake)-64]
@@ -74,8 +67,8 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.drainPoller)-112]
 	_ = [1]struct{}{}[unsafe.Sizeof(spinWords{})-128]
 
-	_ = [1]struct{}{}[unsafe.Offsetof(rwSpinSlot{}.count)-0]
-	_ = [1]struct{}{}[unsafe.Sizeof(rwSpinSlot{})-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwSpinRecord{}.count)-64]
+	_ = [1]struct{}{}[unsafe.Sizeof(rwSpinRecord{})-128]
 )
 
 const (
@@ -84,34 +77,11 @@ const (
 	spinWakeOff  = arenakernel.Offset(unsafe.Offsetof(spinWords{}.wake))
 	spinGateOff  = arenakernel.Offset(unsafe.Offsetof(spinWords{}.gate))
 
-	rwSpinSlotBytes = unsafe.Sizeof(rwSpinSlot{})
+	rwSpinRecordBytes = uint64(unsafe.Sizeof(rwSpinRecord{}))
 )
 
 // spinBody returns the words of a spin lock that is being created in b, and that no other process sees yet.
 func spinBody(b []byte) *spinWords {
 	_ = b[spinBytes-1]
 	return (*spinWords)(unsafe.Pointer(unsafe.SliceData(b)))
-}
-
-// rwSpinBytes returns the size of the body of an RWSpinLock in an arena.
-func rwSpinBytes(a *arenakernel.Arena) uint64 {
-	return uint64(spinBytes) + uint64(a.MaxParticipants())*uint64(rwSpinSlotBytes)
-}
-
-// rwSpinSlots returns the words that count readers in the RWSpinLock whose body is at off. The word of slot i is at
-// index i-1.
-func rwSpinSlots(a *arenakernel.Arena, off arenakernel.Offset) ([]rwSpinSlot, error) {
-	first := off + arenakernel.Offset(spinBytes)
-	n := a.MaxParticipants()
-	p, err := arenakernel.TryAt[rwSpinSlot](a, first)
-	if err == nil {
-		_, err = arenakernel.TryAt[rwSpinSlot](a, first+arenakernel.Offset(uintptr(n-1)*rwSpinSlotBytes))
-	}
-	if err != nil {
-		return nil, err
-	}
-	// SAFETY: the first and the last word lie in the mapping, which is contiguous and stays as
-	// long as the arena is open. The words between them have the same alignment, and have no
-	// pointers.
-	return unsafe.Slice(p, n), nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -43,12 +42,11 @@ type Synchronized[T any] struct {
 type synchronized struct {
 	lock  *Mutex
 	words *synchronizedWords
-	// inside is 1 while a goroutine that got the lock through this handle may be using the two copies of the value.
-	//   writers: the holder of the lock
-	//   readers: Close of this and of other handles of the process
-	inside atomic.Uint32
-	// heldSince is the time when the function left, called by a Close, first found that this process has the lock
-	// although no goroutine of this handle uses the copies. It is CLOCK_MONOTONIC in ns; 0 means never. Only the
+	// inside is set while a goroutine that got the lock through this handle may be using the two copies of the value.
+	// The holder of the lock writes it. Close of this and of other handles of the process read it.
+	inside goroutineMark
+	// heldSince is the time at which a Close first found that this process has the lock although no goroutine of
+	// this handle uses the copies; see the method left. It is CLOCK_MONOTONIC in ns; 0 means never. Only the
 	// goroutine that closes the handle uses it.
 	heldSince int64
 }
@@ -149,6 +147,7 @@ func buildSynchronized[T any](a *arenakernel.Arena, o arenakernel.Object) (*Sync
 	s.lock = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
 	s.lock.counted()
 	s.lock.inner = true
+	s.lock.opening.inside = markedFunc{&s.inside, "the function of an Update or a View"}
 	s.lock.opening.left, s.lock.opening.end, s.lock.opening.owed = s.left, s.lock.end, s.lock.wakeOwed
 	return s, nil
 }
@@ -158,8 +157,8 @@ func buildSynchronized[T any](a *arenakernel.Arena, o arenakernel.Object) (*Sync
 // [runtime.Goexit], or if this process dies before Update has committed. f must not keep v, nor start anything that
 // writes to v after f has returned.
 //
-// An Update, View or Store of s within f waits for itself for ever, and so does a Close of s or of the arena. If
-// Update returns an error that f has not returned, f was not called. The only exception is an error that Is
+// If f calls Update, View or Store of s, or Close of s or of the arena, that call panics, because it would wait for
+// itself. If Update returns an error that f has not returned, f was not called. The only exception is an error that Is
 // ErrCorrupt: a peer has overwritten the lock, f may have been called, and the value is unchanged.
 func (s *Synchronized[T]) Update(f func(v *T) error) error {
 	return s.UpdateContext(context.Background(), f)
@@ -330,7 +329,7 @@ func (s *synchronized) lockFor(timeout int64) error {
 // Both sides are sequentially consistent, so at least one of them sees the store of the other. If enter loaded the
 // word closing before the CAS, a Close could miss an Update that has just begun.
 func (s *synchronized) enter(verb string) error {
-	s.setInside(1)
+	s.inside.begin()
 	if s.lock.opening.closing.Load() {
 		return s.failed(verb, s.lock.closed())
 	}
@@ -340,18 +339,18 @@ func (s *synchronized) enter(verb string) error {
 // leave ends the use of the copies and unlocks. If a peer has overwritten the owner word, leave
 // does nothing: the next caller that locks gets the error.
 func (s *synchronized) leave() {
-	s.setInside(0)
-	if s.holds() {
-		s.lock.Unlock()
-	}
-}
-
-func (s *synchronized) setInside(v uint32) {
-	if race.Enabled {
-		s.inside.Store(v)
+	s.inside.end()
+	m := s.lock
+	if !race.Enabled && *m.own == m.biased {
+		// This is what Unlock does with such a hold. It is repeated here, because Unlock is not inlined.
+		if releaseBiased(m.own, m.wake) {
+			m.loseBias()
+		}
 		return
 	}
-	storeFlag(&s.inside, v)
+	if s.holds() {
+		m.Unlock()
+	}
 }
 
 // holds reports whether the owner word says that this process has the lock.

@@ -13,7 +13,7 @@ func (s *synchronized) left() bool {
 		return false
 	case !s.holds():
 		return true
-	case s.inside.Load() != 0:
+	case s.inside.any():
 		s.heldSince = 0
 		return false
 	case s.othersInside():
@@ -40,7 +40,7 @@ func (s *synchronized) othersInside() bool {
 		return false
 	}
 	for _, h := range on.open {
-		if o, ok := h.(interface{ core() *synchronized }); ok && o.core() != s && o.core().inside.Load() != 0 {
+		if o, ok := h.(interface{ core() *synchronized }); ok && o.core() != s && o.core().inside.any() {
 			return true
 		}
 	}

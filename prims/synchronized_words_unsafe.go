@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/race"
 )
 
 // synchronizedWords is the head of the body of a Synchronized, 256 bytes. Two copies of the
@@ -61,5 +62,12 @@ func initSynchronized[T any](body []byte, initial *T, opt *SynchronizedOptions) 
 	*(*T)(unsafe.Add(unsafe.Pointer(w), copies[0])) = *initial
 }
 
-// storeFlag stores v in w, a word that only this process writes, by a plain store that the compiler does not move.
-func storeFlag(w *atomic.Uint32, v uint32) { *(*uint32)(unsafe.Pointer(w)) = v }
+// storeMark stores v in w by a plain store, unless the race detector would report that. No process but this one has w.
+func storeMark(w *atomic.Uintptr, v uintptr) {
+	if race.Enabled {
+		w.Store(v)
+		return
+	}
+	// SAFETY: an atomic.Uintptr is one uintptr, which the processor stores as a whole.
+	*(*uintptr)(unsafe.Pointer(w)) = v
+}

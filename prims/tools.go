@@ -105,7 +105,7 @@ func RecoverAtContext(ctx context.Context, a *arena.Arena, o arena.Object, key u
 	case spinKindID:
 		x, err = SpinLockAt(a, o.Offset)
 	case rwSpinKindID:
-		x, err = RWSpinLockAt(a, o.Offset)
+		x, err = rwSpinLockToRecover(a, o.Offset)
 	case multiLockKind:
 		m, err := MultiLockAt(a, o.Offset)
 		if err != nil {

@@ -104,7 +104,7 @@ func init() {
 // its locks are taken at once. No owner ever finds another owner. The main danger is a late store of a thread
 // of the killed process that still runs: it would free the hold of the next owner.
 func TestMutexNeverTwoOwners(t *testing.T) {
-	rounds := proctest.Rounds(40, 150)
+	rounds := proctest.Rounds(40, 400)
 	neverTwoOwners(t, rounds)
 }
 

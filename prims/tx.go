@@ -43,7 +43,8 @@ type Tx struct {
 	object string
 	ended  bool  // the function of the Update has returned
 	failed error // why the transaction can only be undone, or nil
-	noLock bool  // this process has no byte lock, so other processes cannot see when it has ended
+	inside goroutineMark
+	noLock bool // this process has no byte lock, so other processes cannot see when it has ended
 }
 
 // txRange is a range of the heap that was saved.

@@ -95,7 +95,7 @@ func corruptLog(o arenakernel.Object, detail string) error {
 }
 
 func (l *undoLog) state() logState       { return logState(l.head.state.Load()) }
-func (l *undoLog) storeState(s logState) { storeLogState(raw64(&l.head.state), uint64(s)) }
+func (l *undoLog) storeState(s logState) { releaseLogState(&l.head.state, uint64(s)) }
 func (l *undoLog) differs(asked int) string {
 	if l == nil {
 		return ""

@@ -64,11 +64,13 @@ import (
 // restored before the store of undone. In the phases undone and committed no byte is restored, because blocks
 // may belong to others by then.
 //
-//	writers: the holder of the lock, by a plain store that the compiler cannot move, see storeLogState;
-//	         D and a reaper, see above
-//	readers: the next holder, after a death; tools
-//	order:   relaxed: the lock carries the edge between holders; the stores of one thread are
-//	         seen in their order by a process that found the thread gone
+//	writers: the holder of the lock, by a store that the compiler cannot move, see storeLogState and
+//	         releaseLogState; D and a reaper, see above
+//	readers: the next holder, after a death; a process that deletes an object or frees memory which D had
+//	         open, see hasTransactionOf in package arenakernel; tools
+//	order:   the store after a rollback is a release, and a load without the lock acquires; else relaxed:
+//	         the lock carries the edge between holders; the stores of one thread are seen in their
+//	         order by a process that found the thread gone
 //	futex:   none
 //	crash:   idle: nothing to do. active, undone: the next holder rolls back. committed: the next
 //	         holder goes on with the commit. Each may be repeated from its beginning. lost: the

@@ -38,13 +38,26 @@ func logBody(body []byte, words uint64) *logHead {
 	return (*logHead)(unsafe.Pointer(&body[words]))
 }
 
-// storeLogState stores the state of a log. It is not inlined and consists of the store alone. The compiler
-// moves no store of its caller across a call, and the store is one instruction. So if a killed thread has made
-// this store, it has made all earlier stores. If it has not made this store, it has made none of the later
-// ones. See docs/memory-model.md.
+// storeLogState stores the state of a log for its transaction. It is not inlined and consists of the store alone. The
+// compiler moves no store of its caller across a call, and the store is one instruction. So if a killed thread has
+// made this store, it has made all earlier stores. If it has not made this store, it has made none of the later ones.
+// See docs/memory-model.md.
 //
 //go:noinline
 func storeLogState(p *uint64, s uint64) { *p = s }
+
+// releaseLogState does what storeLogState does, and is a release: a process that does not have the lock, and sees
+// that no process will undo the transaction of a dead one any more, also sees the restored bytes. Else it could free
+// the memory that they are in, and the bytes would come later.
+//
+// Only a rollback restores bytes. So the functions of Tx that record store by storeLogState, and so does a commit
+// without blocks. The end of a rollback uses releaseLogState. Both stores of a commit with blocks use it, too, because
+// such a commit ends by the same function as a rollback.
+//
+//go:noinline
+func releaseLogState(p *atomic.Uint64, s uint64) {
+	storeWord(p, s) // sync(tx.idle): release
+}
 
 // txPlace holds the addresses that a transaction uses in this process.
 type txPlace struct {

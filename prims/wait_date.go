@@ -10,8 +10,8 @@ import (
 // These objects serve their waits strictly in order. So no process can have got the lock since the present first wait
 // became the first, and the hold is at least as old. Design note 47 has the argument.
 //
-// Neither a lock nor a grant reads the clock for this purpose. Instead, the periodic check of a waiter's process
-// stores the time at which it found a wait to be first, in the word stamp of the node; see recordQueue.dateFirst. That
+// Neither a lock nor a grant reads the clock for this purpose. Instead, when the periodic check of a waiter's process
+// finds that a wait is the first, it stores the time in the word stamp of the node; see recordQueue.dateFirst. That
 // time is called the date of the wait.
 
 // firstDate converts a CLOCK_MONOTONIC time in ns to a date. A date is in milliseconds modulo 2^32, rounded up. It

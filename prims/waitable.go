@@ -1,6 +1,7 @@
 package prims
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"sync"
@@ -42,7 +43,7 @@ type Waitable[S, E any] struct {
 	fields uint64            // see packExtra
 	copied S                 // the copy of the state on which a rule works. guarded by: private
 	marks  []waitableMark[E] // see begins. guarded by: private
-	marked bool              // guarded has marked x as not recoverable, and this goroutine is ending. guarded by: private
+	marked bool              // the method guarded has marked x as lost, and this goroutine ends; guarded by: private
 	copies sync.Pool         // of *S: the copies of the state on which the functions of Update work
 }
 
@@ -141,7 +142,8 @@ func waitableLayout[S, E any]() uint64 {
 // pack packs a value of E into a word.
 func (x *Waitable[S, E]) pack(e E) uint64 { return packExtra(e, x.fields) }
 
-// fieldBits returns the bits of a word that values of type t at the given offset have, without padding and blank fields.
+// fieldBits returns a mask of those bits of a word that the fields of a value of type t at the given offset use.
+// Padding and blank fields have no bits in the mask.
 func fieldBits(t reflect.Type, at uintptr) (mask uint64) {
 	switch t.Kind() {
 	case reflect.Array:
@@ -185,8 +187,9 @@ func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules R
 	if err := x.openCore(a, o, shape, false); err != nil {
 		return nil, err
 	}
-	// Goroutines of this library must survive a rule that ends its goroutine. So the method check runs rules aside.
-	x.openWaits(x.check)
+	// Goroutines of this library must survive a rule that ends its goroutine. So the method check runs rules in a
+	// separate goroutine.
+	x.openWaits(x.check, x.torn)
 	// Only a process that has the rules can undo the claims of dead processes. So start the poller of this process,
 	// which is notified of deaths, and calls the method check if goroutines wait.
 	x.queue.StartPoller()
@@ -197,7 +200,7 @@ func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules R
 // The method Err shows whether a wait can succeed later.
 func (x *Waitable[S, E]) TryWait(e E) (ok bool) {
 	defer x.opening.serve(x.queue).end()
-	made, err := x.take(e)
+	made, err := x.take(context.Background(), e)
 	return made && err == nil
 }
 

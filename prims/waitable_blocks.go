@@ -58,9 +58,9 @@ func (x *waitableCore) findBlocks() (*waitableBlocks, error) {
 	}
 }
 
-// addBlock adds a block with holds, unless the list of slot records does not begin with head any more. If slot is not 0,
-// the block has room for the text of a panic in that slot. added is false if the list begins with another record, because
-// another call has pushed one meanwhile.
+// addBlock adds a block with holds, if the list of slot records still begins with head. If slot is not 0, the block has
+// room for the text of a panic in that slot. added is false if the list begins with another record, because another
+// call has pushed one meanwhile.
 func (x *waitableCore) addBlock(head uint32, slot int) (added bool, err error) {
 	size := uint64(waitableRecordBytes)
 	if slot != 0 {

@@ -186,39 +186,30 @@ func (m *waitableModel) canon(s *wtState) {
 
 // renumber replaces the tags and the versions by the smallest numbers in the same order.
 func (m *waitableModel) renumber(s *wtState) {
-	var q recordQueueModel
-	q.rename(nil, func(f func(v *uint8, next bool)) {
-		f(&s.commit.version, true)
-		for slot := range s.head {
-			f(&s.head[slot], false)
+	n := &m.numbers
+	n.add(&s.commit.version, true)
+	for slot := range s.head {
+		n.add(&s.head[slot], false)
+	}
+	for i := range m.threads {
+		n.add(&s.thread[i].c.version, true)
+	}
+	n.rename()
+	for w := range wtWords {
+		n.add(&s.word[w].tag, false)
+		for slot := range s.rec {
+			n.addEntries(&s.rec[slot], w)
 		}
 		for i := range m.threads {
-			f(&s.thread[i].c.version, true)
+			t := &s.thread[i]
+			n.addEntries(&t.rec, w)
+			switch {
+			case w == wtLost && (t.mode == wtReads || t.mode == wtRecovers):
+				n.add(&t.lost.tag, false)
+			case w == wtCurrent && (t.fresh || t.pc == wtCopy || t.pc == wtCopyRest):
+				n.add(&t.from.tag, false)
+			}
 		}
-	})
-	for w := range wtWords {
-		q.rename(nil, func(f func(v *uint8, next bool)) {
-			f(&s.word[w].tag, false)
-			entries := func(r *rqRecord) {
-				for e := range r.n {
-					if r.word[e] == w {
-						f(&r.was[e].tag, true)
-					}
-				}
-			}
-			for slot := range s.rec {
-				entries(&s.rec[slot])
-			}
-			for i := range m.threads {
-				t := &s.thread[i]
-				entries(&t.rec)
-				switch {
-				case w == wtLost && (t.mode == wtReads || t.mode == wtRecovers):
-					f(&t.lost.tag, false)
-				case w == wtCurrent && (t.fresh || t.pc == wtCopy || t.pc == wtCopyRest):
-					f(&t.from.tag, false)
-				}
-			}
-		})
+		n.rename()
 	}
 }

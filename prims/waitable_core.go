@@ -9,14 +9,14 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// waitableCore is the part of a handle on a Waitable that does not depend on the types S and E. It is all that a
-// process needs that has no rules, such as a tool.
+// waitableCore is the part of a handle on a Waitable that does not depend on the types S and E. A process that
+// has no rules, such as a tool, needs only this part.
 //
 // The state is in one of several images. The recordedWord current names the valid image. A change runs a rule on a
-// private copy of that image, writes the result to another image, which belongs to the slot of this participant, and
-// makes a record that stores the name of the new image in current. So nobody holds a lock in the arena while a rule
-// runs. If another process has made a change meanwhile, the record does not take effect, and the rule runs again on the new
-// state. See docs/design/0060.
+// private copy of that image. It writes the result to another image, which belongs to the slot of this participant.
+// Then it makes a record that stores the name of the new image in current. So nobody holds a lock in the arena while a
+// rule runs. If another process has made a change meanwhile, the record does not take effect, and the rule runs again
+// on the new state. See docs/design/0060.
 type waitableCore struct {
 	recordQueue
 	slots recordSlots[waitableSlot]
@@ -31,13 +31,19 @@ type waitableCore struct {
 	// room is the value of the word SlotRecords before the last search for a hold. guarded by: private
 	room    uint32
 	opening *opening
+	// updating marks a goroutine that runs the function of an Update. If several do, it marks one of them or none.
+	updating goroutineMark
+	// inRule marks the goroutine that runs rules for a call of this handle.
+	inRule goroutineMark
 	*waitableShared
 }
 
 // waitableShared is what all handles of this process on a Waitable share.
 type waitableShared struct {
 	lock   sync.Mutex  // recordQueue.private points to it
-	missed atomic.Bool // a reap is due, which did not wait for the private lock
+	missed atomic.Bool // a reap is still due, because reapDead found the lock taken
+	// ruling marks the goroutine that runs rules while the lock is held.
+	ruling goroutineMark
 }
 
 // waitableSlot is the slot record of one participant, and the index of its slot.
@@ -83,16 +89,18 @@ func (x *waitableCore) openCore(a *arenakernel.Arena, o arenakernel.Object, shap
 }
 
 // openWaits prepares x for waits. The function check is called ten times a second while a goroutine of this process
-// waits, and after each death.
-func (x *waitableCore) openWaits(check func()) {
+// waits, and after each death. The function torn examines the wait of a node; see isTorn.
+func (x *waitableCore) openWaits(check func(), torn func(s *park.WaitNode) bool) {
 	w := x.words
 	x.opening = newOpening(x.a, x.object)
 	x.queue = park.NewQueue(park.Config{
 		WaitList: park.WaitList{Arena: x.a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller},
-		Object:   x.object, Word: x.object.Body + waitableWakeOff, All: true, Check: check,
+		Object:   x.object, Word: x.object.Body + waitableWakeOff, All: true, Check: check, Torn: torn,
 	})
 	x.opening.waitsIn(x.queue)
 	x.opening.end = x.queue.Close
+	x.opening.inside = markedFunc{&x.updating, "the function of an Update"}
+	x.opening.insideRule = markedFunc{&x.inRule, "a rule"}
 	// A rule runs with the private lock held. So the lock belongs to this object alone, and no other object waits for it.
 	x.waitableShared = common[waitableShared](x.opening)
 	x.private = &x.lock
@@ -166,8 +174,8 @@ func (x *waitableCore) closed() error {
 }
 
 // spare returns the name of an image in the slot record of this participant that is not the valid image. Only a record
-// of this participant can make it valid, and the caller holds x.private. A process that copied the state from that
-// image earlier, and is still at it, finds another word current afterwards.
+// of this participant can make it valid, and the caller holds x.private. Another process may still be copying an older
+// state from that image. After the copy, it finds that the word current has changed, and copies again.
 func (x *waitableCore) spare(c *recordedChange) uint32 {
 	first := uint32(2 * x.slot)
 	if c.get(&x.words.current) == first {
@@ -176,7 +184,8 @@ func (x *waitableCore) spare(c *recordedChange) uint32 {
 	return first
 }
 
-// lostIn returns the participant that made x not recoverable by the state that the change c has found, or 0.
+// lostIn returns the participant that made x not recoverable, according to the state that the change c has
+// found, or 0.
 func (x *waitableCore) lostIn(c *recordedChange) arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(c.get(&x.words.lostBy) & arenakernel.ParticipantIDMask)
 }

@@ -56,3 +56,9 @@ func (x *Waitable[S, E]) HoldOf(e E) (w WaitableHoldWords, added bool) {
 func (x *Waitable[S, E]) BlockText(block arenakernel.Offset) *uint32 {
 	return &arenakernel.SlotRecordAt[waitableBlock](x.a, block).textOf
 }
+
+// CurrentImage returns the word that names the valid image of the state.
+func (x *Waitable[S, E]) CurrentImage() *atomic.Uint64 { return &x.words.current }
+
+// YieldUntil returns the word that holds the time until which calls of other processes do not begin a change.
+func (x *Waitable[S, E]) YieldUntil() *atomic.Uint64 { return &x.words.yieldUntil }

@@ -42,7 +42,8 @@ func (x *waitableCore) holdAt(index uint32) *waitableHold {
 	return known.holds[index]
 }
 
-// ofSlot returns the hold in the slot record of the participant n. If there is none, it returns no hold.
+// ofSlot returns the hold in the slot record of the participant n, or the zero holdPlace if n has no slot
+// record.
 func (x *waitableCore) ofSlot(n arenakernel.ParticipantID) holdPlace {
 	if r := x.slotRecord(n.Slot()); r != nil {
 		return holdPlace{&r.hold, uint32(n.Slot())}
@@ -141,7 +142,7 @@ func (x *waitableCore) labelInBlocks(n arenakernel.ParticipantID, extra uint64) 
 		case name == uint32(n) && h.extra() == extra:
 			x.lastHold = i
 			return holdPlace{h, waitableAdded + uint32(i)}, nil
-		case name == 0: // the holds behind a hold that was never used were not used either, because place takes the first
+		case name == 0: // this and all later holds were never used, because place takes the first free hold
 			return holdPlace{}, err
 		}
 	}
@@ -198,8 +199,8 @@ func (x *waitableCore) setGranted(c *recordedChange, h holdPlace, granted uint32
 }
 
 // accept records that a wait of this process has accepted the claim for one value of E that it was granted. While a
-// claim is not accepted, its hold is not free, so the hold keeps its label. A free hold may get that label meanwhile,
-// for another claim.
+// claim is not accepted, its hold is not free, so the hold keeps its label. A free hold may get a new label while
+// accept examines it, so accept reads the label before and after the counts.
 func (x *waitableCore) accept(extra uint64) {
 	if x.own.hold.accept(x.name, extra) {
 		return
@@ -221,7 +222,8 @@ func (h *waitableHold) accept(by arenakernel.ParticipantID, extra uint64) bool {
 			return false
 		}
 		n := h.accepted.Load()
-		// If the label with its tags is the same as before, it belongs to the grants that were counted meanwhile.
+		// If the label, with its tags, is the same as before, the granted claims that were just read belong to
+		// this label.
 		if uint32(n) == valueIn(&h.granted) || h.label() != label {
 			return false
 		}

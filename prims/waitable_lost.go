@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/asm"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -25,7 +26,7 @@ var _ = crashpoint.Register("waitable.lose.marked")
 // locked calls f with the private lock held, serves the queue if f has changed the state, and releases the lock. If a
 // rule that f runs panics or ends its goroutine, x becomes not recoverable.
 func (x *Waitable[S, E]) locked(f func(c *recordedChange, b *wakes) (changed bool)) {
-	x.yield()
+	x.yield(context.Background())
 	x.underLock(f)
 }
 
@@ -34,8 +35,8 @@ func (x *Waitable[S, E]) underLock(f func(c *recordedChange, b *wakes) (changed 
 	b, done := takeWakes(), false
 	defer x.reapMissed()
 	defer x.wake(b)
-	x.private.Lock()
-	defer x.private.Unlock()
+	x.lockForRules()
+	defer x.unlockForRules()
 	c := &x.scratch
 	defer func() {
 		if done {
@@ -59,6 +60,45 @@ func (x *Waitable[S, E]) underLock(f func(c *recordedChange, b *wakes) (changed 
 		x.resolve(c, b)
 	}
 	done = true
+}
+
+// lockForRules locks x.private for a call that may run rules. It panics if a rule has made the call, because the
+// goroutine that runs rules has the lock already.
+func (x *waitableCore) lockForRules() {
+	if !x.private.TryLock() {
+		if x.ruling.mine() {
+			panic(waitsForItself("a call of "+x.opening.title(nil), "a rule of "+x.opening.title(nil)))
+		}
+		x.private.Lock()
+	}
+	g := asm.Goroutine() | goroutineUnknown
+	storeMark(&x.ruling.is, g)
+	storeMark(&x.inRule.is, g)
+}
+
+func (x *waitableCore) unlockForRules() {
+	x.inRule.end()
+	x.ruling.end()
+	x.private.Unlock()
+}
+
+// rulesAside calls f, which runs rules, in a separate goroutine, and reports whether f returned. The caller holds
+// x.private. Close of the arena waits for the caller, so it waits for f, too.
+func (x *waitableCore) rulesAside(f func()) (returned bool) {
+	ruling, inRule := x.ruling.is.Load(), x.inRule.is.Load()
+	defer func() {
+		x.ruling.is.Store(ruling)
+		x.inRule.is.Store(inRule)
+	}()
+	return aside(func() {
+		x.ruling.begin()
+		x.inRule.begin()
+		defer func() { // before the goroutine ends, because a later one may get its number
+			x.inRule.end()
+			x.ruling.end()
+		}()
+		f()
+	})
 }
 
 // guarded calls f, which runs rules for other processes or other waits. So a panic of a rule does not continue in
@@ -106,7 +146,7 @@ func (x *waitableCore) markLost(c *recordedChange, b *wakes, v any) {
 		if err := x.begin(c, b); err != nil || x.lostIn(c) != 0 {
 			return
 		}
-		// No process reads the text before the record, which is ordered behind it.
+		// The text is written before the record, and no process reads the text before it has read the record.
 		if at := x.ownText(); at != nil {
 			clear(at[:])
 			copy(at[:], text)
@@ -161,11 +201,13 @@ func (x *Waitable[S, E]) Recover(repair func(s *S) error) error {
 // RecoverContext does what Recover does, but returns ctx.Err() if ctx has ended before repair is called.
 func (x *Waitable[S, E]) RecoverContext(ctx context.Context, repair func(s *S) error) error {
 	mustHaveRepair(repair != nil, "waitable "+objectName(x.object))
-	// stayIfOpen keeps the object open until the end. Close does not wait for that, because a repair may take long.
+	// stayIfOpen keeps the words valid until this call ends. Close of the handle does not wait for this call,
+	// because a repair may take long.
 	if !x.opening.stayIfOpen() {
 		return x.closed()
 	}
 	defer x.opening.leaveStay(x.queue)
+	defer x.opening.repairing(nil, false).end()
 	for {
 		// The loop repeats only if another call has recovered x meanwhile, and a rule has failed again.
 		s, lost, err := x.lostState()

@@ -21,7 +21,7 @@ const waitableMarks = 256
 func (x *Waitable[S, E]) begins(c *recordedChange, e E) uint32 {
 	for len(x.marks) > 0 {
 		i := sort.Search(len(x.marks), func(i int) bool { return x.rules.Before(e, x.marks[i].e) })
-		i = max(i-1, 0) // the last wait that is not served after the new one
+		i = max(i-1, 0) // the last wait that is served before the new one
 		m := x.marks[i]
 		if n, _, ok := x.queuedAt(m.at); ok && n.Wanted().Load() == x.pack(m.e) {
 			return m.at

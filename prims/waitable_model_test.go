@@ -206,6 +206,7 @@ type waitableModel struct {
 	lingers  bool // a dead process ends later
 	inherits bool // process 2 is the next participant in the slot of process 0
 	bug      bug
+	numbers  rqNumbers
 }
 
 func wtModel(size uint8, threads ...string) waitableModel {

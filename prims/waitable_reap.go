@@ -101,10 +101,10 @@ func (x *Waitable[S, E]) reapMissed() {
 	}
 }
 
-// reapAside undoes the claims of dead participants and serves the queue, in a separate goroutine, because that runs
-// rules. The caller holds x.private.
+// reapAside undoes the claims of dead participants and serves the queue. It does so in a separate goroutine,
+// because both run rules. The caller holds x.private.
 func (x *Waitable[S, E]) reapAside(c *recordedChange, b *wakes) {
-	if !aside(func() {
+	if !x.rulesAside(func() {
 		x.reap(c, b)
 		x.resolve(c, b)
 	}) {
@@ -113,9 +113,9 @@ func (x *Waitable[S, E]) reapAside(c *recordedChange, b *wakes) {
 	}
 }
 
-// resolveAside calls resolve in a separate goroutine, because that runs rules. The caller holds x.private.
+// resolveAside calls resolve in a separate goroutine, because resolve runs rules. The caller holds x.private.
 func (x *Waitable[S, E]) resolveAside(c *recordedChange, b *wakes) {
-	if !aside(func() { x.resolve(c, b) }) {
+	if !x.rulesAside(func() { x.resolve(c, b) }) {
 		x.refuseAll(c, b)
 	}
 }
@@ -155,9 +155,7 @@ func (x *Waitable[S, E]) check() {
 // not accepted are undone at once. The other claims are undone when the process of the participant has ended. The
 // caller holds x.private.
 func (x *Waitable[S, E]) reap(c *recordedChange, b *wakes) {
-	if x.beginReap(c, b) != nil {
-		return
-	}
+	x.beginReap(c, b) // it fails if a peer has overwritten the queue, which concerns only the waits
 	lost, unused := x.rules.OnDeath, x.rules.Undo
 	if lost == nil {
 		lost = x.rules.Release

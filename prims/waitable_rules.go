@@ -12,8 +12,8 @@ import (
 // dies.
 func (x *Waitable[S, E]) held() bool { return x.rules.Release != nil || x.rules.OnDeath != nil }
 
-// counted reports whether a claim needs a hold. It does if processes hold claims. It also does if the claim is granted to
-// a wait, which may die before it accepts the claim.
+// counted reports whether a claim needs a hold. It does if processes hold claims. It also does if the claim is granted
+// to a wait, whose process may die before the wait accepts the claim.
 func (x *Waitable[S, E]) counted(granted bool) bool {
 	return x.held() || granted && x.rules.Undo != nil
 }
@@ -25,7 +25,7 @@ const (
 	ruleAllows   claimResult = iota // the change contains the claim
 	ruleRefuses                     // the rule does not allow the claim in the present state
 	noHold                          // all holds are in use
-	holdFull                        // the hold of the claim counts as many claims as it can
+	holdFull                        // the hold has reached its maximum number of claims
 	holdsDamaged                    // a peer has overwritten the list of the blocks with holds
 	labelled                        // the change labels a hold for the claim, and the caller then tries again
 	behindOthers                    // other waits are served first
@@ -81,7 +81,8 @@ func (x *Waitable[S, E]) claim(c *recordedChange, n arenakernel.ParticipantID, e
 }
 
 // grantedWithoutHold is the value of the word extra of a wait node if no hold counts the claim that the wait was
-// granted. Otherwise the value is 0, because a wait is granted when it is the first.
+// granted. Otherwise the value is 0: the word links to the node in front, and a wait is granted only when it is
+// the first.
 const grantedWithoutHold = 1
 
 // serve ends the waits that can go on, in the order of the queue. If x is stopped or not recoverable, it ends all
@@ -130,7 +131,7 @@ func (x *Waitable[S, E]) serve(c *recordedChange, b *wakes) error {
 	}
 }
 
-// ending reports whether all waits have to end by the state that the change c has found.
+// ending reports whether all waits have to end, according to the state that the change c has found.
 func (x *waitableCore) ending(c *recordedChange) bool { return x.lostIn(c) != 0 || x.stoppedIn(c) }
 
 // dismiss adds to the change c that the first wait, w, ends without a claim, if its owner is dead, or if all waits have
@@ -165,8 +166,9 @@ func (x *waitableCore) refuseAll(c *recordedChange, b *wakes) {
 	}
 }
 
-// refuse adds to the change c that the first wait, w, ends without a claim, because the participant by has made x
-// not recoverable or, if by is 0, because x was stopped. It stores the reason in the word extra of the wait node.
+// refuse adds to the change c that the first wait, w, ends without a claim. The reason is that the participant in
+// the parameter by has made x not recoverable or, if by is 0, that x was stopped. refuse stores the reason in the
+// word extra of the wait node.
 func (x *waitableCore) refuse(c *recordedChange, w wait, by arenakernel.ParticipantID) {
 	x.detach(c, w, arenakernel.RecordedRefused)
 	c.set(recordPrev, w.index(), w.Extra(), uint32(by))

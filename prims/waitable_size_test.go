@@ -32,6 +32,14 @@ func TestObjectsAreSmall(t *testing.T) {
 		"Future":    func(a *arena.Arena) (io.Closer, error) { return closer(prims.OpenFuture(a, "", nil)) },
 		"Event":     func(a *arena.Arena) (io.Closer, error) { return closer(prims.OpenEvent(a, "", nil)) },
 		"Waitable":  func(a *arena.Arena) (io.Closer, error) { return closer(shared(a, "")) },
+
+		"Sequencer": func(a *arena.Arena) (io.Closer, error) { return closer(prims.OpenSequencer(a, "", nil)) },
+		"CohortMutex": func(a *arena.Arena) (io.Closer, error) {
+			return closer(prims.OpenCohortMutex(a, "", &prims.CohortMutexOptions{Nodes: 1}))
+		},
+		"RWSpinLock": func(a *arena.Arena) (io.Closer, error) { return closer(prims.OpenRWSpinLock(a, "", nil)) },
+		"WaitGroup":  func(a *arena.Arena) (io.Closer, error) { return closer(prims.OpenWaitGroup(a, "", nil)) },
+		"Latch":      func(a *arena.Arena) (io.Closer, error) { return closer(prims.OpenLatch(a, "", 3, nil)) },
 	} {
 		for _, slots := range []int{1, 8, 128, 256, 511} {
 			a := newArena(t, &arena.Options{Size: 16 << 20, MaxParticipants: slots})

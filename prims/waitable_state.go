@@ -14,7 +14,7 @@ var (
 )
 
 // stateTries is how often a call copies the state at most. Only a peer that overwrites the words can make that many
-// copies fail, because other processes let a call go first that has failed often.
+// copies fail, because other processes let a call that has failed often go first.
 const stateTries = 1_000_000
 
 // State returns a copy of the state. State waits for no other process. All parts of the copy are from one moment.

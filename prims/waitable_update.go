@@ -1,14 +1,16 @@
 package prims
 
+import "context"
+
 // Update changes the state by a call of f with a copy of the state, and ends the waits that can go on now. f must do
 // nothing but change *s, because Update calls f again if another call has changed the state meanwhile. While f runs, no
-// other call waits for it, except Close. If f takes less than 5 ms, the others let it go first after some attempts. If f
-// takes longer, and the state changes often, Update may call f again for a long time. f must not change the Waitable by
-// other calls, because Update would then not end. If f panics, the state is unchanged and x can still be used. If x is
-// not recoverable, Update panics with an error that Is ErrNotRecoverable.
+// other call waits for it, except Close. So if f closes x or its arena, Close panics. If f takes less than 5 ms, the others let it
+// go first after some attempts. If f takes longer, and the state changes often, Update may call f again for a long time.
+// f must not change the Waitable by other calls, because Update would then not end. If f panics, the state is unchanged
+// and x can still be used. If x is not recoverable, Update panics with an error that Is ErrNotRecoverable.
 func (x *Waitable[S, E]) Update(f func(s *S)) {
 	defer x.opening.serve(x.queue).end()
-	x.yield()
+	x.yield(context.Background())
 	s, _ := x.copies.Get().(*S)
 	if s == nil {
 		s = new(S)
@@ -16,6 +18,7 @@ func (x *Waitable[S, E]) Update(f func(s *S)) {
 	defer x.copies.Put(s)
 	var tries attempts
 	defer x.over(&tries)
+	defer x.updating.end()
 	for {
 		// The loop repeats only if another call has changed the state. So it is lock-free.
 		x.again(&tries)
@@ -24,7 +27,9 @@ func (x *Waitable[S, E]) Update(f func(s *S)) {
 			panic(err)
 		}
 		// The goroutine has no lock here, so f may block, panic, or end the goroutine.
+		x.updating.begin()
 		f(s)
+		x.updating.end()
 		switch done, err := x.replace(s, seen); {
 		case err != nil:
 			panic(err)
@@ -36,7 +41,7 @@ func (x *Waitable[S, E]) Update(f func(s *S)) {
 
 // stateSeen says which state a call has copied.
 type stateSeen struct {
-	version uint64 // of the commit word, at the latest when the state was valid
+	version uint64 // of the commit word, read before the last check that the copy is valid
 	current recordedWord
 }
 

@@ -22,7 +22,7 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 		return x.closed()
 	}
 	defer x.queue.Exit()
-	made, err := x.take(e)
+	made, err := x.take(ctx, e)
 	if made || err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 		return err
 	}
 	x.prepare(s, x.pack(e))
-	queued, err := x.enqueue(s, e)
+	queued, err := x.enqueue(ctx, s, e)
 	if !queued {
 		return err
 	}
@@ -45,16 +45,20 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 	case park.Closed:
 		crashpoint.Hit("record.await.withdrawn")
 		return x.closed()
+	case park.Torn:
+		return x.fail("waitable.wait", shmsync.ErrCorrupt, nil, tornWaitable)
 	}
 	return x.ended(s, x.pack(e))
 }
 
 // take makes a claim for this process if no wait is queued and the rules allow the claim. It first serves the queue,
-// because another process may have changed the state and then have been stopped.
-func (x *Waitable[S, E]) take(e E) (made bool, err error) {
+// because another process may have changed the state and then have been stopped. If ctx ends, take does not let calls of
+// other processes go first any longer.
+func (x *Waitable[S, E]) take(ctx context.Context, e E) (made bool, err error) {
 	var tries attempts
 	defer x.over(&tries)
-	x.locked(func(c *recordedChange, b *wakes) (changed bool) {
+	x.yield(ctx)
+	x.underLock(func(c *recordedChange, b *wakes) (changed bool) {
 		for served := false; ; {
 			// The loop repeats only after another process has changed the Waitable, and once after it has served
 			// the queue.
@@ -133,7 +137,7 @@ func (x *waitableCore) mayClaim(c *recordedChange) (claimResult, error) {
 
 // enqueue makes a claim for this process or, if that is not possible now, queues the wait of the prepared node s for e.
 // If queued is false, the wait is over, and enqueue has put s back.
-func (x *Waitable[S, E]) enqueue(s *park.WaitNode, e E) (queued bool, err error) {
+func (x *Waitable[S, E]) enqueue(ctx context.Context, s *park.WaitNode, e E) (queued bool, err error) {
 	joined, marked, place := false, false, uint32(0)
 	defer func() {
 		if !joined {
@@ -142,7 +146,8 @@ func (x *Waitable[S, E]) enqueue(s *park.WaitNode, e E) (queued bool, err error)
 	}()
 	var tries attempts
 	defer x.over(&tries)
-	x.locked(func(c *recordedChange, b *wakes) (changed bool) {
+	x.yield(ctx)
+	x.underLock(func(c *recordedChange, b *wakes) (changed bool) {
 		for {
 			// The loop repeats only after another process has changed the Waitable.
 			x.again(&tries)
@@ -211,8 +216,8 @@ func (x *Waitable[S, E]) ended(s *park.WaitNode, extra uint64) error {
 	}
 }
 
-// waitableWaits is a Waitable as the Withdrawer of a [park.WaitNode], that is, as the object that takes the wait of
-// such a node off its queue.
+// waitableWaits is a Waitable in the role of Withdrawer of a [park.WaitNode]: it takes the wait of the node off the
+// queue.
 type waitableWaits[S, E any] Waitable[S, E]
 
 // Withdraw calls the method withdraw.
@@ -221,8 +226,8 @@ func (x *waitableWaits[S, E]) Withdraw(s *park.WaitNode) bool {
 }
 
 // withdraw ends a wait of this process that gives up. It takes the wait off the queue and gives its node back. It
-// reports false if the wait was already granted or refused. Then it serves the queue in a separate goroutine, because
-// that runs rules for the waits behind it.
+// reports false if the wait was already granted or refused. Otherwise it serves the queue, because waits behind this
+// one may go on. It does so in a separate goroutine, because serving runs rules for other waits.
 func (x *Waitable[S, E]) withdraw(s *park.WaitNode) bool {
 	left, more := x.takeOff(s)
 	if left && more {
@@ -270,7 +275,7 @@ func (x *waitableCore) takeOff(s *park.WaitNode) (left, more bool) {
 	}
 }
 
-// serveQueue ends the waits that can go on.
+// serveQueue ends the waits that can go on. It does not call yield, because a wait that is given up would then end later.
 func (x *Waitable[S, E]) serveQueue() {
-	x.locked(func(*recordedChange, *wakes) (changed bool) { return true })
+	x.underLock(func(*recordedChange, *wakes) (changed bool) { return true })
 }

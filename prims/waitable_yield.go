@@ -1,6 +1,7 @@
 package prims
 
 import (
+	"context"
 	"runtime"
 	"time"
 
@@ -52,8 +53,8 @@ func (x *waitableCore) over(t *attempts) {
 	}
 }
 
-// yield waits while a call of another process asks the others not to begin a change.
-func (x *waitableCore) yield() {
+// yield waits while a call of another process asks the others not to begin a change, and ctx has not ended.
+func (x *waitableCore) yield(ctx context.Context) {
 	if x.words.yieldUntil.Load() == 0 {
 		return
 	}
@@ -62,7 +63,7 @@ func (x *waitableCore) yield() {
 		now := shmsync.Monotonic()
 		ahead := time.Duration(int64(x.words.yieldUntil.Load()) - now)
 		switch {
-		case ahead <= 0 || ahead > yieldMost || now > limit:
+		case ahead <= 0 || ahead > yieldMost || now > limit || ctx.Err() != nil:
 			return
 		case ahead < yieldLeast/10:
 			asm.Pause(64)

@@ -37,7 +37,7 @@ type WaitGroupOptions struct {
 var waitGroupKind = arenakernel.KindOf("WGRP")
 
 // counterVersion is the layout version of WaitGroup and Latch.
-const counterVersion = 3
+const counterVersion = 4
 
 func init() {
 	for _, kind := range []arenakernel.Kind{waitGroupKind, latchKind} {
@@ -55,7 +55,7 @@ func OpenWaitGroup(a *arena.Arena, name string, opts *WaitGroupOptions) (*WaitGr
 
 func openWaitGroup(a *arenakernel.Arena, name string, opts *WaitGroupOptions, attach bool) (*WaitGroup, error) {
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: waitGroupKind, Version: counterVersion, Name: name, Size: counterBytes(a.MaxParticipants()),
+		Existing: attach, Kind: waitGroupKind, Version: counterVersion, Name: name, Size: counterBytes(a),
 		Init: func(body []byte) {
 			if opts != nil {
 				counterBody(body).spin.Store(spinField(opts.Spin))
@@ -66,11 +66,15 @@ func openWaitGroup(a *arenakernel.Arena, name string, opts *WaitGroupOptions, at
 
 // WaitGroupAt opens the WaitGroup at an offset that another process got from the method Offset.
 func WaitGroupAt(a *arena.Arena, off arena.Offset) (*WaitGroup, error) {
-	return handleAt(a, off, "waitgroup.open", waitGroupKind, counterVersion, counterBytes((*arenakernel.Arena)(a).MaxParticipants()), newWaitGroup)
+	return handleAt(a, off, "waitgroup.open", waitGroupKind, counterVersion, counterBytes((*arenakernel.Arena)(a)), newWaitGroup)
 }
 
 func newWaitGroup(a *arenakernel.Arena, o arenakernel.Object) (*WaitGroup, error) {
-	return &WaitGroup{buildCounter(a, o, "waitgroup.wait", false)}, nil
+	t, err := newCounter(a, o, "waitgroup.wait")
+	if err != nil {
+		return nil, err
+	}
+	return &WaitGroup{t}, nil
 }
 
 // Add adds delta to the counter. When the counter becomes 0, all waits end. If the counter would become negative,

@@ -37,11 +37,11 @@ type mutexWords struct {
 	policy  uint32        // the result of Policy.stored. Immutable after init.
 	died    atomic.Uint32 // ID of the participant whose death left the state inconsistent; for tools
 	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by users, any value is valid
-	lastCPU atomic.Uint32 // the CPUs that released last while a waiter was there, see park; a hint
+	lastCPU atomic.Uint32 // the CPUs of the last releases that found a waiter, see park; a hint
 	pays    atomic.Uint32 // how well spinning has paid lately, see park; a hint
 	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	handed  atomic.Uint64 // when the lock was last handed to a waiter, CLOCK_MONOTONIC ns; a hint
-	met     metWords      // since when a waiter has seen the present hold
+	met     metWords      // a time at which the present hold had already begun
 	counts  countWords    // the counters of the object whose first words these are
 }
 
@@ -143,14 +143,16 @@ func takeWords(own, wake **uint32) {
 //go:noinline
 func redirect[T any](p **T, to *T) { *p = to }
 
-// storeWord stores v in a word that no other goroutine writes at this time. Go's atomic store is a locked exchange on
-// amd64; storeWord is a plain move, which is faster. The stores of one process become visible in the order of its
-// program. So if a process dies, all stores before some point have taken place and none after it.
+// storeWord stores v in a word that no other goroutine writes at this time. The store is a release: a process that sees
+// it also sees everything that this goroutine has done before. Go's atomic store is a locked exchange on amd64. There
+// storeWord is a plain move, which is faster, and a release, too. On other processors storeWord is the atomic store.
+//
+// If a process dies, all stores before some point of its program have taken place and none after it.
 //
 // Under the race detector, storeWord stores atomically. Otherwise the detector would report a plain store and an
 // atomic load of a word in an arena of package arenatest as a race.
 func storeWord(w *atomic.Uint64, v uint64) {
-	if race.Enabled {
+	if race.Enabled || !storesInOrder {
 		w.Store(v)
 		return
 	}

@@ -27,7 +27,7 @@ var errNoUnnamed = errors.New("unnamed temporary files are not available")
 // creation is one attempt to create a named segment.
 type creation struct {
 	path  string // the path as the caller wrote it
-	name  string // the path as an absolute one, which is the name of the segment
+	name  string // the absolute path, which is the name of the segment
 	dirfd int    // the directory; it is opened only once, so that renaming it does no harm
 	base  string // the name in that directory
 	size  int64
@@ -60,8 +60,8 @@ func createAt(path string, size int64, init func(*Segment) error, opts *Options)
 	}
 	defer unix.Close(c.dirfd)
 
-	// This check only avoids a useless call of the function init. Whether the name is taken is decided by the call of
-	// link.
+	// This check only avoids a useless call of the function init. The later call of link decides
+	// whether the name is taken.
 	var st unix.Stat_t
 	if unix.Fstatat(c.dirfd, c.base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		return nil, fail("create", path, "", unix.EEXIST)
@@ -92,7 +92,7 @@ func (c *creation) unnamed() (*Segment, error) {
 		return nil, fail("create", c.path, "", err)
 	}
 	if !sameFile(fd, fdPath(fd)) {
-		unix.Close(fd) // /proc is missing, but linking the file to a name would need it
+		unix.Close(fd) // /proc is missing, but is needed to link the file to a name
 		return nil, errNoUnnamed
 	}
 	crashpoint.Hit("shm.create.after_open")

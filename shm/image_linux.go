@@ -14,7 +14,7 @@ func openImage(name string) (*Image, error) {
 		if path, err = namedPath(name); err != nil {
 			return nil, err
 		}
-		follow = unix.O_NOFOLLOW // every user may create files in this directory
+		follow = unix.O_NOFOLLOW // follow no link here, because every user may create files in this directory
 	}
 	var fd int
 	err := retry(func() (err error) {

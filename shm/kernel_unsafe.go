@@ -78,22 +78,22 @@ func pageNodes(mem []byte, pageSize int64, status []int32) error {
 	return movePages(mem, pageSize, nil, status, 0)
 }
 
-// movePages moves successive pages of mem to the NUMA nodes in the list to. For each page, it stores
-// in the list status the node on which the page is now, or a negative errno. If to is nil, no page
-// moves.
+// movePages moves successive pages of mem to NUMA nodes. The parameter called to has the node for
+// each page. If it is nil, no page moves. For each page, movePages stores in status the node on which
+// the page is now, or a negative errno.
 //
-// Preconditions: mem has at least len(status) pages, and status is not empty. The list to is nil, or
-// as long as status.
+// Preconditions: mem has at least len(status) pages, and status is not empty. The parameter called to
+// is nil, or as long as status.
 func movePages(mem []byte, pageSize int64, to, status []int32, flags uintptr) error {
 	addrs := make([]uintptr, len(status))
 	base := uintptr(unsafe.Pointer(&mem[0]))
 	for i := range addrs {
 		addrs[i] = base + uintptr(i)*uintptr(pageSize)
 	}
-	// SAFETY: mem is a mapping, which the garbage collector does not move, so its addresses may be kept
-	// as numbers. The kernel reads len(status) addresses. It reads as many nodes; if the list to is
-	// nil, the kernel gets a null pointer and reads none. It writes as many words into the list status.
-	// Moving a page does not change its bytes.
+	// SAFETY: mem is a mapping, which the garbage collector does not move, so its addresses may be
+	// kept as numbers. The kernel reads len(status) addresses. It reads as many nodes, or gets a null
+	// pointer and reads none if no page is to move. It writes as many words into status. Moving a
+	// page does not change its bytes.
 	_, _, errno := unix.Syscall6(unix.SYS_MOVE_PAGES, 0, uintptr(len(status)),
 		uintptr(unsafe.Pointer(&addrs[0])), uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(unsafe.Pointer(&status[0])), flags)
 	runtime.KeepAlive(addrs)

@@ -67,7 +67,7 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 	}
 	bound := s.bind(lo, pl.Len, p, 0)
 	if err := s.populate(lo, pl.Len); err != nil {
-		pl.Err = err // this error matters more than one of the function bind
+		pl.Err = err // this error matters more than an error of the function bind
 		s.verify(&pl)
 		return pl
 	}
@@ -90,8 +90,9 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 	return pl
 }
 
-// spread distributes the pages of a range over the nodes in turn. A call of mbind with an interleaving policy is not
-// enough, because mbind does not move a page that is on any of the nodes.
+// spread distributes the pages of a range over the nodes in turn. A call of mbind with an
+// interleaving policy is not enough, because mbind does not move a page that is already on one of the
+// nodes.
 func (s *Segment) spread(off, n int64, nodes []int) {
 	memory, known := nodesOf("has_memory")
 	nodes = slices.DeleteFunc(nodes, func(node int) bool { return known && !slices.Contains(memory, node) })

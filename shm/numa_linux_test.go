@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // bindNode0 places s on node 0. It skips the test if the system forbids placement.
@@ -115,12 +117,10 @@ func TestPlaceOnCreate(t *testing.T) {
 }
 
 func TestPlaceInPageCache(t *testing.T) {
-	s, err := CreateAt(filepath.Join(t.TempDir(), "seg"), page, nil, nil)
+	s, err := CreateAt(filepath.Join(proctest.DirNotOn(t, unix.TMPFS_MAGIC), "seg"), page, nil, nil)
 	require.NoError(t, err)
 	closing(t, s)
-	if s.canPlace {
-		t.Skip("needs a temporary directory on a disk: this one is a tmpfs")
-	}
+	require.False(t, s.canPlace)
 	pl := s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: []int{0}})
 	require.ErrorIs(t, pl.Err, ErrNotSupported)
 	require.NoError(t, s.Place(0, s.Size(), Policy{}).Err)

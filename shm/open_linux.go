@@ -38,13 +38,14 @@ func openAt(path string, opts *Options) (*Segment, error) {
 
 // absolute returns an absolute path for a path of this process, so that the path of a segment still leads to
 // the segment after the process has changed its working directory. It does not remove ".." from the path,
-// because ".." may follow a symbolic link. If the working directory cannot be found, absolute returns the
-// path as it is.
+// because ".." may follow a symbolic link. For the working directory it asks the kernel, not the variable
+// PWD, in whose path a symbolic link may later lead to another directory. If the working directory cannot be
+// found, absolute returns the path as it is.
 func absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
-	dir, err := os.Getwd()
+	dir, err := unix.Getwd()
 	if err != nil {
 		return path
 	}
@@ -78,7 +79,7 @@ func fromFile(f *os.File, opts *Options) (*Segment, error) {
 		return nil, &opError{op: "open", name: f.Name(), why: "is not open for reading and writing", err: unix.EACCES}
 	}
 	name := f.Name()
-	if strings.Contains(name, "/") {
+	if strings.Contains(name, "/") && !strings.HasPrefix(name, "memfd:") {
 		name = absolute(name)
 	}
 	return adopt(fd, name, set)

@@ -11,7 +11,8 @@ import (
 // TestNameOutlivesChdir: the name of a segment that was opened by a relative path leads to the segment after
 // the process has changed its working directory.
 func TestNameOutlivesChdir(t *testing.T) {
-	top := t.TempDir()
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(top, "elsewhere", "sub"), 0o700))
 	require.NoError(t, os.Symlink(filepath.Join("elsewhere", "sub"), filepath.Join(top, "link")))
 	for path, want := range map[string]string{
@@ -49,6 +50,27 @@ func TestNameOutlivesChdir(t *testing.T) {
 				require.True(t, os.SameFile(own, st), "%s is another file", name)
 			}
 		})
+	}
+}
+
+// TestNameOutlivesALinkToTheWorkingDirectory: the environment variable PWD has a path of the working directory with a
+// symbolic link. Later the link leads to another directory, as after an update of a program. The name of the segment
+// still leads to the segment.
+func TestNameOutlivesALinkToTheWorkingDirectory(t *testing.T) {
+	top := t.TempDir()
+	link := filepath.Join(top, "current")
+	require.NoError(t, os.Mkdir(filepath.Join(top, "old"), 0o700))
+	require.NoError(t, os.Symlink("old", link))
+	t.Chdir(link) // sets PWD, too
+	s, err := CreateAt("./seg", page, nil, nil)
+	require.NoError(t, err)
+	defer s.Close()
+	o, err := OpenAt("./seg", nil)
+	require.NoError(t, err)
+	defer o.Close()
+	require.NoError(t, os.Remove(link))
+	for _, name := range []string{s.Name(), o.Name()} {
+		require.FileExists(t, name)
 	}
 }
 

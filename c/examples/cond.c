@@ -1,4 +1,5 @@
 /* Waits until a number is positive. */
+#define _POSIX_C_SOURCE 200809L /* declares clock_gettime, with -std=c11 */
 #include <shmsync.h>
 #include <stdio.h>
 

@@ -15,12 +15,11 @@ struct job {
 int main(int argc, char **argv)
 {
     shmsync_arena *a;
-    shmsync_queue_options opts = {.capacity = 64};
+    shmsync_queue_options opts = {.capacity = 64, .type = "{16 id@0 u8 argument@8 u8 } "};
     shmsync_queue q;
     shmsync_lease lease;
     struct job job = {7, 42};
     if (shmsync_arena_open(argc > 1 ? argv[1] : "demo", NULL, &a) != 0 ||
-        (opts.layout = shmsync_layout("{16 @0 u8 @8 u8 } ")) == 0 ||
         shmsync_queue_open(a, "jobs", sizeof job, &opts, &q) != 0 ||
         shmsync_queue_put(&q, &job) != 0)
         return fail();

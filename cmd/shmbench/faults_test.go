@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -138,7 +139,7 @@ func TestHomeThatCannotBeWritten(t *testing.T) {
 func TestRunUnderAQuota(t *testing.T) {
 	proctest.CCompiler(t)
 	if err := place.QuotaCheck(); err != nil {
-		t.Skipf("needs a cgroup of its own, for a quota of CPU time: %v", err)
+		proctest.Missing(t, "SHMSYNC_NEED_QUOTA", fmt.Sprintf("needs a cgroup of its own, for a quota of CPU time: %v", err))
 	}
 	q, err := place.NewQuota(30)
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 func shmbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	if testing.Short() && len(args) > 0 && (measures(args[0]) || args[0] == "torture") && !strings.HasPrefix(t.Name(), "TestEveryScenarioRuns") {
-		t.Skip("-short: only TestEveryScenarioRuns measures")
+		t.Skip("needs a run without -short: with it, only TestEveryScenarioRuns measures")
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	if len(args) > 0 && measures(args[0]) && !strings.Contains(strings.Join(args, " "), "--timeout") {
@@ -73,6 +74,18 @@ func needsCPUs(t *testing.T, c report.Cell) bool {
 	cpus, err := place.AllowedCPUs()
 	require.NoError(t, err)
 	return len(cpus) == 1 && c.Status == bench.StatusSkipped && c.Reason == "needs two CPUs"
+}
+
+// needsPlacement reports whether a cell was skipped because the system does not let this process place memory.
+func needsPlacement(c report.Cell) bool {
+	return c.Status == bench.StatusSkipped && strings.HasPrefix(c.Reason, "shm: place ") &&
+		(strings.Contains(c.Reason, "(seccomp) forbids mbind") || strings.Contains(c.Reason, "the system has no NUMA placement"))
+}
+
+// needsMemory reports whether a cell was skipped because too few NUMA nodes have memory.
+func needsMemory(c report.Cell) bool {
+	return c.Status == bench.StatusSkipped &&
+		regexp.MustCompile(`^(no other node has memory to use|node \d+ of its CPUs has no memory to use|both CPUs have their memory on node \d+, as with home=first)$`).MatchString(c.Reason)
 }
 
 // attempts counts attempts. A test repeats them until even a busy machine has measured what the test needs: at least

@@ -27,6 +27,21 @@ func rareDeed(a *arena.Arena, op string, o agentOrder) (f func(), err error, ok 
 	case "claim latch":
 		l, err := prims.OpenLatch(a, o.Name, 2, nil)
 		return func() { l.Claim(o.N) }, err, true
+	case "count latch":
+		l, err := prims.OpenLatch(a, o.Name, 2, nil)
+		return func() { l.CountDown(o.N) }, err, true
+	case "set event":
+		e, err := prims.OpenEvent(a, o.Name, nil)
+		return func() { e.Set() }, err, true
+	case "post futex":
+		f, err := prims.OpenFutex(a, o.Name, nil)
+		return func() { f.Post() }, err, true
+	case "advance sequencer":
+		s, err := prims.OpenSequencer(a, o.Name, nil)
+		return func() { s.Advance(uint64(o.N)) }, err, true
+	case "set future":
+		f, err := prims.OpenFuture(a, o.Name, nil)
+		return func() { f.Set(0) }, err, true
 	case "take shared semaphore", "take semaphore": // no participant holds these permits afterwards
 		s, err := prims.OpenSemaphore(a, o.Name, 1, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable})
 		return func() { s.AcquireContext(context.Background(), 1) }, err, true

@@ -89,6 +89,10 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		}
 		return func() { l.LockContext(ctx) }, err
 	}
+	if verb == "open" { // only opens the object
+		_, err := agentDeed(a, agentOrder{Op: "wait " + kind, Name: o.Name})
+		return func() {}, err
+	}
 	if f, err, ok := rareDeed(a, verb+" "+kind, o); ok {
 		return f, err
 	}
@@ -180,8 +184,6 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		switch verb {
 		case "put":
 			return func() { q.Put(uint64(o.N)) }, err
-		case "open":
-			return func() {}, err
 		case "drain":
 			return func() {
 				for {
@@ -224,6 +226,14 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 	case "synchronized":
 		s, err := prims.OpenSynchronized(a, o.Name, [2]int64{}, nil)
 		return func() { s.Update(func(*[2]int64) error { select {} }) }, err
+	case "mutexes": // many, each locked once
+		return func() {
+			for i := range o.N {
+				if m, err := prims.OpenMutex(a, fmt.Sprintf("%s%d", o.Name, i), nil); err == nil {
+					m.LockContext(ctx)
+				}
+			}
+		}, nil
 	case "locks": // many locks at once
 		return func() {
 			var wg sync.WaitGroup

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/shmsync/shmsync/internal/diagnose"
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // The alert rules of the manual use metrics that shmctl prints. Each kind of finding raises one alert.
@@ -54,17 +55,15 @@ func TestAlertRules(t *testing.T) {
 	}
 	require.Empty(t, alerts)
 
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Log("promtool, of the package prometheus, would check the files themselves")
-		return
-	}
-	configuration, err := filepath.Abs("../../docs/deploy/prometheus.yaml")
-	require.NoError(t, err)
-	said, err := exec.Command(promtool, "check", "config", configuration).CombinedOutput()
-	require.NoError(t, err, string(said))
-	check := exec.Command(promtool, "check", "metrics")
-	check.Stdin = strings.NewReader(out)
-	said, err = check.CombinedOutput()
-	require.NoError(t, err, string(said))
+	t.Run("promtool", func(t *testing.T) {
+		promtool := proctest.Program(t, "promtool")
+		configuration, err := filepath.Abs("../../docs/deploy/prometheus.yaml")
+		require.NoError(t, err)
+		said, err := exec.Command(promtool, "check", "config", configuration).CombinedOutput()
+		require.NoError(t, err, string(said))
+		check := exec.Command(promtool, "check", "metrics")
+		check.Stdin = strings.NewReader(out)
+		said, err = check.CombinedOutput()
+		require.NoError(t, err, string(said))
+	})
 }

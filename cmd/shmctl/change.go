@@ -13,6 +13,7 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -25,11 +26,11 @@ type (
 	}
 	setCmd struct {
 		Arena string   `arg:"" help:"Name or path."`
-		Name  string   `arg:"" help:"Of the object, or its offset."`
+		Name  string   `arg:"" help:"Name of the object, or its offset."`
 		What  []string `arg:"" help:"spin=adaptive, spin=none, or spin=20us: how long waiters spin before they sleep."`
 	}
 	createCmd struct {
-		Name            string `arg:"" help:"Of the arena, or a path with a slash in it."`
+		Name            string `arg:"" help:"Name of the arena, or a path with a slash in it."`
 		Size            string `default:"64M" help:"In bytes, or with K, M, G, T."`
 		MaxParticipants int    `default:"128" help:"Processes that can be in it at once."`
 		Mode            string `default:"0600" help:"Permissions of the file."`
@@ -118,13 +119,14 @@ func (c *reapCmd) reap(s *session, src *source, d *document) error {
 	}
 }
 
-// objectOf finds an object by its name or offset, in an arena that this process has joined.
-func objectOf(a *arena.Arena, s *snapshot, name string) (arenakernel.Object, error) {
-	o, err := find(s, name)
-	if err != nil {
-		return arenakernel.Object{}, err
+// objectOf opens an object of a snapshot in an arena that this process has joined.
+func objectOf(a *arena.Arena, o *object) (arenakernel.Object, error) {
+	obj, err := (*arenakernel.Arena)(a).ObjectAt(arena.Offset(o.Offset))
+	if err == nil && (diagnose.Clean(obj.String()) != o.Name || diagnose.Clean(obj.Kind.String()) != o.Kind) {
+		(*arenakernel.Arena)(a).CloseObject(obj)
+		return obj, missing{fmt.Sprintf("%s %s was deleted meanwhile", o.Type, o.Name)}
 	}
-	return (*arenakernel.Arena)(a).ObjectAt(arena.Offset(o.Offset))
+	return obj, err
 }
 
 // Run changes a setting of an object.
@@ -151,7 +153,8 @@ func (c *setCmd) Run(s *session) error {
 		return refused{c.Arena + " is a dump"}
 	}
 	snap := src.look()
-	if _, err := find(snap, c.Name); err != nil {
+	found, err := find(snap, c.Name)
+	if err != nil {
 		return err
 	}
 	a, err := join(c.Arena)
@@ -159,7 +162,7 @@ func (c *setCmd) Run(s *session) error {
 		return err
 	}
 	defer a.Close()
-	o, err := objectOf(a, snap, c.Name)
+	o, err := objectOf(a, found)
 	if err != nil {
 		return err
 	}

@@ -51,8 +51,8 @@ func (c *checkCmd) Run(s *session) error {
 	return err
 }
 
-// checkTries is how often an arena in use is checked. A finding that any of these checks lacks was only a passing
-// state.
+// checkTries is how often an arena in use is checked. A finding that is missing from one of these
+// checks was only a temporary state.
 const checkTries = 3
 
 // check checks the arena several times, and returns the findings that every check had.

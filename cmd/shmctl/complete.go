@@ -78,8 +78,8 @@ func candidates(model *kong.Application, before []string, last string) (all []st
 	return argumentsOf(node, args)
 }
 
-// valueFlag returns the flag that word names, if that flag takes a value, so that the next word is its value.
-// Otherwise it returns nil.
+// valueFlag returns the flag that word names, if the next word is the value of this flag. Otherwise
+// it returns nil.
 func valueFlag(node *kong.Node, word string) *kong.Flag {
 	for _, f := range flags(node) {
 		if !f.IsBool() && (word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short)) {

@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
-// schema is the version of the field names of the documents below. A later document of the same version may have
-// additional fields, but lacks none.
+// schema is the version of the field names of the documents below. Later documents of the same
+// version may have additional fields, but have all fields of earlier ones.
 const schema = "shmctl/1"
 
 // document is what a command prints with --json. Each command sets only some of the fields. Times have the form of RFC

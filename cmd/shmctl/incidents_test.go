@@ -112,6 +112,14 @@ var incidents = []incident{
 			<-tracer.Done()
 		}()
 	}, "is stopped by a debugger", true},
+	{"holder in a frozen control group", diagnose.StoppedHolder, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("lock mutex", "ledger")
+		bob.begins("lock mutex", "ledger")
+		awaitWaits(t, name, 1)
+		if err := freezeGroup(t, alice, 2); err != nil {
+			t.Skip("needs to be allowed to freeze a control group:", err)
+		}
+	}, "holds Mutex ledger and is frozen", true},
 	{"holder that runs", diagnose.LongHold, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
 		alice.begins("burn mutex", "ledger")
 		eventually(t, "the hold", func() bool {
@@ -135,7 +143,7 @@ var incidents = []incident{
 	{"reader that never left", diagnose.LeakedHold, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
 		alice.does("rlock rw", "table")
 		bob.begins("lock rw", "table")
-	}, "has shared of RWMutex table, sleeps", true},
+	}, "holds RWMutex table for reading, sleeps", true},
 	{"holder that waits for something else", diagnose.LongHold, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
 		alice.begins("then event", "answer")
 		awaitWaits(t, name, 1)
@@ -151,6 +159,13 @@ var incidents = []incident{
 	{"latch that is never counted down", diagnose.MissingParties, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
 		alice.begins("wait latch", "start")
 	}, "Latch start waits for what does not come", false},
+	{"event whose setter is stopped", diagnose.MissingParties, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("open event", "start")
+		bob.begins("wait event", "start")
+		awaitWaits(t, name, 1)
+		alice.Stop(t)
+		alice.Send(agentOrder{Op: "set event", Name: "start", Later: true}) // alice reads it when she is continued
+	}, ", which is stopped; 1 waits", true},
 	{"queue whose consumer is stopped", diagnose.FullQueue, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
 		alice.does("open queue", "jobs")
 		alice.Stop(t)

@@ -159,3 +159,31 @@ func TestRecoverAll(t *testing.T) {
 		require.Equal(t, exitError, code, args)
 	}
 }
+
+// An object of a snapshot was deleted, and another one is at its offset. The command leaves that one alone.
+func TestDeleteLeavesAnotherObjectAlone(t *testing.T) {
+	name := testArena(t)
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	src, err := open(name)
+	require.NoError(t, err)
+	defer src.Close()
+	k := (*arenakernel.Arena)(a)
+	create := func(object string) arenakernel.Object {
+		o, created, err := k.OpenObject(arenakernel.ObjectSpec{Kind: arenakernel.KindValue, Version: 1, Name: object, Size: 8})
+		require.NoError(t, err)
+		require.True(t, created)
+		k.CloseObject(o)
+		return o
+	}
+	before := create("before")
+	snap, err := src.again()
+	require.NoError(t, err)
+	found, err := find(snap, "before")
+	require.NoError(t, err)
+	require.NoError(t, a.Delete("before"))
+	require.Equal(t, before.Offset, create("after").Offset)
+	require.ErrorAs(t, deleteObject(a, found), &missing{})
+	require.NoError(t, a.Delete("after"), "it is still there")
+}

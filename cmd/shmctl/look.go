@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/shmsync/shmsync/arena"
@@ -25,7 +26,7 @@ type (
 	showCmd struct {
 		view
 		Arena string `arg:"" help:"Name, path or dump."`
-		Name  string `arg:"" help:"Of the object, or its offset."`
+		Name  string `arg:"" help:"Name of the object, or its offset."`
 	}
 	locksCmd struct {
 		view
@@ -157,21 +158,24 @@ func stateText(o *object) string {
 	return text
 }
 
-// find returns the object with that name or offset.
+// find returns the object with that name or offset. It refuses to choose one of several objects that are printed with
+// the same name.
 func find(s *snapshot, name string) (*object, error) {
-	for i := range s.Objects {
-		if o := &s.Objects[i]; o.Name == name || arena.Offset(o.Offset).String() == name {
-			return o, nil
-		}
+	found := s.Find(name)
+	switch len(found) {
+	case 0:
+		return nil, missing{fmt.Sprintf("%s: there is no object %q; shmctl objects lists all", s.Info.Name, name)}
+	case 1:
+		return found[0], nil
 	}
-	if off, err := strconv.ParseUint(name, 0, 64); err == nil {
-		for i := range s.Objects {
-			if s.Objects[i].Offset == off {
-				return &s.Objects[i], nil
-			}
-		}
+	var offsets []string
+	for _, o := range found {
+		offsets = append(offsets, s.Argument(o))
 	}
-	return nil, missing{fmt.Sprintf("%s: there is no object %q", s.Info.Name, name)}
+	if len(offsets) > 5 {
+		offsets = append(offsets[:5], "...")
+	}
+	return nil, fmt.Errorf("%s: %d objects are printed as %q; give the offset of one: %s", s.Info.Name, len(found), name, strings.Join(offsets, ", "))
 }
 
 // Run shows one object.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,42 +18,43 @@ import (
 	"golang.org/x/term"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
 type program struct {
 	JSON    bool        `name:"json" help:"Print a JSON document, as -o json; see the manual for its fields. Not for metrics, completion and man."`
 	Version versionFlag `help:"Print the version, the commit and the memory layout, and exit."`
 
-	Ls         lsCmd         `cmd:"" help:"Arenas of this host: size, users, health."`
-	Ps         psCmd         `cmd:"" help:"Who is in an arena: label, pid, whether it lives, since when."`
-	Objects    objectsCmd    `cmd:"" help:"The objects of an arena."`
-	Du         duCmd         `cmd:"" help:"The memory that the objects take, by type."`
-	Show       showCmd       `cmd:"" help:"One object: its words decoded, who holds it, who waits."`
-	Value      valueCmd      `cmd:"" help:"The value of a Value or a Synchronized, by field."`
-	Locks      locksCmd      `cmd:"" help:"Everything that is held, with its holder."`
-	Waits      waitsCmd      `cmd:"" help:"Who waits for whom, and why nobody moves."`
-	Graph      graphCmd      `cmd:"" help:"The wait-for graph, for people or programs."`
-	Top        topCmd        `cmd:"" help:"A live view on the terminal."`
-	Check      checkCmd      `cmd:"" help:"Look through the whole arena for what cannot be."`
-	Metrics    metricsCmd    `cmd:"" help:"Counters in the text format of Prometheus."`
+	Ls         lsCmd         `cmd:"" help:"List the arenas of this host: size, users, health."`
+	Ps         psCmd         `cmd:"" help:"List the participants: label, pid, alive or dead, since when."`
+	Objects    objectsCmd    `cmd:"" help:"List the objects of an arena."`
+	Du         duCmd         `cmd:"" help:"Show the memory that the objects take, by type."`
+	Show       showCmd       `cmd:"" help:"Show one object: its state, its holders, its waiters."`
+	Value      valueCmd      `cmd:"" help:"Show the value of a Value or a Synchronized, by field."`
+	Locks      locksCmd      `cmd:"" help:"List the holds, with their holders."`
+	Waits      waitsCmd      `cmd:"" help:"List the waits, and say why they do not end."`
+	Graph      graphCmd      `cmd:"" help:"Draw the wait-for graph."`
+	Top        topCmd        `cmd:"" help:"Show the state on the terminal, until q."`
+	Check      checkCmd      `cmd:"" help:"Search the whole arena for impossible values."`
+	Metrics    metricsCmd    `cmd:"" help:"Print counters in the text format of Prometheus."`
 	Dump       dumpCmd       `cmd:"" help:"Write an arena to a file for a bug report."`
-	Diff       diffCmd       `cmd:"" help:"What differs between two dumps, or a dump and an arena."`
-	Load       loadCmd       `cmd:"" help:"Make a file of a dump, to look at. Writes FILE."`
-	Reap       reapCmd       `cmd:"" help:"Reap the dead. Joins the arena."`
-	Recover    recoverCmd    `cmd:"" help:"Make a lock usable that a death has left, or all. Joins the arena."`
-	Set        setCmd        `cmd:"" help:"Set something of an object: spin=TIME. Joins the arena."`
+	Diff       diffCmd       `cmd:"" help:"Compare two dumps, or a dump and an arena."`
+	Load       loadCmd       `cmd:"" help:"Make a plain file of a dump, to inspect. Writes FILE."`
+	Reap       reapCmd       `cmd:"" help:"Reap dead participants. Joins the arena."`
+	Recover    recoverCmd    `cmd:"" help:"Make a lock usable after a death, or all locks. Joins the arena."`
+	Set        setCmd        `cmd:"" help:"Set how long waiters of an object spin: spin=TIME. Joins the arena."`
 	Create     createCmd     `cmd:"" help:"Create an arena."`
 	Delete     deleteCmd     `cmd:"" help:"Delete an object that no process has open. Joins the arena."`
 	Rm         rmCmd         `cmd:"" help:"Remove an arena that no process is in."`
-	Completion completionCmd `cmd:"" help:"Completions for a shell."`
-	Man        manCmd        `cmd:"" help:"The manual page."`
-	Complete   completeCmd   `cmd:"" hidden:"" help:"Candidates for completions."`
+	Completion completionCmd `cmd:"" help:"Print completions for a shell."`
+	Man        manCmd        `cmd:"" help:"Print the manual page."`
+	Complete   completeCmd   `cmd:"" hidden:"" help:"Print candidates for completions."`
 }
 
-const description = `Looks at arenas of shared memory from outside: the "ps for locks".
+const description = `Inspect arenas of shared memory from outside: the "ps for locks".
 
 ARENA is the name of one under /dev/shm, the path of a file (with a slash in it, so /proc/PID/fd/N
-works for a memfd), or a dump. Commands that only look open it for reading: they take no slot, write nothing
+works for a memfd), or a dump. Commands that only inspect open it for reading: they take no slot, write nothing
 and wake nobody.`
 
 // Exit statuses.
@@ -104,8 +106,9 @@ func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 func realMain(args []string, stdout, stderr io.Writer) int {
 	var p program
 	ended := -1
+	out := &output{to: stdout}
 	parser, err := kong.New(&p, kong.Name("shmctl"), kong.Description(description+"\n\n"+exitHelp),
-		kong.Writers(stdout, stderr), kong.Exit(func(code int) { ended = code }),
+		kong.Writers(out, stderr), kong.Exit(func(code int) { ended = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
 	if err != nil {
 		fmt.Fprintln(stderr, "shmctl:", err)
@@ -113,11 +116,14 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	}
 	addExamples(parser.Model)
 	k, err := parser.Parse(args)
-	if ended >= 0 {
+	if ended >= 0 && out.err == nil {
 		return ended // the user asked for help
 	}
+	if out.err != nil {
+		err = out.err
+	}
 	if err != nil {
-		fmt.Fprintln(stderr, "shmctl:", err)
+		fmt.Fprintf(stderr, "shmctl: %v (see %s --help)\n", err, calledIn(err))
 		return exitError
 	}
 	if name := k.Selected().Name; p.JSON && withoutJSON[name] {
@@ -126,11 +132,39 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	s := &session{ctx: ctx, json: p.JSON, stdout: stdout, stderr: stderr, now: time.Now, model: parser.Model}
+	s := &session{ctx: ctx, json: p.JSON, stdout: out, stderr: stderr, now: time.Now, model: parser.Model}
 	if file, ok := stdout.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		s.terminal = file
 	}
-	return exitOf(s.run(k), stderr)
+	err = s.run(k)
+	if out.err != nil {
+		err = out.err // the command may have ignored this error
+	}
+	return exitOf(err, stderr)
+}
+
+// output writes to the standard output, and remembers the first error. So a command need not check each write.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.to.Write(b)
+	o.err = err
+	return n, err
+}
+
+// calledIn returns the command whose arguments are wrong, with the name of the program before it.
+func calledIn(err error) string {
+	var wrong *kong.ParseError
+	if errors.As(err, &wrong) && wrong.Context != nil && wrong.Context.Selected() != nil {
+		return "shmctl " + wrong.Context.Selected().Name
+	}
+	return "shmctl"
 }
 
 // exitOf explains an error and returns its exit status.
@@ -146,7 +180,9 @@ func exitOf(err error, stderr io.Writer) int {
 	if errors.As(err, &s) {
 		return int(s)
 	}
-	fmt.Fprintln(stderr, "shmctl:", err)
+	for line := range strings.SplitSeq("shmctl: "+err.Error(), "\n") {
+		fmt.Fprintln(stderr, diagnose.Clean(line)) // the line may contain the path of a file, which any user can choose
+	}
 	switch {
 	case errors.As(err, &r):
 		return exitRefused

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/shmsync/shmsync/internal/diagnose"
+	"github.com/shmsync/shmsync/shm"
 )
 
 type metricsCmd struct {
@@ -25,7 +26,14 @@ func (c *metricsCmd) Run(s *session) error {
 		}
 	}
 	m := &metrics{families: map[string]*family{}}
+	seen := map[fileID]bool{} // each series must occur once, even if an arena is given twice
 	for _, name := range names {
+		if id, ok := idOfArena(name); ok {
+			if seen[id] {
+				continue
+			}
+			seen[id] = true
+		}
 		src, err := open(name)
 		if err != nil {
 			if len(c.Arena) > 0 {
@@ -45,11 +53,24 @@ func (c *metricsCmd) Run(s *session) error {
 	return m.write(s.stdout)
 }
 
+// idOfArena identifies the file that an argument names.
+func idOfArena(name string) (fileID, bool) {
+	if !strings.Contains(name, "/") {
+		if id, ok := fileIDOf(shm.Dir + "/" + name); ok {
+			return id, true
+		}
+	}
+	return fileIDOf(name)
+}
+
 // metrics writes the text format of Prometheus, version 0.0.4.
 type metrics struct {
 	families map[string]*family
 	order    []string
 }
+
+// labelText writes a text as the value of a label.
+var labelText = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 type family struct {
 	kind, help string
@@ -65,7 +86,7 @@ func (m *metrics) put(name, kind, help string, value any, labels ...string) {
 	}
 	var pairs []string
 	for i := 0; i+1 < len(labels); i += 2 {
-		pairs = append(pairs, fmt.Sprintf("%s=\"%s\"", labels[i], strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(labels[i+1])))
+		pairs = append(pairs, fmt.Sprintf("%s=\"%s\"", labels[i], labelText.Replace(labels[i+1])))
 	}
 	f.lines = append(f.lines, fmt.Sprintf("%s{%s} %v", name, strings.Join(pairs, ","), value))
 }
@@ -99,7 +120,7 @@ func (m *metrics) add(s *snapshot, findings []finding) {
 }
 
 func (m *metrics) object(s *snapshot, o *object) {
-	labels := []string{"arena", s.Info.Name, "object", o.Name, "type", o.Type}
+	labels := []string{"arena", s.Info.Name, "object", s.Argument(o), "type", o.Type} // each series must be unique
 	if o.Type == "Value" || o.Type == "Block" {
 		return
 	}

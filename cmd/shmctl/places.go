@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -58,7 +59,7 @@ func otherPlaces() (paths []string) {
 			spaces[space] = true
 			files, _ := filepath.Glob(proc + "/root" + shm.Dir + "/*")
 			for _, file := range files {
-				if isArena(file) {
+				if diagnose.Clean(file) == file && isArena(file) {
 					paths = append(paths, file)
 				}
 			}
@@ -83,8 +84,8 @@ func otherPlaces() (paths []string) {
 // in the mount namespace of the process, or else the path of the descriptor.
 func pathOf(proc, fd string, id fileID) string {
 	link, err := os.Readlink(fd)
-	if err != nil || !strings.HasPrefix(link, "/") {
-		return fd
+	if err != nil || !strings.HasPrefix(link, "/") || diagnose.Clean(link) != link {
+		return fd // also for a path that could control a terminal: any user can choose one
 	}
 	for _, path := range []string{link, proc + "/root" + link} {
 		if is, ok := fileIDOf(path); ok && is == id {

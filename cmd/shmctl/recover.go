@@ -64,8 +64,8 @@ func (c *recoverCmd) Run(s *session) error {
 	return s.did("recover", done)
 }
 
-// all recovers one lock after the other until no lock needs it. It tries each lock only once, even if another holder of
-// the lock dies meanwhile.
+// all recovers locks until none needs it. Another holder may die meanwhile, so it looks again after each round, but it
+// tries each lock only once.
 func (c *recoverCmd) all(s *session, src *source) error {
 	a, err := join(c.Arena)
 	if err != nil {
@@ -79,16 +79,26 @@ func (c *recoverCmd) all(s *session, src *source) error {
 		if err != nil {
 			return err
 		}
-		o := recoverable(snap, tried)
-		if o == nil {
+		before := len(tried)
+		for i := range snap.Objects {
+			for o := &snap.Objects[i]; isLost(o) && !tried[lockName(o)]; {
+				tried[lockName(o)] = true
+				text, err := c.one(s, a, snap, o, o.Key)
+				if err != nil {
+					return errors.Join(s.did("recover", done...), err)
+				}
+				done = append(done, text)
+				if o.Key != nil {
+					o.Key = nextKey(a, o)
+				}
+				if o.Key == nil {
+					break
+				}
+			}
+		}
+		if len(tried) == before {
 			break
 		}
-		tried[lockName(o)] = true
-		text, err := c.one(s, a, snap, o, o.Key)
-		if err != nil {
-			return errors.Join(s.did("recover", done...), err)
-		}
-		done = append(done, text)
 	}
 	if len(done) == 0 {
 		done = []string{"no lock needs it"}
@@ -96,30 +106,34 @@ func (c *recoverCmd) all(s *session, src *source) error {
 	return s.did("recover", done...)
 }
 
-// recoverable returns an object that a death has left unusable, and that has not been tried yet. It returns nil if
-// there is none.
-func recoverable(s *snapshot, tried map[string]bool) *object {
-	for i := range s.Objects {
-		o := &s.Objects[i]
-		left := o.Error == shmsync.ErrOwnerDead.Error() && o.Policy != "" || o.Error == shmsync.ErrNotRecoverable.Error()
-		if left && o.Recoverable() && !tried[lockName(o)] {
-			return o
-		}
-	}
-	return nil
+// isLost reports whether a death has left a lock unusable, and shmctl can make it usable.
+func isLost(o *object) bool {
+	left := o.Error == shmsync.ErrOwnerDead.Error() && o.Policy != "" || o.Error == shmsync.ErrNotRecoverable.Error()
+	return left && o.Recoverable()
 }
 
-// lockName returns the name of an object, with the key if the error concerns one key.
+// nextKey returns the next key of a MultiLock that a death has left unusable. It reads the MultiLock alone, because it
+// may have very many such keys, and a snapshot of the whole arena takes long.
+func nextKey(a *arena.Arena, o *object) *uint64 {
+	obj, err := objectOf(a, o)
+	if err != nil {
+		return nil
+	}
+	defer (*arenakernel.Arena)(a).CloseObject(obj)
+	return (*arenakernel.Arena)(a).Inspect(obj).Key
+}
+
+// lockName identifies a lock, or one key of a MultiLock.
 func lockName(o *object) string {
 	if o.Key != nil {
-		return fmt.Sprintf("%s (%d)", o.Name, *o.Key)
+		return fmt.Sprintf("%x (%d)", o.Offset, *o.Key)
 	}
-	return o.Name
+	return fmt.Sprintf("%x", o.Offset)
 }
 
 // one recovers a single lock, or a single key of a MultiLock. It returns a text that says what it did.
 func (c *recoverCmd) one(s *session, a *arena.Arena, snap *snapshot, o *object, key *uint64) (done string, err error) {
-	obj, err := objectOf(a, snap, arena.Offset(o.Offset).String())
+	obj, err := objectOf(a, o)
 	if err != nil {
 		return "", err
 	}

@@ -22,7 +22,7 @@ type (
 	}
 	deleteCmd struct {
 		Arena string `arg:"" help:"Name or path."`
-		Name  string `arg:"" help:"Of the object, or its offset."`
+		Name  string `arg:"" help:"Name of the object, or its offset."`
 	}
 )
 
@@ -55,17 +55,25 @@ func (c *deleteCmd) Run(s *session) error {
 		return err
 	}
 	defer a.Close()
-	obj, err := a.Object(arena.Offset(o.Offset))
-	if err != nil {
-		return err
-	}
-	switch err := a.DeleteObject(obj); {
-	case errors.Is(err, syscall.EBUSY):
-		return refused{err.Error()}
-	case err != nil:
+	if err := deleteObject(a, o); err != nil {
 		return err
 	}
 	return s.did("delete", fmt.Sprintf("deleted %s %s, %s", o.Type, o.Name, size(o.Size)))
+}
+
+// deleteObject deletes an object of a snapshot. It leaves alone an object that another process has made at the same
+// offset since.
+func deleteObject(a *arena.Arena, o *object) error {
+	obj, err := objectOf(a, o)
+	if err != nil {
+		return err
+	}
+	(*arenakernel.Arena)(a).CloseObject(obj)
+	err = a.DeleteObject(arena.Object(obj))
+	if errors.Is(err, syscall.EBUSY) {
+		return refused{err.Error()}
+	}
+	return err
 }
 
 // Run removes an arena.

@@ -3,6 +3,10 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/diagnose"
 	_ "github.com/shmsync/shmsync/prims" // registers the kinds of objects of that package
@@ -20,6 +24,9 @@ func open(name string) (*source, error) {
 		return s, err
 	}
 	ins, err := arenakernel.Inspect(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w; shmctl ls lists the arenas of this host", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// An error about an argument says where to look.
+func TestErrorsOfArgumentsSayWhereToLook(t *testing.T) {
+	name := testArena(t)
+	for _, c := range []struct {
+		want int
+		args []string
+		says string
+	}{
+		{exitError, nil, "(see shmctl --help)"},
+		{exitError, []string{"delete", name}, `expected "<name>" (see shmctl delete --help)`},
+		{exitError, []string{"locks", "--older=x", name}, "(see shmctl locks --help)"},
+		{exitMissing, []string{"show", name, "nothing"}, `there is no object "nothing"; shmctl objects lists all`},
+		{exitMissing, []string{"value", name, "nothing"}, `there is no object "nothing"; shmctl objects lists all`},
+		{exitMissing, []string{"ps", name + "-not"}, "no such file or directory; shmctl ls lists the arenas of this host"},
+	} {
+		code, _, errs := shmctl(c.args...)
+		require.Equal(t, c.want, code, c.args)
+		require.Contains(t, errs, c.says, c.args)
+	}
+}
+
 // Each command ends with the status that the manual names.
 func TestExitStatuses(t *testing.T) {
 	sound, stuck := testArena(t), testArena(t)

@@ -25,7 +25,7 @@ func newTable(out io.Writer, heads ...string) *table {
 
 func (t *table) row(cells ...string) {
 	for i, c := range cells {
-		if c == "" {
+		if cells[i] = diagnose.Clean(c); c == "" {
 			cells[i] = "-"
 		}
 	}
@@ -100,14 +100,25 @@ func (s *session) width() int {
 
 func (s *session) writeFindings(f []finding) { writeFindings(s.stdout, s.width(), f) }
 
+// mostFindings is how many findings of a kind are written as text. A death may leave very many locks.
+const mostFindings = 20
+
 // writeFindings writes findings in lines of at most width columns. A command stays on one line, so that the user can
 // paste it. If a finding has a second command, for the case that the first one fails, that command has a line of its
 // own.
 func writeFindings(out io.Writer, width int, f []finding) {
+	written := map[string]int{}
+	var order []string
 	for _, f := range f {
 		mark := "note"
 		if f.Trouble {
 			mark = strings.ToUpper(f.Kind)
+		}
+		if written[mark] == 0 {
+			order = append(order, mark)
+		}
+		if written[mark]++; written[mark] > mostFindings {
+			continue
 		}
 		writeLines(out, width, "  ", fmt.Sprintf("%s: %s", mark, f.Text))
 		if f.Advice != "" {
@@ -118,6 +129,15 @@ func writeFindings(out io.Writer, width int, f []finding) {
 		}
 		if f.Force != "" {
 			fmt.Fprintf(out, "  → if it does not end\n    $ %s\n", f.Force)
+		}
+	}
+	for _, mark := range order {
+		if n := written[mark] - mostFindings; n > 0 {
+			text := fmt.Sprintf("%s: %d more like these; --json lists all", mark, n)
+			if mark == strings.ToUpper(diagnose.OwnerDead) {
+				text += ", and recover --all makes all locks usable"
+			}
+			writeLines(out, width, "  ", text)
 		}
 	}
 }

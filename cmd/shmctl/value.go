@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/diagnose"
@@ -16,7 +17,7 @@ import (
 
 type valueCmd struct {
 	Arena string `arg:"" help:"Name, path or dump."`
-	Name  string `arg:"" help:"Of the object, or its offset."`
+	Name  string `arg:"" help:"Name of the object, or its offset."`
 }
 
 // value is the contents of an object that stores a value, field by field.
@@ -104,7 +105,7 @@ func findObject(src *source, name string) (arenakernel.Object, error) {
 	if at != nil {
 		return *at, nil
 	}
-	return arenakernel.Object{}, missing{fmt.Sprintf("%s: there is no object %q", src.ins.Path(), name)}
+	return arenakernel.Object{}, missing{fmt.Sprintf("%s: there is no object %q; shmctl objects lists all", src.ins.Path(), name)}
 }
 
 // readValue reads the value of an object from the file.
@@ -113,7 +114,7 @@ func readValue(src *source, o arenakernel.Object) (*value, error) {
 	text := src.ins.TypeText(o)
 	switch {
 	case o.Kind == kindQueue && text != "":
-		return nil, missing{fmt.Sprintf("%s is a Queue, whose items shmctl does not show; an item is %s", name, text)}
+		return nil, missing{fmt.Sprintf("%s is a Queue, whose items shmctl does not show; an item has %s", name, fieldsOf(text))}
 	case o.Kind != arenakernel.KindValue && o.Kind != kindSynchronized:
 		return nil, missing{fmt.Sprintf("%s is %s; only a Value and a Synchronized have a value", name, arenakernel.KindPhrase(o.Kind))}
 	case text == "":
@@ -137,6 +138,9 @@ func readValue(src *source, o arenakernel.Object) (*value, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !src.ins.IsThere(o) {
+		return nil, missing{name + " was deleted while shmctl read it"}
+	}
 	parts, more := typetext.Values(t, b, valueFields)
 	v.More = more
 	v.Fields = []field{}
@@ -144,6 +148,24 @@ func readValue(src *source, o arenakernel.Object) (*value, error) {
 		v.Fields = append(v.Fields, field{Field: p.Path, Type: p.Kind, Offset: p.Offset, Value: p.Data, text: p.Text})
 	}
 	return v, nil
+}
+
+// fieldsOf returns the first fields of the type with that description, in words.
+func fieldsOf(text string) string {
+	const most = 12
+	t, err := typetext.Parse(text)
+	if err != nil {
+		return "a type whose description is damaged"
+	}
+	parts, more := typetext.Values(t, make([]byte, min(t.Size, valueBytes)), most)
+	var all []string
+	for _, p := range parts {
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s at %d", p.Path, p.Kind, p.Offset)))
+	}
+	if more {
+		all = append(all, "...")
+	}
+	return strings.Join(all, ", ")
 }
 
 // readSynchronized reads the valid copy of a Synchronized whose value has size bytes. Processes may change the

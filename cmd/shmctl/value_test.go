@@ -76,7 +76,7 @@ rate           float64        0.25
 	_, _, err = (*arenakernel.Arena)(a).OpenObject(arenakernel.ObjectSpec{Kind: arenakernel.KindValue, Version: 1, Name: "plain", Size: 8, Layout: 7})
 	require.NoError(t, err)
 	for object, why := range map[string]string{
-		"q": "q is a Queue, whose items shmctl does not show; an item is {48 Balance@0 i8 ", "b": "only a Value and a Synchronized have a value",
+		"q": "q is a Queue, whose items shmctl does not show; an item has Balance int64 at 0, ", "b": "only a Value and a Synchronized have a value",
 		"plain": "has no description of its type", "nothing": `there is no object "nothing"`,
 	} {
 		code, _, errs := shmctl("value", name, object)
@@ -134,4 +134,37 @@ func TestValueOfHostileBytes(t *testing.T) {
 		require.Equal(t, exitTrouble, code)
 		require.Contains(t, out, "length of the description of its type")
 	}
+}
+
+// A value is deleted while the command reads it, and another one gets its place. The command does not show the bytes of
+// the other one as those of the first.
+func TestValueThatIsDeletedMeanwhile(t *testing.T) {
+	name := testArena(t)
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	k := (*arenakernel.Arena)(a)
+	fingerprint, err := arenakernel.LayoutOf[int64]()
+	require.NoError(t, err)
+	create := func(object string) arenakernel.Object {
+		o, created, err := k.OpenObject(arenakernel.ObjectSpec{
+			Kind: arenakernel.KindValue, Version: 1, Name: object, Size: 8, Layout: fingerprint, Type: arenakernel.TypeTextOf[int64](),
+		})
+		require.NoError(t, err)
+		require.True(t, created)
+		k.CloseObject(o)
+		return o
+	}
+	first := create("first")
+	src, err := open(name)
+	require.NoError(t, err)
+	defer src.Close()
+	o, err := findObject(src, "first")
+	require.NoError(t, err)
+	_, err = readValue(src, o)
+	require.NoError(t, err)
+	require.NoError(t, a.Delete("first"))
+	require.Equal(t, first.Offset, create("second").Offset)
+	_, err = readValue(src, o)
+	require.ErrorAs(t, err, &missing{})
 }

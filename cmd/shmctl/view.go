@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -124,8 +123,10 @@ func writeNames(w io.Writer, d *document, snap *snapshot) error {
 		}
 	}
 	var unique []string
+	seen := map[string]bool{} // a map, because there may be very many objects
 	for _, n := range names {
-		if !slices.Contains(unique, n) {
+		if !seen[n] {
+			seen[n] = true
 			unique = append(unique, n)
 		}
 	}

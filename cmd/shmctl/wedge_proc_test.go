@@ -4,6 +4,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -175,6 +177,58 @@ func TestStoppedHolderIsNamed(t *testing.T) {
 	_, d := shmctlJSON(t, "ps", name)
 	require.Equal(t, "stopped", d.Participants[0].Life)
 	require.Equal(t, a.Pid(), d.Participants[0].HostPID)
+}
+
+// A participant stores a moment after its join which process it is. If SIGSTOP or a debugger stops it before, as at the
+// first line after Open, shmctl finds the process by its pid and by the file that it has open.
+func TestStoppedHolderIsNamedBeforeItsSlotSaysWhichProcessItIs(t *testing.T) {
+	name := testArena(t)
+	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+	a.does("lock mutex", "ledger")
+	b.begins("lock mutex", "ledger")
+	awaitWaits(t, name, 1)
+	eventually(t, "the identity", func() bool {
+		_, d := shmctlJSON(t, "ps", name)
+		return d.Participants[0].PIDNamespace != 0
+	})
+	a.Stop(t)
+	forgetIdentity(t, name, a.Pid())
+	_, d := shmctlJSON(t, "ps", name)
+	require.Zero(t, d.Participants[0].PIDNamespace)
+	require.Equal(t, "stopped", d.Participants[0].Life)
+	require.Equal(t, a.Pid(), d.Participants[0].HostPID)
+	out := soon(t, exitTrouble, "waits", name)
+	require.Contains(t, out, "STOPPED-HOLDER: alice (pid ")
+	require.Contains(t, out, fmt.Sprintf("$ kill -CONT %d\n", a.Pid()))
+	a.Cont(t)
+}
+
+// forgetIdentity clears what a participant stores in its slot a moment after its join: the start time of its process,
+// the pid namespace and the boot ID. docs/abi.md has their places.
+func forgetIdentity(t *testing.T, name string, pid int) {
+	t.Helper()
+	path := "/dev/shm/" + name
+	all, err := os.ReadFile(path)
+	require.NoError(t, err)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	ns, err := os.Readlink("/proc/self/ns/pid")
+	require.NoError(t, err)
+	const slotPID, slotStart, slotPIDNS, afterBootID = 12, 24, 32, 64
+	le, found := binary.LittleEndian, 0
+	for s := 0; s+afterBootID <= len(all); s += 64 {
+		slot := all[s:]
+		if int(le.Uint32(slot[slotPID:])) != pid || fmt.Sprintf("pid:[%d]", le.Uint64(slot[slotPIDNS:])) != ns {
+			continue
+		}
+		found++
+		for _, at := range [][2]int{{slotStart, 16}, {afterBootID - 16, 16}} {
+			_, err = f.WriteAt(make([]byte, at[1]), int64(s+at[0]))
+			require.NoError(t, err)
+		}
+	}
+	require.Equal(t, 1, found)
 }
 
 // For a lock whose holder died under PolicyReport, shmctl names the dead process, and

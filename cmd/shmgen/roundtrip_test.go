@@ -68,19 +68,13 @@ func TestHeaderCompiles(t *testing.T) {
 	text := "#include \"every_shm.h\"\n#include \"other_shm.h\"\nint use(const struct every *p);\nint use(const struct every *p) { return p->i32; }\n"
 	var stderr strings.Builder
 	require.Zero(t, realMain([]string{"-type", "Every,Small", "-o", filepath.Join(dir, "other_shm.h"), "./internal/every"}, os.Stdout, &stderr), stderr.String())
-	tried := 0
 	for command, std := range map[string]string{"gcc": "c11", "clang": "c11", "g++": "c++17", "clang++": "c++17"} {
-		path, err := exec.LookPath(command)
-		if err != nil {
-			continue
-		}
-		tried++
-		source := filepath.Join(dir, "use"+map[string]string{"c11": ".c", "c++17": ".cc"}[std])
-		require.NoError(t, os.WriteFile(source, []byte(text), 0o600))
-		cc(t, path, append(warnings, "-std="+std, "-I", dir, "-c", source, "-o", filepath.Join(dir, "use.o"))...)
-	}
-	if tried == 0 {
-		compiler(t, "gcc", "clang", "g++", "clang++")
+		t.Run(command, func(t *testing.T) {
+			path := proctest.Program(t, command)
+			source := filepath.Join(dir, "use"+map[string]string{"c11": ".c", "c++17": ".cc"}[std])
+			require.NoError(t, os.WriteFile(source, []byte(text), 0o600))
+			cc(t, path, append(warnings, "-std="+std, "-I", dir, "-c", source, "-o", filepath.Join(dir, "use.o"))...)
+		})
 	}
 }
 

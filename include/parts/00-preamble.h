@@ -3,17 +3,22 @@
  *
  * A C program that includes this header and a Go program that imports
  * github.com/shmsync/shmsync open the same arena and use the same instances, as
- * participants of equal rank. A process that is killed, at any instruction, blocks
- * no other: the others notice its death within about a millisecond, and take back what
- * it held. Their calls report the death. docs/c-api.md is the reference, docs/abi.md
- * has the bytes.
+ * participants of equal rank. A process that is killed, at any instruction, blocks no
+ * other process: the others notice its death within about a millisecond, and take back
+ * what it held. Their calls report the death. In the repository
+ * github.com/shmsync/shmsync, docs/c-api.md is the reference, and docs/abi.md describes
+ * the bytes of an arena.
  *
- * In exactly one file of a program:
+ * A program that links with libshmsync includes the header alone:
+ *
+ *     cc program.c $(pkg-config --cflags --libs shmsync)
+ *
+ * A program without the library compiles the implementation in exactly one file:
  *
  *     #define SHMSYNC_IMPLEMENTATION
  *     #include "shmsync.h"      // before other headers, or with -D_GNU_SOURCE
  *
- * and #include "shmsync.h" alone in all others. Link with -pthread.
+ * and has #include "shmsync.h" alone in all others. Link it with -pthread.
  *
  * READ THIS BEFORE EOWNERDEAD: it means that the lock is NOT HELD.
  *
@@ -38,7 +43,10 @@
  *     EINVAL           no arena, another kind of object, other options, bad argument
  *     EBADF            this process has closed the arena or the handle
  *     ENOTCONN         a child of fork that has not opened the arena: see below
- *     ENOSPC, ENOTSUP  no room; the kernel lacks what is needed
+ *     EDEADLK          the call would wait for itself
+ *     ENOSPC           no room: in the arena, or in the file system below it
+ *     ENOMEM           the process has no memory left
+ *     ENOTSUP          the kernel lacks what is needed
  *
  * shmsync_error describes the last failure of the calling thread in words.
  *
@@ -47,13 +55,20 @@
  * already. The child opens the arena itself, and its objects again. A program that
  * calls exec need not do anything.
  *
- * SIGNALS. A handler may release a semaphore, set an event, increment a sequencer, post
- * to a futex and schedule a gate. docs/c-api.md has the list. A handler must not make
- * any other call.
+ * SIGNALS. A handler may make these calls, and no others:
  *
- * Locks belong to processes: one thread may lock, and another thread of the
- * process unlock.
- * A lock is not recursive.
+ *     shmsync_cond_signal, shmsync_cond_broadcast
+ *     shmsync_event_set, shmsync_event_reset, shmsync_event_is_set
+ *     shmsync_futex_post, shmsync_futex_get
+ *     shmsync_gate_schedule, shmsync_signalwaker_release
+ *     shmsync_semaphore_tryacquire, shmsync_semaphore_release, shmsync_semaphore_free
+ *     shmsync_sequencer_increment, shmsync_sequencer_advance, shmsync_sequencer_value
+ *
+ * They may change errno, so a handler saves it. A handler of a signal that a fault
+ * raises, such as SIGSEGV, must not make any call.
+ *
+ * LOCKS. They belong to processes: one thread may lock, and another thread of the
+ * process unlock. A lock is not recursive.
  */
 #ifndef SHMSYNC_H
 #define SHMSYNC_H
@@ -88,15 +103,15 @@
 #define SHMSYNC_LAYOUT_VERSION 9 /* as arena.LayoutVersion of the Go side */
 #endif
 
-/* Tells the implementation which layout version, and which size of a pointer, the program that includes the header
- * was compiled for. The implementation may come from another version of the header. */
+/* The layout version and the pointer size with which a program is compiled. An open passes them to the implementation,
+ * which may come from another version of the header. */
 #define SHMSYNC_ABI ((uint32_t)SHMSYNC_LAYOUT_VERSION << 8 | (uint32_t)sizeof(void *))
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#ifdef SHMSYNC_EXPORTS /* a shared library that is compiled with -fvisibility=hidden gives these functions to others */
+#ifdef SHMSYNC_EXPORTS /* set by the build of the library, to export these functions in spite of -fvisibility=hidden */
 #pragma GCC visibility push(default)
 #endif
 

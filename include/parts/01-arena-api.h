@@ -7,12 +7,12 @@ const char *shmsync_version(void);
  * dead when none of its threads runs any more. It is gone when, besides, none of its system calls can write into the
  * arena any more. */
 #define SHMSYNC_POLICY_DEFAULT 0 /* report for a new object; an existing object keeps its policy */
-#define SHMSYNC_POLICY_REPORT 1  /* it stays owner-dead: EOWNERDEAD, at once, until a process recovers it */
-#define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
-#define SHMSYNC_POLICY_ROLLBACK 3 /* its transaction is undone, then it becomes free; for a mutex, see shmsync_mutex_begin */
+#define SHMSYNC_POLICY_REPORT 1  /* the lock is owner-dead: calls return EOWNERDEAD until a process recovers it */
+#define SHMSYNC_POLICY_RELEASE 2 /* the lock becomes free, as a file lock does, when the process is gone */
+#define SHMSYNC_POLICY_ROLLBACK 3 /* the transaction is undone, then the lock becomes free; see shmsync_mutex_begin */
 
-/* Which system calls of a process write into the arena. When the process has died, its data passes on after these
- * calls are finished. A declaration that leaves out a kind of call corrupts data. */
+/* Which kinds of system calls of a process write into the arena. After a death, other processes get the data only when
+ * these calls have finished. If a process makes a kind of call that it has not declared, data may be corrupted. */
 #define SHMSYNC_KERNEL_IO_SYNCHRONOUS 0  /* each is finished when its thread leaves it: read, recv, io_uring without O_DIRECT */
 #define SHMSYNC_KERNEL_IO_ASYNCHRONOUS 1 /* io_submit too, and processes that share this one's memory by clone(CLONE_VM) */
 #define SHMSYNC_KERNEL_IO_NONE 2         /* none: the data passes on as soon as the death is known */
@@ -30,12 +30,13 @@ typedef struct shmsync_participant {
     uint32_t slot;
     uint32_t generation;
     uint32_t pid;      /* in its own pid namespace */
-    uint32_t missed;   /* for shmsync_arena_on_death: death records overwritten unread since the last reported death */
+    uint32_t missed;   /* only for shmsync_arena_on_death: how many deaths were lost since the last reported one */
     int64_t died_ns;   /* Unix ns; 0 while alive or not known */
     char label[64];
 } shmsync_participant;
 
-/* The epoch that a participant begins: the time from a join while no participant is in, until none is in again. */
+/* An epoch begins when a process joins an arena that no participant is in, and ends when no participant is in any more.
+ * The struct describes the epoch to the participant that begins it. */
 typedef struct shmsync_epoch {
     uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
     int clean;       /* not 0: every participant of the last epoch closed the arena, and the file is unchanged since */
@@ -44,13 +45,15 @@ typedef struct shmsync_epoch {
     size_t n_dead;
 } shmsync_epoch;
 
-/* The cases in which an open replaces an arena that no participant is in by a new one. The old data is lost. */
+/* When an open replaces an existing arena by a new one. The old data is lost. An arena that a participant is in is
+ * never replaced. */
 #define SHMSYNC_RECREATE_INCOMPATIBLE 1u /* its layout, its features, size or max_participants differ */
 #define SHMSYNC_RECREATE_CORRUPT 2u      /* its header is damaged */
 #define SHMSYNC_RECREATE_UNCLEAN 4u      /* a death since the last epoch began, or the computer went down */
 
-/* What becomes of an arena when no participant is in any more. If a process that removes or opens an ephemeral arena is
- * stopped during the last close, the close waits for it for a second, and leaves the file. */
+/* What becomes of an arena when no participant is in any more. The last close of an ephemeral arena waits for a process
+ * that is just removing or opening the arena. If that process takes more than a second, for example because it is
+ * stopped, the close leaves the file. */
 #define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 
@@ -58,7 +61,8 @@ typedef struct shmsync_epoch {
 #define SHMSYNC_CREATE_ONLY 1u   /* EEXIST if the name is taken, whatever the kind and the options of the object */
 #define SHMSYNC_OPEN_EXISTING 2u /* ENOENT if there is no such object; the _attach functions do the same */
 
-/* The options of an open: NULL means all 0, which are the defaults. A new arena takes memory as it fills, except for
+/* The options of an open: NULL means all 0, which are the defaults. Set every field to 0 before those that you need:
+ * with = {0} or a designated initializer in C11, with = {} in C++17. A new arena takes memory as it fills, except for
  * the slots of participants, and for the directory of names: the latter takes 1.6 % of a size that is a power of two,
  * and up to 3.2 % of another size. Each struct of options begins with its size, so that a program and a library of two
  * versions understand each other: fields that the program does not know are 0. If the program sets a field that the
@@ -73,11 +77,12 @@ typedef struct shmsync_arena_options {
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
     size_t n_trust_uids;
     int attach_only;             /* not 0: fail with ENOENT if there is no arena, instead of making one */
-    int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
-    /* Called in the participant that begins an epoch, before its open returns. No other process is in, and none
-     * gets in meanwhile, so the function may delete and repair anything. If it returns an errno, the open fails
-     * with it, and the next participant to join is the first instead. The function uses the arena that it is given:
-     * an open of the same arena by its name, and a close of it, return EDEADLK. */
+    /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one counts */
+    int kernel_io;
+    /* Called in the participant that begins an epoch, before its open returns. No other process is in, and none gets in
+     * meanwhile, so the function may delete and repair anything. If it returns an errno, the open fails with that
+     * errno, and the next participant to join begins the epoch instead. The function must use the arena that it is
+     * given: an open of the same arena by its name, and a close of it, return EDEADLK. */
     int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
@@ -108,11 +113,12 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
 #define shmsync_arena_from_fd(...) shmsync_arena_from_fd_abi(__VA_ARGS__, SHMSYNC_ABI)
 /* Closes one open of the arena. The close that matches the last open leaves the arena: the holds of this process are
  * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
- * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a function that another call on the
- * arena, or the helper thread, runs. */
+ * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a callback, which another call on the
+ * arena or the helper thread runs. The result is also EDEADLK if the closes of two arenas would wait for each other, as
+ * when the on_death functions of two arenas close each other's arena. */
 int shmsync_arena_close(shmsync_arena *a);
-/* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT:
- * there is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks. */
+/* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT: there
+ * is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks (fcntl with F_OFD_SETLK). */
 int shmsync_arena_remove(const char *name);
 
 /* The size of the mapping, in bytes. 0 if the arena is closed. */
@@ -124,16 +130,19 @@ void *shmsync_arena_base(const shmsync_arena *a);
  * stopped for longer, the next call says in missed how many were lost. EDEADLK: the caller is a function that the
  * helper thread runs. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
-/* Sets *out to this process as a participant. */
+/* Describes this process, as a participant, in *out. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
 /* Calls f for each participant, until f returns a value other than 0. EBADF: the arena was closed meanwhile. */
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
 
-/* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. */
+/* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. A
+ * sixteenth of the heap, 16 MiB at most, is headroom, which shmsync_alloc and the creation of objects cannot use. So when
+ * users have filled the arena, processes can still open and recover the objects that exist. */
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
 /* Frees bytes of shmsync_alloc. EINVAL: the offset was not allocated. */
 int shmsync_free(shmsync_arena *a, shmsync_offset off);
-/* The size bytes at an offset that may have come from a peer, or NULL if no block at that offset has so many bytes. */
+/* Returns a pointer to size bytes at an offset, which may have come from a peer. NULL: no block at that offset has so
+ * many bytes. */
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size);
 /* Finds a block of bytes by name, or creates it with zeros, as Arena.Block does in Go. *out points to the bytes. The
  * block stays open until this process leaves the arena. EINVAL: size is 0, or not the size of the existing block. */
@@ -161,8 +170,8 @@ int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size,
  * left. ENOENT: there is no such object. EBUSY: a process has it open, or has closed it and still holds it. Holds of
  * kinds that this library does not have, CohortMutex and Waitable, do not count. */
 int shmsync_delete(shmsync_arena *a, const char *name);
-/* Removes the object at an offset that an _offset function gave. Only this call removes an anonymous object. EINVAL:
- * no object is there. Otherwise as shmsync_delete. */
+/* Removes the object at an offset that an _offset function gave. Only this call removes an anonymous object. EINVAL: no
+ * object is there. In all else it does what shmsync_delete does. */
 int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 
 /* Describes the last failure of the calling thread in words. The text is never NULL, and is valid until the next

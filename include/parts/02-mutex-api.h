@@ -11,8 +11,10 @@ typedef struct shmsync_mutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
-    int64_t spin_ns;         /* for a new mutex: 0: adaptive; SHMSYNC_SPIN_NEVER: never; else at most so many ns */
-    int checked;             /* not 0: every unlock of this process is a compare-and-swap */
+    /* how long waiters of a new mutex spin: 0: adaptive; SHMSYNC_SPIN_NEVER: not at all; else at most so many ns */
+    int64_t spin_ns;
+    /* not 0: unlocks of this process compare and swap, so two that race cannot release the hold of another process */
+    int checked;
     int (*repair)(void *);   /* called by lock when it finds a death; returns 0 if it has repaired the data */
     void *repair_arg;
     uint64_t log_bytes;      /* undo log of a new mutex of SHMSYNC_POLICY_ROLLBACK: 0 for 16 KiB, at most 1 MiB */
@@ -29,12 +31,12 @@ int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out);
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
 /* Gives one opening of the mutex back. The holds and waits of this process stay as they are. */
 int shmsync_mutex_close(shmsync_mutex *m);
-/* Locks the mutex, and waits until it can. An error means: not held. EOWNERDEAD: its holder died, and nobody holds
- * it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
+/* Locks the mutex, and waits until that is possible. An error means: not held. EOWNERDEAD: its holder died, and nobody
+ * holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_mutex_lock(shmsync_mutex *m);
 /* Locks the mutex if that is possible at once. EBUSY: it is held. Other errors are those of lock. */
 int shmsync_mutex_trylock(shmsync_mutex *m);
-/* Locks the mutex, and waits until that CLOCK_MONOTONIC time. ETIMEDOUT: the time has passed. A free mutex is
+/* Locks the mutex, and waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A free mutex is
  * locked whatever the time. EINVAL: the time is not valid. Other errors are those of lock. */
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic);
 /* Unlocks the mutex. EPERM: this process does not hold it. Two threads that race to unlock one hold may release the

@@ -13,11 +13,11 @@
  *     }
  *     err = shmsync_tx_commit(&tx); // 0, or why a save failed: then nothing has changed
  *
- * Memory that was not saved is not restored. A transaction belongs to one thread at a time, and is neither copied
- * nor moved. Transactions of one mutex do not nest: a second begin waits for the first. A transaction of another
- * mutex, within the first or beside it, is independent: its changes stay when the first is undone. The two must not
- * save the same bytes. While a thread is in a transaction, no thread may close the arena or unlock the mutex. Once
- * the transaction has a record, shmsync_cond_wait with that mutex returns EINVAL. */
+ * Memory that was not saved is not restored. A transaction belongs to one thread at a time, and is neither copied nor
+ * moved. Transactions of one mutex do not nest: a second begin waits for the first. A transaction of another mutex,
+ * within the first or beside it, is independent: its changes stay when the first is undone. The two must not save the
+ * same bytes. While a thread is in a transaction, no thread may close the arena or unlock the mutex. Once the
+ * transaction has saved, allocated or freed something, shmsync_cond_wait with that mutex returns EINVAL. */
 typedef struct shmsync_tx {
     struct shmi_mutex *mutex; /* NULL: the transaction has ended */
     struct shmsync_arena *arena;
@@ -39,9 +39,9 @@ int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx);
 /* As shmsync_mutex_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
 
-/* shmsync_tx_save records the n bytes at p, which the caller is going to change. They lie within one block or
- * object of the arena, and not in the mutex itself. To save a range that lies within one of the last eight ranges
- * costs nothing.
+/* shmsync_tx_save records the n bytes at p, which the caller is going to change. They lie within one block or object of
+ * the arena, and not in the mutex itself. To save a range costs nothing if it lies within one of the last eight ranges
+ * that were saved.
  *
  * ENOSPC: the log is full; make the mutex with more log_bytes. EINVAL: p is not data of the arena. EPERM: the
  * transaction has ended. After a failure the transaction has failed: the caller must not change those bytes, each

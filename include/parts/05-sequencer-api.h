@@ -31,7 +31,7 @@ int shmsync_sequencer_close(shmsync_sequencer *s);
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
 /* Adds one to the counter, and wakes the waiters for that value. value gets the new value; it may be NULL. */
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
-/* Raises the counter to v if it is less. *advanced says whether it was less; advanced may be NULL. */
+/* Raises the counter to v if the counter is less than v. *advanced says whether it was less; advanced may be NULL. */
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
 /* Waits until the counter has reached token. ECANCELED: before that, the sequencer was stopped or reset, or its waits
  * were cancelled. */

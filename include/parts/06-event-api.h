@@ -11,7 +11,7 @@ typedef struct shmsync_event {
 typedef struct shmsync_event_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int auto_reset;  /* each set lets one wait go */
+    int auto_reset;  /* not 0: each set lets one wait go */
     int bidirectional;     /* waits for the reset are possible, too; not with auto_reset */
     int set;         /* a new Event is set at the beginning */
     int64_t spin_ns; /* see shmsync_mutex_options */
@@ -35,7 +35,7 @@ int shmsync_event_set(shmsync_event *e);
 int shmsync_event_reset(shmsync_event *e);
 /* Whether the Event is set: 1 or 0. */
 int shmsync_event_is_set(const shmsync_event *e);
-/* Waits until the Event is set. With auto_reset, the call takes the token, so that no other wait gets it. */
+/* Waits until the Event is set. With auto_reset, each set ends only one wait. */
 int shmsync_event_wait(shmsync_event *e);
 /* As shmsync_event_wait, but it does not wait. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);

@@ -14,7 +14,7 @@ typedef struct shmsync_queue_options {
     uint32_t capacity; /* for a new queue; an attach compares it if it is not 0 */
     uint64_t layout;   /* fingerprint of an item, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;   /* see shmsync_mutex_options */
-    const char *type;  /* description of an item, as shmgen makes it, instead of layout; NULL: none */
+    const char *type;  /* instead of layout: description of an item, as for shmsync_layout, with a name before each @ */
 } shmsync_queue_options;
 
 /* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. */
@@ -27,11 +27,11 @@ typedef struct shmsync_lease {
 } shmsync_lease;
 
 /* The fingerprint that arena.LayoutOf gives on the Go side for the type that description describes. A number is
- * described by its class (i, u, f, b or c) and its size in bytes: "u8 "; an array is "[n] " and its element; a
- * struct is "{size ", then for each field "@offset " and the description of the field, then "} ". A space follows
- * each item. struct {uint64_t id; int32_t n[2];} is "{16 @0 u8 @8 [2] i4 } ". A name before an @ makes no
- * difference to the fingerprint.
- * */
+ * described by its class (i, u, f, b or c) and its size in bytes: "u8 "; an array is "[n] " and its element; a struct
+ * is "{size ", then for each field "@offset " and the description of the field, then "} ". A space follows each item.
+ * struct {uint64_t id; int32_t n[2];} is "{16 @0 u8 @8 [2] i4 } ". A name before an @ makes no difference to the
+ * fingerprint. A description with an error gives a fingerprint that no type has. To have a description checked, pass it
+ * in the field type of the options of a queue or a Synchronized: the open checks it. */
 uint64_t shmsync_layout(const char *description);
 
 /* Finds the Queue of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Items have item_size
@@ -60,15 +60,15 @@ int shmsync_queue_get(shmsync_queue *q, void *item);
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
 /* As shmsync_queue_get, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
-/* Puts n items into the queue, in their order, as many at a time as there is room for. It waits until all items are
- * in, or until abs_monotonic, which may be NULL. *done is the number of items that are in: n, unless the call
+/* Puts n items into the queue, in their order, as many at a time as there is room for. It waits until all items are in,
+ * or until abs_monotonic, which may be NULL, for no limit. *done is the number of items that are in: n, unless the call
  * returns an error. If the call has to wait, items of other producers may come between its items. */
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
 /* Takes up to n items: as many as there are, after it has waited until there is at least one. *done is their
  * number, which is 0 only if the call returns an error. */
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
 /* Takes the first item as shmsync_queue_get does, but the queue keeps the item until it is acknowledged. If this
- * process dies, or calls nack, the item goes back to the front. An error means: no lease, and *out is one of zeros. */
+ * process dies, or calls nack, the item goes back to the front. An error means: no lease, and *out is all zeros. */
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out);
 /* As shmsync_queue_lease, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out);

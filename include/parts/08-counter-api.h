@@ -59,8 +59,8 @@ typedef struct shmsync_latch_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_latch_options;
 
-/* Finds the Latch of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its counter begins at
- * n, at least 1. EINVAL: n is less, or an existing Latch began with another number. */
+/* Finds the Latch of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its counter begins at n,
+ * at least 1. EINVAL: n is less than 1, or an existing Latch began with another number. */
 int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out);
 /* Finds the Latch of that name. ENOENT: there is none. */
 int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out);
@@ -71,7 +71,7 @@ shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 /* Gives one opening of the Latch back. The holds and waits of this process stay as they are. */
 int shmsync_latch_close(shmsync_latch *l);
 /* Declares that this process will count down n: if it dies before that, waits fail. If a process dies that has not
- * claimed its part, waiters go on waiting. EINVAL: n is more than is left and not claimed by a living process. If a
+ * claimed its part, waiters go on waiting. EINVAL: n is more than what is left and no living process has claimed. If a
  * process is just dying, the call first waits until its part can be claimed. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
 /* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */

@@ -26,7 +26,8 @@ shmsync_offset shmsync_once_offset(const shmsync_once *o);
 /* Gives one opening of the Once back. The holds and waits of this process stay as they are. */
 int shmsync_once_close(shmsync_once *o);
 /* Calls f if no call of any process has called its function yet. Otherwise it waits until that function has
- * returned. If the process that runs its function dies, the next call runs its own f. */
+ * returned. If the process that runs its function dies, the next call runs its own f. EDEADLK: the caller is f, which
+ * another call on the same Once runs in this thread. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
 /* As shmsync_once_do, but it waits for another process until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time
  * has passed. */
@@ -54,8 +55,8 @@ typedef struct shmsync_barrier_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_barrier_options;
 
-/* Finds the Barrier of that name, or creates it. NULL or "" as the name: a fresh anonymous one. The number of
- * parties is at least 1. EINVAL: it is less, or an existing Barrier began with another number. */
+/* Finds the Barrier of that name, or creates it. NULL or "" as the name: a fresh anonymous one. The number of parties
+ * is at least 1. EINVAL: it is less than 1, or an existing Barrier began with another number. */
 int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out);
 /* Finds the Barrier of that name. ENOENT: there is none. */
 int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out);
@@ -67,21 +68,25 @@ shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
 /* Gives one opening of the Barrier back. The holds and waits of this process stay as they are. */
 int shmsync_barrier_close(shmsync_barrier *b);
 /* Counts n arrivals, and sets *phase to the number of the phase, for shmsync_barrier_wait. EINVAL, with nothing
- * counted: fewer than n arrivals are expected. At a broken barrier the call counts nothing. */
+ * counted: fewer than n arrivals are expected. EDEADLK, with nothing counted: the caller is the completion of this
+ * Barrier. At a broken barrier the call counts nothing. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
-/* As shmsync_barrier_arrive, but if another process runs a completion, it waits for that until that CLOCK_MONOTONIC time
- * at most. ETIMEDOUT: the time has passed, and nothing is counted. */
+/* As shmsync_barrier_arrive, but it waits until that CLOCK_MONOTONIC time at most for a completion that another thread
+ * runs, of this process or of another. ETIMEDOUT: the time has passed, and nothing is counted. */
 int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic);
-/* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet. */
+/* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet.
+ * EDEADLK: the caller is the completion of the phase. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
 /* As shmsync_barrier_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
-/* Arrives once, and waits until the phase is over. */
+/* Arrives once, and waits until the phase is over. EDEADLK, with nothing counted: the caller is the completion of this
+ * Barrier. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 /* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed; the arrival stays made, unless the completion of the phase before was still running then. */
+ * passed; the arrival still counts, unless the completion of the previous phase was running at that time. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
-/* Arrives once, and lowers the number of parties of all later phases by one. */
+/* Arrives once, and lowers the number of parties of all later phases by one. EDEADLK, with nothing counted: the caller
+ * is the completion of this Barrier. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
 /* Registers this process as n more of the parties. If a process dies that neither registered nor arrived, the
  * others go on waiting. */
@@ -91,6 +96,6 @@ int shmsync_barrier_deregister(shmsync_barrier *b);
 /* The number of parties that died since the barrier was created or reset. */
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
 /* Begins another phase of a broken barrier, for that many parties. If parties is 0, it computes their number: the
- * expected parties less those that died. *did, if did is not NULL, says whether this call reset the barrier. It
+ * expected parties less those that died. *did, if did is not NULL, says whether this call reset the barrier. The call
  * waits until the dead processes are gone. */
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);

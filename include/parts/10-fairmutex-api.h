@@ -29,19 +29,19 @@ int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
 /* Gives one opening of the FairMutex back. The holds and waits of this process stay as they are. */
 int shmsync_fairmutex_close(shmsync_fairmutex *f);
-/* Locks it, and waits until it can. Processes get it in the order of arrival. An error means: not held. EOWNERDEAD:
- * its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no
- * room for a wait. */
+/* Locks the FairMutex, and waits until that is possible. Processes get it in the order of arrival. An error means: not
+ * held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed.
+ * ENOSPC: no room for a wait. */
 int shmsync_fairmutex_lock(shmsync_fairmutex *f);
 /* As shmsync_fairmutex_lock, but it does not wait. EBUSY: it is held, or others wait for it. */
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f);
 /* As shmsync_fairmutex_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
  * A free lock is taken whatever the time. */
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic);
-/* Unlocks it. EPERM: this process does not hold it. */
+/* Unlocks the FairMutex. EPERM: this process does not hold it. */
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f);
-/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
- * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes the lock,
+ * runs repair, and releases the lock. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg);
 /* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_fairmutex_state(shmsync_fairmutex *f);

@@ -28,7 +28,7 @@ shmsync_offset shmsync_future_offset(const shmsync_future *f);
 int shmsync_future_close(shmsync_future *f);
 /* Makes this process the producer. EBUSY: another process is the producer, the Future is set, or its producer died. */
 int shmsync_future_claim(shmsync_future *f);
-/* Sets it to an errno, 0 for success. EBUSY: it is set, or its producer died. */
+/* Sets the Future to result: an errno, or 0 for success. EBUSY: it is set, or its producer died. */
 int shmsync_future_set(shmsync_future *f, int result);
 /* Whether the Future is set: 1 or 0. If it is set, *result is what it is set to; result may be NULL. */
 int shmsync_future_is_set(const shmsync_future *f, int *result);
@@ -36,6 +36,6 @@ int shmsync_future_is_set(const shmsync_future *f, int *result);
 int shmsync_future_wait(shmsync_future *f, int *result);
 /* As shmsync_future_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
-/* Makes a Future unset that is set, or whose producer died. In the second case it waits until the producer is gone.
- * EBUSY: the Future is not set, and its producer, if it has one, lives. */
+/* Resets a Future that is set, or whose producer died: it is not set afterwards. If the producer died, the call first
+ * waits until the producer is gone. EBUSY: the Future is not set, and its producer, if it has one, lives. */
 int shmsync_future_reset(shmsync_future *f);

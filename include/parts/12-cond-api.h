@@ -11,7 +11,8 @@ typedef struct shmsync_cond {
 typedef struct shmsync_cond_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int batch;       /* for a new one: waiters of a broadcast that try the lock at a time; 0: a few; negative: all */
+    /* for a new one: how many waiters of a broadcast try the lock at a time; 0: a few; negative: all */
+    int batch;
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_cond_options;
 
@@ -26,9 +27,10 @@ int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
 /* Gives one opening of the Cond back. The holds and waits of this process stay as they are. */
 int shmsync_cond_close(shmsync_cond *c);
-/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There are no spurious wakes. When
- * the call returns, m is held again, also with an error, unless the error came from locking m. EOWNERDEAD,
- * ENOTRECOVERABLE: m is not held. A call that returns an error has used up no signal. */
+/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There are no spurious wakes. When the
+ * call returns, m is held again, even after an error, unless the error came from locking m. EOWNERDEAD,
+ * ENOTRECOVERABLE: m is not held. EPERM: this process did not hold m, and the call has not waited. A call that returns
+ * an error has used up no signal. */
 int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
 /* As shmsync_cond_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);

@@ -17,8 +17,8 @@ typedef struct shmsync_semaphore_options {
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_semaphore_options;
 
-/* Finds the Semaphore of that name, or creates it with n permits, at least 1. NULL or "" as the name: a fresh
- * anonymous one. EINVAL: n is less, or an existing semaphore has another number. */
+/* Finds the Semaphore of that name, or creates it with n permits, at least 1. NULL or "" as the name: a fresh anonymous
+ * one. EINVAL: n is less than 1, or an existing semaphore has another number. */
 int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
 /* Finds the Semaphore of that name. ENOENT: there is none. */
 int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
@@ -32,11 +32,12 @@ int shmsync_semaphore_close(shmsync_semaphore *s);
 /* Acquires n permits, in the order of arrival. EINVAL: n is more than the semaphore has in all. ENOSPC: no room for
  * a wait. */
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n);
-/* As shmsync_semaphore_acquire, but it does not wait. EBUSY: there are not so many, even if the semaphore never has
- * so many, or others wait. */
+/* As shmsync_semaphore_acquire, but it does not wait. EBUSY: fewer than n permits are free, or others wait. The result
+ * is EBUSY, too, if n is more than the semaphore has in all. */
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n);
-/* As shmsync_semaphore_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed, even if the semaphore never has so many. Permits that are available at once are taken whatever the time. */
+/* As shmsync_semaphore_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
+ * The result is ETIMEDOUT, too, if n is more than the semaphore has in all. Permits that are available at once are
+ * taken whatever the time. */
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic);
 /* Gives n permits back. EPERM, with nothing released: this process has fewer than n permits; or a transferable
  * semaphore would have more permits than its size. */

@@ -30,19 +30,19 @@ int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *ou
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m);
 /* Gives one opening of the RWMutex back. The holds and waits of this process stay as they are. */
 int shmsync_rwmutex_close(shmsync_rwmutex *m);
-/* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
- * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no room
- * for a wait. */
+/* Locks the RWMutex, and waits until that is possible. A write hold keeps all others out. An error means: not held.
+ * EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed.
+ * ENOSPC: no room for a wait. */
 int shmsync_rwmutex_lock(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_rwmutex_trylock(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A
  * free lock is taken whatever the time. */
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
-/* Unlocks it. EPERM: this process does not hold it. */
+/* Unlocks the RWMutex. EPERM: this process does not hold it. */
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m);
-/* Locks it for reading, and waits until no writer holds it. The hold of a reader that dies is taken back. Errors
- * are those of lock. A process can have up to 8,388,606 read holds at a time; this is not checked. */
+/* Locks the RWMutex for reading, and waits until no writer holds it. The hold of a reader that dies is taken back.
+ * Errors are those of lock. A process can have up to 8,388,606 read holds at a time; this is not checked. */
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_rdlock, but it does not wait. EBUSY: a writer keeps readers out. */
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *m);
@@ -53,10 +53,11 @@ int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_m
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *m);
 /* Turns the write hold into a read hold; no writer comes in between. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *m);
-/* Locks it upgradably: together with readers, but without writers and other upgradable holds. If a process dies
- * with an upgradable hold, later calls get no error, because it cannot have written anything. */
+/* Gets an upgradable hold, and waits until that is possible. Readers may hold the lock at the same time, but no writer
+ * and no other upgradable hold. If a process dies with an upgradable hold, later calls get no error, because it cannot
+ * have written anything. */
 int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m);
-/* As shmsync_rwmutex_lock_upgradable, but it does not wait. EBUSY: a writer or another upgradable hold keeps it. */
+/* As shmsync_rwmutex_lock_upgradable, but it does not wait. EBUSY: a writer or another upgradable hold has the lock. */
 int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_lock_upgradable, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
@@ -75,13 +76,13 @@ int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m);
 /* Turns the upgradable hold into a read hold. EPERM: this process has no upgradable hold. */
 int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m);
-/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
- * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes the lock,
+ * runs repair, and releases the lock. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg);
-/* Locks it for writing, and begins a transaction, as shmsync_mutex_begin does for a mutex, with the same errors. The
- * policy is SHMSYNC_POLICY_ROLLBACK. In the transaction no thread downgrades or unlocks the lock: shmsync_tx_commit and
- * shmsync_tx_abort unlock it. If the process dies, the next one that wants the lock, to read or to write, finds the data
- * as it was before. */
+/* Locks the RWMutex for writing, and begins a transaction, as shmsync_mutex_begin does for a mutex, with the same
+ * errors. The policy is SHMSYNC_POLICY_ROLLBACK. During the transaction no thread may downgrade or unlock the lock:
+ * shmsync_tx_commit and shmsync_tx_abort unlock it. If the process dies, the next one that wants the lock, to read or
+ * to write, finds the data as it was before. */
 int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx);
 /* As shmsync_rwmutex_begin, but it does not wait. EBUSY: it is held. */
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx);

@@ -12,7 +12,7 @@ typedef struct shmsync_rwspinlock {
     uint64_t serial;
 } shmsync_rwspinlock;
 
-/* The options of shmsync_spinlock_open and shmsync_rwspinlock_open, and of the attaches. */
+/* The options of shmsync_spinlock_open and shmsync_rwspinlock_open, and of the _attach functions. */
 typedef struct shmsync_spinlock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
@@ -34,19 +34,19 @@ int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
 /* Gives one opening of the SpinLock back. The holds and waits of this process stay as they are. */
 int shmsync_spinlock_close(shmsync_spinlock *l);
-/* Locks it, and waits until it can. A waiter spins first, then yields its CPU, and sleeps at last. An error means:
- * not held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair
- * failed. */
+/* Locks the SpinLock, and waits until that is possible. A waiter spins first, then yields its CPU, and sleeps at last.
+ * An error means: not held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it.
+ * ENOTRECOVERABLE: a repair failed. */
 int shmsync_spinlock_lock(shmsync_spinlock *l);
 /* As shmsync_spinlock_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_spinlock_trylock(shmsync_spinlock *l);
 /* As shmsync_spinlock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A
  * free lock is taken whatever the time. */
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic);
-/* Unlocks it. EPERM: this process does not hold it. */
+/* Unlocks the SpinLock. EPERM: this process does not hold it. */
 int shmsync_spinlock_unlock(shmsync_spinlock *l);
-/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
- * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes the lock,
+ * runs repair, and releases the lock. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg);
 /* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_spinlock_state(shmsync_spinlock *l);
@@ -63,17 +63,17 @@ int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlo
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);
 /* Gives one opening of the RWSpinLock back. The holds and waits of this process stay as they are. */
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l);
-/* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
- * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
+/* Locks the RWSpinLock, and waits until that is possible. A write hold keeps all others out. An error means: not held.
+ * EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_rwspinlock_trylock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
  * A free lock is taken whatever the time. */
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
-/* Unlocks it. EPERM: this process does not hold it. */
+/* Unlocks the RWSpinLock. EPERM: this process does not hold it. */
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l);
-/* Locks it for reading, and waits until no writer holds it. Errors are those of lock. */
+/* Locks the RWSpinLock for reading, and waits until no writer holds it. Errors are those of lock. */
 int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_rdlock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l);
@@ -82,7 +82,8 @@ int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l);
-/* Locks it for upgrade: readers that are in stay, new ones wait, and no other process has it for upgrade. */
+/* Locks the RWSpinLock for upgrade: readers that are in stay, new ones wait, and no other process has it for
+ * upgrade. */
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_uplock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l);
@@ -105,8 +106,9 @@ int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l);
 /* Turns the write hold into an upgradable hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l);
-/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
- * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes the lock,
+ * runs repair, and releases the lock. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg);
-/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
+/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. It is EPROTO also if a
+ * peer has damaged the list of the readers. */
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l);

@@ -75,15 +75,15 @@ int shmsync_signalwaker_queues(const shmsync_signalwaker *w);
 
 /* The gate of a queue. EINVAL: there is no such queue, and calls with the gate return EBADF. */
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out);
-/* Says that there is something in the queue. *scheduled, if scheduled is not NULL, says whether this call has
- * scheduled the queue. It has not if the queue is scheduled already, or if its executor will see the new item when
- * it finishes. */
+/* Says that there is something in the queue. *scheduled, if scheduled is not NULL, says whether this call has scheduled
+ * the queue. The call leaves the queue alone if the queue is scheduled already, or if its executor will see the new
+ * item when it finishes. */
 int shmsync_gate_schedule(shmsync_gate *g, int *scheduled);
 /* Begins to execute the queue. EBUSY: it is not scheduled, or another process executes it. */
 int shmsync_gate_begin(shmsync_gate *g);
 /* Begins to execute an idle queue, for a producer that handles its item itself. EBUSY: the queue is not idle. */
 int shmsync_gate_trybegin_inline(shmsync_gate *g);
-/* Ends the execution that this handle began. *again, which may be NULL, says whether the queue is scheduled again,
+/* Ends the execution that this gate began. *again, which may be NULL, says whether the queue is scheduled again,
  * because something was put into it meanwhile. EPERM: this gate executes nothing, or its process was declared dead. */
 int shmsync_gate_finish(shmsync_gate *g, int *again);
 /* As shmsync_gate_finish, for an executor that leaves items in the queue: the queue is scheduled again. */
@@ -123,16 +123,17 @@ int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 /* The signal of that number. EINVAL: there is no such signal, and calls with *out return EBADF. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
 /* Sets a bit, 0 to 63. *was_empty says whether no bit was set before, and *set_now whether this call has set the bit,
- * which is 0 if the bit was set before. Both pointers may be NULL. A caller that gets *was_empty must mark the signal.
+ * which is 0 if the bit was set before. Both pointers may be NULL. If *was_empty is 1, the caller must mark the signal.
  * EINVAL: there is no such bit. */
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *set_now);
 /* Sets the bits of mask. *set gets those that were not set before; it and was_empty may be NULL. */
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
-/* Clears a bit, for one of several callers; *before gets the bits as they were. EBUSY: the bit was not set. */
+/* Clears a bit. Of several callers that try, one succeeds. *before gets the bits as they were. EBUSY: the bit was not
+ * set. */
 int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before);
 /* The bits of the signal. */
 uint64_t shmsync_signal_load(const shmsync_signal *s);
-/* The bit of a bitmap that is nearest to start, the lower one of two. 64: no bit is set. */
+/* The bit set in bitmap that is nearest to start; of two that are equally near, the lower one. 64: no bit is set. */
 int shmsync_nearest_bit(uint64_t bitmap, int start);
 
 /* Marks a signal: says that it may have bits. If it was not marked, the call issues a permit and sets *marked to 1. */
@@ -157,8 +158,9 @@ int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w);
 /* Sets *yield and *tasks to 1 or 0, as the two status bits are. Neither pointer may be NULL. */
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks);
 
-/* Updates the summary of the partition of w: bit k says whether signal start + k of tree has a bit set. end - start
- * is 64 at most. If tree is NULL, it is w itself. *work says whether any signal of it has a bit set. */
+/* Updates the summary of the partition of w. The partition is the signals start to end - 1 of tree, or of w if tree is
+ * NULL: 64 at most. Bit k of the summary says whether signal start + k has a bit set. *work says whether any of these
+ * signals has a bit set. */
 int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int end, const shmsync_signalwaker *tree, int *work);
 /* Sets bit k of the summary of the partition. *was_empty, which may be NULL, says whether no bit was set before. */
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
@@ -177,7 +179,7 @@ int shmsync_signalwaker_unreserve(shmsync_signalwaker *w, int queue);
 /* The number of queues that are reserved. */
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w);
 
-/* The counters. The operations themselves count those marked * if the option count is set. */
+/* The counters. If the option count is set, the operations themselves count what is marked *. */
 enum {
     SHMSYNC_STAT_TASKS_POLLED,  /* * executions begun */
     SHMSYNC_STAT_COMPLETED,     /* * executions that left the queue idle */

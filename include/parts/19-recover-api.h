@@ -12,16 +12,16 @@ typedef struct shmsync_lost {
     shmsync_participant who;
 } shmsync_lost;
 
-/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. Call it in
- * on_first, when no other process is in and every dead process has been reaped. For each such object, and for each
- * such key of a multilock, it calls repair, which must make the data whole that the object guards. For a lock, it
- * holds the lock while repair runs. After repair, a waitgroup, latch, barrier or future is reset, unless repair has
- * made it usable: a future that repair has set keeps its result. Healthy objects are only read.
+/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. Call it in on_first,
+ * when no other process is in and every dead process has been reaped. For each such object, and for each such key of a
+ * multilock, it calls repair, which must repair the data that the object guards. For a lock, it holds the lock while
+ * repair runs. After repair, a waitgroup, latch, barrier or future is reset, unless repair has made it usable: a future
+ * that repair has set keeps its result. Healthy objects are only read.
  *
  * If repair returns an errno, that object stays unusable, and the call goes on with the others. The result is the
  * first error: ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for an object that a peer has
- * overwritten, ENOMEM if objects or keys may have been left out. *recovered, if recovered is not NULL, is the number
- * of objects and keys that were recovered. Objects of kinds that this header does not have, such as CohortMutex and
- * Waitable of the Go side, are left alone. */
+ * overwritten, ENOSPC if the arena has no room for what the recovery of an object needs, ENOMEM if objects or keys may
+ * have been left out. *recovered, if recovered is not NULL, is the number of objects and keys that were recovered.
+ * Objects of kinds that this header does not have, such as CohortMutex and Waitable of the Go side, are left alone. */
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered);
 

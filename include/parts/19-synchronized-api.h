@@ -13,7 +13,7 @@ typedef struct shmsync_synchronized_options {
     const void *initial; /* the value of a new one; NULL: all zero */
     uint64_t layout;     /* fingerprint of the value, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;     /* see shmsync_mutex_options */
-    const char *type;    /* description of the value, as shmgen makes it, instead of layout; NULL: none */
+    const char *type;    /* instead of layout: description of the value, as for shmsync_layout, with a name before each @ */
 } shmsync_synchronized_options;
 
 /* Finds the Synchronized of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its value has

@@ -6,7 +6,7 @@
 #if defined(__has_attribute) && !defined(SHMSYNC_IMPLEMENTATION)
 #if __has_attribute(noplt)
 /* A program calls these functions through the address that the loader has found. Without this attribute each call goes
- * through a stub (PLT), which costs a third of a lock and unlock. */
+ * through a stub (PLT), which costs a third of the time of a lock and unlock. */
 #define SHMSYNC_NEAR(function) extern __typeof__(function) function __attribute__((noplt))
 SHMSYNC_NEAR(shmsync_mutex_lock);
 SHMSYNC_NEAR(shmsync_mutex_trylock);

@@ -47,6 +47,16 @@ SHMI_FN void shmi_full_fence(void)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
+/* Keeps the later loads of this thread after its compare-and-swap, which has succeeded. A call does that if it returns
+ * after a compare-and-swap that another call, which changes nothing, may have missed; see prims/fence.go. */
+SHMI_FN void shmi_order_loads(void)
+{
+#if defined(__x86_64__)
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compare-and-swap is a fence */
+#else
+    shmi_full_fence();
+#endif
+}
 SHMI_FN void shmi_load_fence(void)
 {
 #ifdef SHMI_NO_FENCES

@@ -4,7 +4,7 @@
 #define SHMI_KIND_MUTEX UINT32_C(0x5854554d) /* MUTX */
 #define SHMI_VERSION_MUTEX 1
 #define SHMI_KIND_COHORT_MUTEX UINT32_C(0x4d484f43) /* COHM */
-#define SHMI_VERSION_COHORT_MUTEX 1
+#define SHMI_VERSION_COHORT_MUTEX 2
 #define SHMI_KIND_FUTEX UINT32_C(0x58545546) /* FUTX */
 #define SHMI_VERSION_FUTEX 1
 #define SHMI_KIND_SIGNAL_WAKER UINT32_C(0x57474953) /* SIGW */
@@ -12,7 +12,7 @@
 #define SHMI_KIND_SPIN_LOCK UINT32_C(0x4e495053) /* SPIN */
 #define SHMI_VERSION_SPIN_LOCK 1
 #define SHMI_KIND_RWSPIN_LOCK UINT32_C(0x50535752) /* RWSP */
-#define SHMI_VERSION_RWSPIN_LOCK 1
+#define SHMI_VERSION_RWSPIN_LOCK 2
 #define SHMI_KIND_RWMUTEX UINT32_C(0x584d5752) /* RWMX */
 #define SHMI_VERSION_RWMUTEX 2
 #define SHMI_KIND_SEMAPHORE UINT32_C(0x414d4553) /* SEMA */
@@ -20,13 +20,13 @@
 #define SHMI_KIND_WAITABLE UINT32_C(0x54494157) /* WAIT */
 #define SHMI_VERSION_WAITABLE 5
 #define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
-#define SHMI_VERSION_SEQUENCER 2
+#define SHMI_VERSION_SEQUENCER 3
 #define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */
 #define SHMI_VERSION_EVENT 4
 #define SHMI_KIND_WAIT_GROUP UINT32_C(0x50524757) /* WGRP */
-#define SHMI_VERSION_WAIT_GROUP 3
+#define SHMI_VERSION_WAIT_GROUP 4
 #define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
-#define SHMI_VERSION_LATCH 3
+#define SHMI_VERSION_LATCH 4
 #define SHMI_KIND_BARRIER UINT32_C(0x52524142) /* BARR */
 #define SHMI_VERSION_BARRIER 3
 #define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
@@ -230,7 +230,6 @@ typedef struct shmi_sequencer_words {
     uint32_t pays;
     uint8_t pad1_[44];
     shmi_token_cell_words cells[16];
-    uint64_t counts[8];
 } shmi_sequencer_words;
 SHMI_ASSERT(offsetof(shmi_sequencer_words, value) == 0, "sequencer_words.value");
 SHMI_ASSERT(offsetof(shmi_sequencer_words, turns) == 64, "sequencer_words.turns");
@@ -238,8 +237,7 @@ SHMI_ASSERT(offsetof(shmi_sequencer_words, lastCPU) == 72, "sequencer_words.last
 SHMI_ASSERT(offsetof(shmi_sequencer_words, spin) == 76, "sequencer_words.spin");
 SHMI_ASSERT(offsetof(shmi_sequencer_words, pays) == 80, "sequencer_words.pays");
 SHMI_ASSERT(offsetof(shmi_sequencer_words, cells) == 128, "sequencer_words.cells");
-SHMI_ASSERT(offsetof(shmi_sequencer_words, counts) == 384, "sequencer_words.counts");
-SHMI_ASSERT(sizeof(shmi_sequencer_words) == 448, "sequencer_words");
+SHMI_ASSERT(sizeof(shmi_sequencer_words) == 384, "sequencer_words");
 
 /* An eventcount */
 typedef struct shmi_eventcount_words {
@@ -395,39 +393,37 @@ SHMI_ASSERT(sizeof(shmi_synchronized_words) == 256, "synchronized_words");
 typedef struct shmi_counter_words {
     uint64_t commit;
     uint64_t size;
-    uint8_t pad0_[48];
     uint64_t tickets;
     uint64_t count;
     uint64_t period;
     uint64_t owed;
     uint64_t dead;
-    uint8_t pad1_[24];
+    uint8_t pad0_[8];
     uint64_t events;
     uint32_t lastCPU;
     uint32_t spin;
     uint32_t pays;
-    uint8_t pad2_[4];
+    uint8_t pad1_[4];
     uint64_t poller;
-    uint8_t pad3_[32];
-    uint64_t counts[8];
+    uint8_t pad2_[32];
 } shmi_counter_words;
 SHMI_ASSERT(offsetof(shmi_counter_words, commit) == 0, "counter_words.commit");
 SHMI_ASSERT(offsetof(shmi_counter_words, size) == 8, "counter_words.size");
-SHMI_ASSERT(offsetof(shmi_counter_words, tickets) == 64, "counter_words.tickets");
-SHMI_ASSERT(offsetof(shmi_counter_words, count) == 72, "counter_words.count");
-SHMI_ASSERT(offsetof(shmi_counter_words, period) == 80, "counter_words.period");
-SHMI_ASSERT(offsetof(shmi_counter_words, owed) == 88, "counter_words.owed");
-SHMI_ASSERT(offsetof(shmi_counter_words, dead) == 96, "counter_words.dead");
-SHMI_ASSERT(offsetof(shmi_counter_words, events) == 128, "counter_words.events");
-SHMI_ASSERT(offsetof(shmi_counter_words, lastCPU) == 136, "counter_words.lastCPU");
-SHMI_ASSERT(offsetof(shmi_counter_words, spin) == 140, "counter_words.spin");
-SHMI_ASSERT(offsetof(shmi_counter_words, pays) == 144, "counter_words.pays");
-SHMI_ASSERT(offsetof(shmi_counter_words, poller) == 152, "counter_words.poller");
-SHMI_ASSERT(offsetof(shmi_counter_words, counts) == 192, "counter_words.counts");
-SHMI_ASSERT(sizeof(shmi_counter_words) == 256, "counter_words");
+SHMI_ASSERT(offsetof(shmi_counter_words, tickets) == 16, "counter_words.tickets");
+SHMI_ASSERT(offsetof(shmi_counter_words, count) == 24, "counter_words.count");
+SHMI_ASSERT(offsetof(shmi_counter_words, period) == 32, "counter_words.period");
+SHMI_ASSERT(offsetof(shmi_counter_words, owed) == 40, "counter_words.owed");
+SHMI_ASSERT(offsetof(shmi_counter_words, dead) == 48, "counter_words.dead");
+SHMI_ASSERT(offsetof(shmi_counter_words, events) == 64, "counter_words.events");
+SHMI_ASSERT(offsetof(shmi_counter_words, lastCPU) == 72, "counter_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_counter_words, spin) == 76, "counter_words.spin");
+SHMI_ASSERT(offsetof(shmi_counter_words, pays) == 80, "counter_words.pays");
+SHMI_ASSERT(offsetof(shmi_counter_words, poller) == 88, "counter_words.poller");
+SHMI_ASSERT(sizeof(shmi_counter_words) == 128, "counter_words");
 
-/* Slot of a WaitGroup or a Latch */
+/* Slot record of a WaitGroup or a Latch */
 typedef struct shmi_counter_slot {
+    uint8_t pad0_[32];
     uint64_t name;
     uint64_t period;
     uint64_t own;
@@ -435,13 +431,13 @@ typedef struct shmi_counter_slot {
     uint64_t head;
     uint64_t entries[7];
 } shmi_counter_slot;
-SHMI_ASSERT(offsetof(shmi_counter_slot, name) == 0, "counter_slot.name");
-SHMI_ASSERT(offsetof(shmi_counter_slot, period) == 8, "counter_slot.period");
-SHMI_ASSERT(offsetof(shmi_counter_slot, own) == 16, "counter_slot.own");
-SHMI_ASSERT(offsetof(shmi_counter_slot, claimed) == 24, "counter_slot.claimed");
-SHMI_ASSERT(offsetof(shmi_counter_slot, head) == 32, "counter_slot.head");
-SHMI_ASSERT(offsetof(shmi_counter_slot, entries) == 40, "counter_slot.entries");
-SHMI_ASSERT(sizeof(shmi_counter_slot) == 96, "counter_slot");
+SHMI_ASSERT(offsetof(shmi_counter_slot, name) == 32, "counter_slot.name");
+SHMI_ASSERT(offsetof(shmi_counter_slot, period) == 40, "counter_slot.period");
+SHMI_ASSERT(offsetof(shmi_counter_slot, own) == 48, "counter_slot.own");
+SHMI_ASSERT(offsetof(shmi_counter_slot, claimed) == 56, "counter_slot.claimed");
+SHMI_ASSERT(offsetof(shmi_counter_slot, head) == 64, "counter_slot.head");
+SHMI_ASSERT(offsetof(shmi_counter_slot, entries) == 72, "counter_slot.entries");
+SHMI_ASSERT(sizeof(shmi_counter_slot) == 128, "counter_slot");
 
 /* Barrier */
 typedef struct shmi_barrier_words {
@@ -679,8 +675,7 @@ SHMI_ASSERT(sizeof(shmi_rwmutex_record) == 128, "rwmutex_record");
 typedef struct shmi_spin_words {
     uint32_t state;
     uint32_t drain;
-    uint32_t top;
-    uint8_t pad0_[4];
+    uint8_t pad0_[8];
     uint64_t metSince;
     uint64_t metHold;
     uint64_t gateMetSince;
@@ -701,7 +696,6 @@ typedef struct shmi_spin_words {
 } shmi_spin_words;
 SHMI_ASSERT(offsetof(shmi_spin_words, state) == 0, "spin_words.state");
 SHMI_ASSERT(offsetof(shmi_spin_words, drain) == 4, "spin_words.drain");
-SHMI_ASSERT(offsetof(shmi_spin_words, top) == 8, "spin_words.top");
 SHMI_ASSERT(offsetof(shmi_spin_words, metSince) == 16, "spin_words.metSince");
 SHMI_ASSERT(offsetof(shmi_spin_words, metHold) == 24, "spin_words.metHold");
 SHMI_ASSERT(offsetof(shmi_spin_words, gateMetSince) == 32, "spin_words.gateMetSince");
@@ -717,6 +711,15 @@ SHMI_ASSERT(offsetof(shmi_spin_words, poller) == 96, "spin_words.poller");
 SHMI_ASSERT(offsetof(shmi_spin_words, gatePoller) == 104, "spin_words.gatePoller");
 SHMI_ASSERT(offsetof(shmi_spin_words, drainPoller) == 112, "spin_words.drainPoller");
 SHMI_ASSERT(sizeof(shmi_spin_words) == 128, "spin_words");
+
+/* Slot record of an RWSpinLock */
+typedef struct shmi_rwspin_record {
+    uint8_t pad0_[64];
+    uint64_t count;
+    uint8_t pad1_[56];
+} shmi_rwspin_record;
+SHMI_ASSERT(offsetof(shmi_rwspin_record, count) == 64, "rwspin_record.count");
+SHMI_ASSERT(sizeof(shmi_rwspin_record) == 128, "rwspin_record");
 
 /* SignalWaker */
 typedef struct shmi_signal_words {

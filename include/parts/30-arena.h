@@ -73,6 +73,18 @@ SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
     return err;
 }
 
+/* Makes a call that may repair what a death has left. A call that repairs has met a failure and has gone on, so its success
+ * leaves the note of the last failure as it was. A call without a repair never goes on after a failure. */
+#define SHMI_REPAIRING(repair, err, call)                   \
+    do {                                                    \
+        if ((repair) != NULL) {                             \
+            shmi_failure before_ = shmi_last;               \
+            (err) = shmi_restore_note((call), &before_);    \
+        } else {                                            \
+            (err) = (call);                                 \
+        }                                                   \
+    } while (0)
+
 /* Notes the failure of a public function, unless a call inside it has noted the same error. */
 SHMI_COLD int shmi_note_result(int err, const char *function)
 {
@@ -145,6 +157,7 @@ const char *shmsync_strerror(int err)
 /* The validated copy of the immutable part of the header. These fields are never read from shared memory again. */
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
+    uint64_t headroom, headroom_records, headroom_large, headroom_nodes; /* the first chunk of the headroom, and its chunks of each kind */
     uint32_t slots;
     int counted; /* objects have counters */
 } shmi_geometry;
@@ -261,6 +274,8 @@ struct shmsync_arena {
     shmi_geometry geo;
     char label[256]; /* the file, for messages */
     char *path;      /* the file; without a slash if it has no name */
+    const char *below; /* the relative path that the program gave, which is the end of path */
+    int home;          /* the working directory of that time, or -1 if the program gave no relative path */
     int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
     int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
@@ -307,8 +322,7 @@ struct shmsync_arena {
     size_t n_deferred, cap_deferred;
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
 
-    pthread_mutex_t rolling_back;
-    shmi_off rolled_back; /* guarded by: rolling_back; the RWMutex whose writers' mutex a thread of this process has to roll back */
+    struct shmi_head *upgradable; /* guarded by: handles_of; ended handles of RWMutexes that this process still holds upgradable */
     pthread_mutex_t reaping;
     shmi_reap_progress *reaps; /* guarded by: reaping; by slot */
     shmi_notice *notices; /* of the watcher; by slot */
@@ -510,6 +524,7 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n);
 SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object);
 SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off);
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out);
+SHMI_FN int shmi_guarded(shmsync_arena *a, shmi_off off);
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w);
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w);
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead);
@@ -625,6 +640,9 @@ SHMI_FN int shmi_is_inside(const shmsync_arena *a)
     return 0;
 }
 
+/* Identifies the calling thread among the threads of this process. */
+SHMI_FN const void *shmi_this_thread(void) { return &shmi_last; }
+
 /* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread that holds the private
  * lock of the same object (63-recordqueue.h), it would wait for the thread that it interrupted. So a thread blocks its
  * signals as long as it holds the private lock of such an object. ---- */
@@ -667,15 +685,17 @@ SHMI_FN void shmi_let_signals(void)
 
 /* Begins a call. Returns 0, ENOTCONN in a child of fork, or EBADF when this process leaves. Until shmi_exit the
  * arena stays mapped, and the thread is not canceled. A thread that is within another call of the arena is not
- * refused: the close waits for that call. If the inner call has to wait, its wait ends with SHMI_CLOSED. */
+ * refused: the close waits for that call. If the inner call has to wait, its wait ends with SHMI_CLOSED. An op of NULL
+ * says that a refusal is no failure of the call, and is not noted. */
 SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
 {
     if (shmi_self(a) == 0)
-        return shmi_fail(shmi_nameless(a), op, a->label, "%s", "");
+        return op == NULL ? shmi_nameless(a) : shmi_fail(shmi_nameless(a), op, a->label, "%s", "");
     shmi_hold_cancel();
     shmi_add32(&a->calls, 1);
     if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) && !shmi_is_inside(a)) {
-        shmi_fail(EBADF, op, a->label, "this process closed the arena");
+        if (op != NULL)
+            shmi_fail(EBADF, op, a->label, "this process closed the arena");
         shmi_add32(&a->calls, (uint32_t)-1); /* the arena may be gone from here on */
         shmi_let_cancel();
         return EBADF;

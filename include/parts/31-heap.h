@@ -2,6 +2,55 @@
 
 enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_timeout = 64 };
 
+/* The headroom is a part of the heap that blocks of shmsync_alloc and new objects cannot use. When users have filled the
+ * rest, participants can still use objects that exist: the headroom has room for their slot records and wait nodes. It
+ * consists of certain chunks, which depend on the size of the arena alone. See docs/design/0061. */
+enum {
+    SHMI_headroomShare = 16, /* one of so many chunks, rounded up */
+    SHMI_headroomMost = 256,
+    SHMI_headroomLeast = 4, /* chunks of a heap with headroom */
+    SHMI_headroomNodes = 1, /* of at least two chunks */
+    SHMI_headroomPause = 2000000, /* ns; before each of the last tries of an allocation */
+    /* The least class of a block in the headroom. It has room for each slot record, except that of a Waitable whose state
+     * has more than 8 bytes. */
+    SHMI_classHeadroom = 3
+};
+/* A part of the heap. Each chunk is in one of them. */
+typedef enum shmi_room {
+    SHMI_roomOfAll,     /* for every allocation */
+    SHMI_roomOfRecords, /* headroom for slot records of up to 256 bytes */
+    SHMI_roomOfLarge,   /* headroom for slot records of any size */
+    SHMI_roomOfNodes    /* headroom for wait nodes */
+} shmi_room;
+
+/* The headroom consists of the last chunks that the word objRecords can point to. */
+SHMI_FN void shmi_plan_headroom(shmi_geometry *g)
+{
+    const uint64_t last = (uint64_t)SHMI_blockMin << 32;
+    uint64_t n = (g->chunk_count + SHMI_headroomShare - 1) / SHMI_headroomShare, end = g->chunk_count;
+    if (g->chunk_count < SHMI_headroomLeast)
+        return;
+    if (n > SHMI_headroomMost)
+        n = SHMI_headroomMost;
+    if (g->heap_off < last && end > (last - g->heap_off) / SHMI_chunkSize)
+        end = (last - g->heap_off) / SHMI_chunkSize;
+    if (end < n)
+        end = n;
+    g->headroom = end - n;
+    g->headroom_nodes = n > SHMI_headroomNodes ? SHMI_headroomNodes : 0;
+    g->headroom_large = (n - g->headroom_nodes) / 2;
+    g->headroom_records = n - g->headroom_nodes - g->headroom_large;
+}
+SHMI_FN shmi_room shmi_room_of(shmsync_arena *a, uint64_t chunk)
+{
+    const shmi_geometry *g = &a->geo;
+    if (chunk < g->headroom || chunk >= g->headroom + g->headroom_records + g->headroom_large + g->headroom_nodes)
+        return SHMI_roomOfAll;
+    if (chunk < g->headroom + g->headroom_records)
+        return SHMI_roomOfRecords;
+    return chunk < g->headroom + g->headroom_records + g->headroom_large ? SHMI_roomOfLarge : SHMI_roomOfNodes;
+}
+
 SHMI_FN uint32_t shmi_chunk_kind(uint64_t w) { return (uint32_t)(w & 7); }
 SHMI_FN int shmi_chunk_reserved(uint64_t w) { return (w & SHMI_CHUNK_RESERVED) != 0; }
 SHMI_FN uint64_t shmi_chunk_number(uint64_t w) { return w >> 4 & 0x7fffffff; }
@@ -213,19 +262,26 @@ SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64
     return 0;
 }
 
-SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls)
+SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
 {
-    uint64_t next = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED), start, k;
+    uint64_t next = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED), start, most = SHMI_nearChunks, k;
     uint64_t count = a->geo.chunk_count;
     shmi_off off;
-    if (next / SHMI_blockWords < count) {
+    if (next / SHMI_blockWords < count && shmi_room_of(a, next / SHMI_blockWords) == in) {
         off = shmi_claim_in(a, next / SHMI_blockWords, cls, next % SHMI_blockWords);
         if (off != 0)
             return off;
     }
     start = __atomic_load_n(&a->heap_look[cls], __ATOMIC_RELAXED);
-    __atomic_store_n(&a->heap_look[cls], start + SHMI_nearChunks, __ATOMIC_RELAXED);
-    for (k = 0; k < SHMI_nearChunks && k < count; k++) {
+    if (in == SHMI_roomOfAll) {
+        __atomic_store_n(&a->heap_look[cls], start + SHMI_nearChunks, __ATOMIC_RELAXED);
+    } else { /* take no fresh chunk of the small headroom while another one has a free block */
+        start = a->geo.headroom;
+        most = a->geo.headroom_records + a->geo.headroom_large + a->geo.headroom_nodes;
+    }
+    for (k = 0; k < most && k < count; k++) {
+        if (shmi_room_of(a, (start + k) % count) != in)
+            continue;
         off = shmi_claim_in(a, (start + k) % count, cls, 0);
         if (off != 0)
             return off;
@@ -233,13 +289,15 @@ SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls)
     return 0;
 }
 
-/* Claims a free chunk that has those bits. */
-SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, uint64_t *chunk, int *busy)
+/* Claims a free chunk of a room that has those bits. */
+SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint64_t *chunk, int *busy)
 {
     uint64_t *hint = shmi_u64(a, SHMI_hdrChunkHint);
     uint64_t start = shmi_ld64(hint) % a->geo.chunk_count, k;
     for (k = 0; k < a->geo.chunk_count; k++) {
         uint64_t i = (start + k) % a->geo.chunk_count, w = shmi_load_chunk(a, i);
+        if (shmi_room_of(a, i) != in)
+            continue;
         switch (shmi_chunk_kind(w)) {
         case SHMI_chunkFree:
             if ((w & bits) != bits)
@@ -261,14 +319,27 @@ SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, uint64_t *chunk, i
     return 0;
 }
 
-SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size)
+/* in is the last room in which the caller has looked. */
+SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size, shmi_room in)
 {
-    uint64_t i, free_ = 0;
-    for (i = 0; i < a->geo.chunk_count; i++)
-        if (shmi_chunk_kind(shmi_load_chunk(a, i)) == SHMI_chunkFree)
+    uint64_t i, free_ = 0, kept = 0;
+    char more[80] = "";
+    for (i = 0; i < a->geo.chunk_count; i++) {
+        if (shmi_chunk_kind(shmi_load_chunk(a, i)) != SHMI_chunkFree)
+            continue;
+        if (shmi_room_of(a, i) == SHMI_roomOfAll)
             free_ += SHMI_chunkSize;
-    return shmi_fail(ENOSPC, "arena.alloc", a->label, "asked for %llu bytes; free in chunks of 64 KiB: %llu of %llu bytes",
-                     (unsigned long long)size, (unsigned long long)free_, (unsigned long long)(a->geo.chunk_count * SHMI_chunkSize));
+        else
+            kept += SHMI_chunkSize;
+    }
+    if (in == SHMI_roomOfLarge && size > shmi_class_size[SHMI_classHeadroom])
+        snprintf(more, sizeof more, "; the headroom has no room for so large a slot record");
+    else if (in != SHMI_roomOfAll)
+        snprintf(more, sizeof more, "; the headroom is full, too");
+    else if (kept > 0)
+        snprintf(more, sizeof more, ", and %llu bytes of headroom for users of objects that exist", (unsigned long long)kept);
+    return shmi_fail(ENOSPC, "arena.alloc", a->label, "asked for %llu bytes; free in chunks of 64 KiB: %llu of %llu bytes%s",
+                     (unsigned long long)size, (unsigned long long)free_, (unsigned long long)(a->geo.chunk_count * SHMI_chunkSize), more);
 }
 
 SHMI_COLD int shmi_meddled(shmsync_arena *a, shmi_off off)
@@ -277,18 +348,18 @@ SHMI_COLD int shmi_meddled(shmsync_arena *a, shmi_off off)
 }
 
 /* Makes a slab of a free chunk and claims a block of it before anybody else can. */
-SHMI_FN int shmi_claim_fresh(shmsync_arena *a, int cls, shmi_off *off, int *busy)
+SHMI_FN int shmi_claim_fresh(shmsync_arena *a, int cls, shmi_room in, shmi_off *off, int *busy)
 {
     uint64_t chunk = 0, index;
     int err;
     *off = 0;
-    if (!shmi_claim_chunk(a, 0, &chunk, busy))
+    if (!shmi_claim_chunk(a, 0, in, &chunk, busy))
         return 0;
     SHMSYNC_CRASHPOINT("arena.chunk.claimed");
     err = shmi_back(a, chunk, 1);
     if (err != 0) {
         shmi_free_run(a, chunk, 1);
-        if (!shmi_claim_chunk(a, SHMI_CHUNK_RESERVED, &chunk, busy))
+        if (!shmi_claim_chunk(a, SHMI_CHUNK_RESERVED, in, &chunk, busy))
             return err;
     }
     if (cls == SHMI_classNode)
@@ -349,37 +420,44 @@ SHMI_FN int shmi_sweep_chunk(shmsync_arena *a, uint64_t i)
     shmi_st64(shmi_u64(a, SHMI_hdrChunkHint), i);
     return 1;
 }
-SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want)
+SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
 {
     uint64_t i, swept = 0;
     for (i = 0; i < a->geo.chunk_count && swept < want; i++)
-        swept += (uint64_t)shmi_sweep_chunk(a, i);
+        if (shmi_room_of(a, i) == in)
+            swept += (uint64_t)shmi_sweep_chunk(a, i);
     return swept;
 }
 
-/* Claims a block of the class, as it is. */
-SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_off *off)
+/* Claims a block of the class in a room, as it is. */
+SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int failed = 0, tries;
     for (tries = 0; tries < SHMI_claimTries; tries++) {
         int busy = 0, err;
         uint64_t i;
-        if ((*off = shmi_claim_near(a, cls)) != 0)
+        if ((*off = shmi_claim_near(a, cls, in)) != 0)
             return 0;
-        err = shmi_claim_fresh(a, cls, off, &busy);
+        err = shmi_claim_fresh(a, cls, in, off, &busy);
         if (*off != 0)
             return 0;
         failed = err;
         for (i = 0; i < a->geo.chunk_count; i++)
-            if ((*off = shmi_claim_in(a, i, cls, 0)) != 0)
+            if (shmi_room_of(a, i) == in && (*off = shmi_claim_in(a, i, cls, 0)) != 0)
                 return 0;
-        if (shmi_sweep(a, 1) > 0)
+        if (shmi_sweep(a, 1, in) > 0)
             continue;
         if (!busy)
             break;
-        sched_yield();
+        if (in == SHMI_roomOfAll || tries < SHMI_claimTries / 2) {
+            sched_yield();
+        } else {
+            /* Another participant may be about to make a slab of the only chunk, and have lost its CPU. If it has died,
+             * its reaper frees the chunk meanwhile. */
+            shmi_nap(SHMI_headroomPause);
+        }
     }
-    return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls]);
+    return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls], in);
 }
 
 /* ---- Spans: whole chunks, for what is bigger than any class ---- */
@@ -448,6 +526,10 @@ SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_off
     for (i = top; i > 0; i--) {
         uint64_t w = shmi_load_chunk(a, i - 1);
         int err;
+        if (shmi_room_of(a, i - 1) != SHMI_roomOfAll) {
+            run = 0;
+            continue;
+        }
         if (shmi_chunk_kind(w) != SHMI_chunkFree) {
             *busy = *busy || shmi_chunk_kind(w) == SHMI_chunkClaimed || shmi_chunk_kind(w) == SHMI_chunkSweeping;
             run = 0;
@@ -471,7 +553,7 @@ SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, uint64_t *head)
     int64_t backed = 0, most = 0;
     for (i = a->geo.chunk_count; i > 0; i--) {
         uint64_t w = shmi_load_chunk(a, i - 1);
-        if (shmi_chunk_kind(w) != SHMI_chunkFree) {
+        if (shmi_chunk_kind(w) != SHMI_chunkFree || shmi_room_of(a, i - 1) != SHMI_roomOfAll) {
             run = 0;
             backed = 0;
             continue;
@@ -493,7 +575,7 @@ SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
     int failed = 0, tries;
     *off = 0;
     if (n > a->geo.chunk_count || n == 0)
-        return shmi_no_space(a, size);
+        return shmi_no_space(a, size, SHMI_roomOfAll);
     for (tries = 0; tries < SHMI_claimTries; tries++) {
         uint64_t top = __atomic_load_n(&a->heap_top, __ATOMIC_RELAXED);
         int busy = 0, err;
@@ -513,13 +595,13 @@ SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
             return 0;
         if (err != 0 && err != ENOSPC)
             return err;
-        if (shmi_sweep(a, a->geo.chunk_count) > 0)
+        if (shmi_sweep(a, a->geo.chunk_count, SHMI_roomOfAll) > 0)
             continue;
         if (!busy)
             break;
         sched_yield();
     }
-    return failed != 0 ? failed : shmi_no_space(a, size);
+    return failed != 0 ? failed : shmi_no_space(a, size, SHMI_roomOfAll);
 }
 
 /* Makes the chunks of a span free, the head last. Until then the block word of the span, claimed or freeing, keeps
@@ -543,24 +625,33 @@ SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
     shmi_st64(shmi_u64(a, SHMI_hdrChunkHint), head);
 }
 
+/* Claims a block of the class in a room for this process, zeroed. */
+SHMI_FN int shmi_claim_zeroed(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
+{
+    int err = shmi_claim_block(a, cls, in, off);
+    if (err != 0) {
+        shmi_flush_deferred(a); /* for the next call */
+        return err;
+    }
+    SHMSYNC_CRASHPOINT("arena.alloc.claimed");
+    memset(shmi_bytes(a, *off, shmi_class_size[cls]), 0, shmi_class_size[cls]);
+    return 0;
+}
+/* The smallest class of blocks of at least size bytes with the given alignment, a power of two up to 4096, or
+ * SHMI_classNode if there is none. */
+SHMI_FN int shmi_class_for(uint64_t size, uint64_t align)
+{
+    int cls = 0;
+    while (cls < SHMI_classNode && (size > shmi_class_size[cls] || shmi_class_size[cls] % align != 0))
+        cls++;
+    return cls;
+}
 /* Finds a block of at least size bytes and claims it for this process, zeroed. No other process learns of it before
- * shmi_publish; if this process dies first, a reaper frees the block. align is a power of two up to 4096. */
+ * shmi_publish; if this process dies first, a reaper frees the block. The block does not lie in the headroom. */
 SHMI_FN int shmi_claim_aligned(shmsync_arena *a, uint64_t size, uint64_t align, shmi_off *off)
 {
-    int cls, err;
-    for (cls = 0; cls < SHMI_classNode; cls++) {
-        if (size > shmi_class_size[cls] || shmi_class_size[cls] % align != 0)
-            continue;
-        err = shmi_claim_block(a, cls, off);
-        if (err != 0) {
-            shmi_flush_deferred(a); /* for the next call */
-            return err;
-        }
-        SHMSYNC_CRASHPOINT("arena.alloc.claimed");
-        memset(shmi_bytes(a, *off, shmi_class_size[cls]), 0, shmi_class_size[cls]);
-        return 0;
-    }
-    return shmi_claim_span(a, size, off);
+    int cls = shmi_class_for(size, align);
+    return cls < SHMI_classNode ? shmi_claim_zeroed(a, cls, SHMI_roomOfAll, off) : shmi_claim_span(a, size, off);
 }
 SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off) { return shmi_claim_aligned(a, size, 1, off); }
 

@@ -34,11 +34,6 @@ SHMI_FN int shmi_node_on_queue(const shmi_node *n)
     uint64_t v = shmi_ld64(&n->next) >> 32;
     return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && (v == SHMI_RECORDED_OWES || shmi_recorded_queued(v));
 }
-/* Whether a record that is committed and not complete may put the node on a recorded queue. */
-SHMI_FN int shmi_node_may_join(const shmi_node *n)
-{
-    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) >> 32 == 0;
-}
 SHMI_FN shmi_participant_id shmi_node_owner(const shmi_node *n) { return shmi_ld32(&n->owner); }
 
 SHMI_FN shmi_node *shmi_node_ptr(const shmsync_arena *a, shmi_off off) { return (shmi_node *)shmi_ptr(a, off, SHMI_nodeSize, SHMI_nodeSize); }
@@ -56,7 +51,9 @@ SHMI_FN shmi_node *shmi_node_at(shmsync_arena *a, shmi_off off)
 SHMI_FN int shmi_claim_node(shmsync_arena *a, shmi_off *off, shmi_node **node)
 {
     shmi_node *n;
-    int err = shmi_claim_block(a, SHMI_classNode, off);
+    int err = shmi_claim_block(a, SHMI_classNode, SHMI_roomOfAll, off);
+    if (err == ENOSPC && a->geo.headroom_nodes > 0)
+        err = shmi_claim_block(a, SHMI_classNode, SHMI_roomOfNodes, off);
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.node.claimed");
@@ -400,32 +397,43 @@ SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
 }
 
-/* Whether a record has ended the wait of the node but has not resolved it yet. */
-SHMI_FN int shmi_node_ending(const shmi_node *n)
+/* Completes the last change of the object of a node, and guards the object. 0: that was not possible. */
+SHMI_FN int shmi_complete_object_of(shmsync_arena *a, const shmi_node *n)
 {
-    uint64_t v = shmi_ld64(&n->next) >> 32;
-    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && (v == SHMI_RECORDED_GRANTED || v == SHMI_RECORDED_REFUSED || v == SHMI_RECORDED_OWES) &&
-           shmi_node_queued(shmi_node_load(n));
+    shmi_off object = shmi_ld64(&n->object);
+    int done;
+    shmi_guard(a, object);
+    if (shmi_ld64(&n->object) != object)
+        return 0;
+    shmi_begin_tell(a); /* if this process dies before it has woken the owners of waits that it resolves, all are woken */
+    done = shmi_complete_object(a, object);
+    shmi_end_tell(a);
+    return done;
 }
-/* Whether the node of a dead participant is on no queue, and no change of its object will put it on one. A process
- * that does not know the kind of the object, or finds the object corrupt, cannot tell, and leaves the node to a
- * process that can. The owner of the node is not current, so it makes no change any more. The call may leave the
- * object guarded. */
+/* Whether the node of a dead participant is on no queue, and no change of its object will put it on one or resolve its
+ * wait. A process that does not know the kind of the object, or finds the object corrupt, cannot tell, and leaves the node
+ * to a process that can. The owner of the node is not current, so it makes no change any more. The call may leave the
+ * object guarded.
+ *
+ * A record that is committed and not complete may put the node on a queue, and then the word next is still 0. Or a record
+ * has ended the wait, and is yet to resolve it. In both cases the record is completed first. Another process may complete
+ * such a record at any time, so each round of the loop decides by one load of the word next. */
 SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
-    if (shmi_node_may_join(n) || shmi_node_ending(n)) {
-        shmi_off object = shmi_ld64(&n->object);
-        int done;
-        shmi_guard(a, object);
-        if (shmi_ld64(&n->object) != object)
+    int joined = 0, ended = 0; /* in which of the two cases the record was completed */
+    for (;;) {
+        uint64_t v = shmi_ld64(&n->next) >> 32;
+        int *completed = v == 0 ? &joined : &ended;
+        if ((shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) == 0)
+            return 1;
+        if (v == SHMI_RECORDED_OWES || shmi_recorded_queued(v))
             return 0;
-        shmi_begin_tell(a); /* if this process dies before it has woken the owners of waits that it resolves, all are woken */
-        done = shmi_complete_object(a, object);
-        shmi_end_tell(a);
-        if (!done)
+        if (*completed || (v != 0 && ((v != SHMI_RECORDED_GRANTED && v != SHMI_RECORDED_REFUSED) || !shmi_node_queued(shmi_node_load(n)))))
+            return 1;
+        if (!shmi_complete_object_of(a, n))
             return 0;
+        *completed = 1;
     }
-    return !shmi_node_on_queue(n);
 }
 
 SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
@@ -448,7 +456,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
         } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
                    shmi_off_queue(a, n) && !shmi_untold(a, d, n)) {
             /* The participant that took the node off its queue, because the node's owner was reaped, died before it
-             * could give the node back, or is about to give it back. */
+             * could give the node back, or is about to give it back. The guard is for shmi_forget_wait. */
+            shmi_guard(a, shmi_ld64(&n->object));
             shmi_reap_node_in(a, off, owner, w);
         }
         return;
@@ -522,53 +531,70 @@ SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_unlock(&a->handles);
 }
 
-/* Whether the owner of a node is dead and nobody is about to tell it that its wait is over. */
-SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
+/* Whether that owner of a node is dead and nobody is about to tell it that its wait is over. */
+SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n, shmi_participant_id owner)
 {
-    shmi_participant_id owner = shmi_node_owner(n);
     return owner != 0 && !shmi_current(a, owner) &&
            (shmi_node_state(shmi_node_load(n)) != SHMI_NodeResolved || shmi_all_told(a));
 }
 
+/* Whether the node has not been freed since its word was w. */
+SHMI_FN int shmi_same_use(shmi_node *n, uint32_t w) { return ((shmi_node_load(n) ^ w) & ~15u) == 0; }
+
 /* Forgets the wait of a node whose object is deleted. Its owner has discarded the node, because a queue of the object
- * might still have named it: see forgetWait in internal/arenakernel/node.go. */
-SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n)
+ * might still have named it: see forgetWait in internal/arenakernel/node.go. If the owner dies, its reaper may free the node
+ * at any time, and another participant may use it for another object. So the object is read after the other words, and the
+ * changes are conditional on what was read before it. The owner may also be a reaper, or a participant that leaves, which
+ * guards the object, makes itself the owner by CAS, and frees the node. So this process takes the node, and then frees it,
+ * only if the object has no guard and the node is still in the same use. The comment in Go has the proof. */
+SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_off object)
 {
-    uint32_t w = shmi_node_load(n), state = shmi_node_state(w);
     shmi_participant_id owner;
-    int ours;
-    if (state != SHMI_NodeResolved && state != SHMI_NodeLeft)
-        return;
+    uint64_t stamp;
+    uint32_t w, state;
     shmi_begin_tell(a); /* no participant gets the owner's ID */
     owner = shmi_node_owner(n);
-    ours = state == SHMI_NodeLeft && shmi_take_node(a, off, owner);
-    shmi_st64(&n->stamp, 0);
-    if (ours)
-        shmi_free_node(a, off);
+    stamp = shmi_ld64(&n->stamp);
+    w = shmi_node_load(n);
+    state = shmi_node_state(w);
+    /* Owner 0: another participant is freeing the node. Another object: the node has another wait by now. The guard comes
+     * first, and the use last. */
+    if (owner != 0 && !shmi_guarded(a, object) && shmi_ld64(&n->object) == object && shmi_same_use(n, w)) {
+        if (state == SHMI_NodeResolved) {
+            shmi_cas64(&n->stamp, stamp, 0);
+        } else if (state == SHMI_NodeLeft && shmi_take_node(a, off, owner)) {
+            if (shmi_guarded(a, object))
+                shmi_cas64(&n->stamp, stamp, 0);
+            else if (shmi_same_use(n, w))
+                shmi_free_node(a, off);
+        }
+    }
     shmi_end_tell(a);
 }
 
-/* Frees a node of an object that this process takes apart, whatever participant owns it. */
-SHMI_FN void shmi_reap_node_of(shmsync_arena *a, shmi_off off, shmi_off object)
+/* Frees a node of an object that this process takes apart. owner is the dead participant that the node belongs to. */
+SHMI_FN void shmi_reap_node_of(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_off object, shmi_participant_id owner)
 {
-    shmi_node *n = shmi_node_at(a, off);
-    shmi_participant_id owner = n != NULL ? shmi_node_owner(n) : 0;
     shmi_act act;
     shmi_begin_act(a, &act, owner);
-    if (n != NULL && shmi_ld64(&n->object) == object)
+    if (shmi_ld64(&n->object) == object && shmi_act_holds(a, &act, owner, 0))
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
 SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
-    if (shmi_ld64(&n->object) != *(shmi_off *)arg)
+    shmi_off object = *(shmi_off *)arg;
+    shmi_participant_id owner = shmi_node_owner(n); /* one load: a reaper makes itself the owner of a dead participant's node */
+    /* Before the object: if the node becomes a poller node of another object meanwhile, its owner stores the object first. */
+    uint64_t list = shmi_ld64(&n->list);
+    if (shmi_ld64(&n->object) != object)
         return;
-    if (shmi_ld64(&n->list) != 0)
+    if (list != 0)
         shmi_free_node(a, off);
-    else if (shmi_ld64(&n->stamp) != 0 && shmi_orphaned(a, n))
-        shmi_reap_node_of(a, off, *(shmi_off *)arg); /* the reaper of its owner may be about to */
+    else if (shmi_ld64(&n->stamp) != 0 && shmi_orphaned(a, n, owner))
+        shmi_reap_node_of(a, off, n, object, owner); /* the reaper of its owner may be about to */
     else if (shmi_ld64(&n->stamp) != 0)
-        shmi_forget_wait(a, off, n);
+        shmi_forget_wait(a, off, n, object);
 }
 /* Gives back the nodes of an object that no participant has open. */
 SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object) { shmi_each_node(a, shmi_free_node_at, &object); }

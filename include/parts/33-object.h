@@ -233,16 +233,27 @@ SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t fi
             return v.number == UINT32_MAX ? 0 : v.number + 1;
     return v.bad ? 0 : 1;
 }
-/* Claims a block for the list of o, unless it would lie where the word objRecords cannot point to. */
-SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t size, shmi_off *off)
+/* Claims a block for the list of o, unless it would lie where the word objRecords cannot point to. If exists is not 0,
+ * the block may lie in the headroom. The first slot record of an object may not, because the participant that creates
+ * the object makes it. Otherwise a participant could use the headroom up by creating objects. */
+SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t size, int exists, shmi_off *off)
 {
-    int err = shmi_claim(a, size, off);
+    int err = shmi_claim(a, size, off), cls = shmi_class_for(size, 1);
+    if (err == 0 && *off / SHMI_blockMin > UINT32_MAX) {
+        shmi_unclaim(a, *off);
+        err = shmi_no_space(a, size, SHMI_roomOfAll); /* there is room, but beyond the first 256 GiB */
+    }
+    if (err == ENOSPC && exists && a->geo.headroom_records > 0) {
+        int small = cls <= SHMI_classHeadroom;
+        if (small)
+            err = shmi_claim_zeroed(a, cls = SHMI_classHeadroom, SHMI_roomOfRecords, off);
+        if (cls == SHMI_classNode)
+            err = shmi_no_space(a, size, SHMI_roomOfLarge);
+        else if (err == ENOSPC && (!small || a->geo.headroom_large > 0))
+            err = shmi_claim_zeroed(a, cls, SHMI_roomOfLarge, off);
+    }
     if (err != 0)
         return err;
-    if (*off / SHMI_blockMin > UINT32_MAX) {
-        shmi_unclaim(a, *off);
-        return shmi_no_space(a, size); /* in the first 256 GiB, perhaps */
-    }
     shmi_st64(shmi_u64(a, *off + SHMI_recordObject), o->off);
     shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
     return 0;
@@ -290,9 +301,34 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
         }
     if (v.bad)
         return shmi_fail(EPROTO, "arena.record", shmi_called(o), "its list of slot records");
-    err = shmi_claim_listed(a, o, size, off);
+    err = shmi_claim_listed(a, o, size, shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)) != 0, off);
     return err != 0 ? err : shmi_push_listed(a, o, *off, 0, 0);
 }
+/* Makes a slot record of o for this process, which visits o in a reap and has not opened it; 0: there is no room, or
+ * another thread has handles_of. */
+SHMI_FN int shmi_record_of_reaper(shmsync_arena *a, const shmi_object *o, uint64_t size)
+{
+    shmi_off record;
+    int err;
+    if (pthread_mutex_trylock(&a->handles_of) != 0)
+        return 0;
+    err = shmi_slot_record(a, o, size, &record);
+    pthread_mutex_unlock(&a->handles_of);
+    return err == 0;
+}
+/* How many places an array of a handle has that has a place for each slot: a power of two, because each size of handles
+ * and arrays has spare memory of its own. */
+SHMI_FN size_t shmi_slot_places(shmsync_arena *a)
+{
+    size_t n = 16;
+    while (n < a->geo.slots)
+        n *= 2;
+    return n;
+}
+/* What a handle remembers of a list that it has read: the first record, and in bit 32 whether the list is corrupt. It is one
+ * word, because threads may read the list at the same time. */
+SHMI_FN uint64_t shmi_known_list(uint32_t head, const shmi_record_walk *v) { return head | (uint64_t)(v->bad != 0) << 32; }
+SHMI_FN int shmi_known_bad(uint64_t known) { return known >> 32 != 0; }
 /* The first record of the list of o, as a number that the word has. */
 SHMI_FN uint32_t shmi_records_head(shmsync_arena *a, const shmi_object *o) { return shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)); }
 /* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value tag,
@@ -301,7 +337,7 @@ SHMI_FN uint32_t shmi_records_head(shmsync_arena *a, const shmi_object *o) { ret
 SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size, uint32_t tag, uint32_t head)
 {
     shmi_off off;
-    int err = shmi_claim_listed(a, o, size, &off);
+    int err = shmi_claim_listed(a, o, size, 0, &off);
     if (err != 0)
         return shmi_records_head(a, o) != head ? 0 : err;
     shmi_st32(shmi_u32(a, off + SHMI_slotRecordHeader), tag);
@@ -321,25 +357,16 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     int kept = 0;
     if (!shmi_locate(a, object, &o) || o.class_ == SHMI_classNode)
         return 0;
-    /* The process that deletes the object frees what is on its list, and must find this block there. */
-    if (shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockFreeing) {
-        shmi_walk_records(a, &v, object, 0);
-        while (!kept && shmi_next_listed(a, &v))
-            kept = v.b.off == b->off;
-        if (kept)
-            shmi_block_swap(b, w, shmi_record_word(v.slot));
-        return kept;
-    }
-    if (shmi_block_kind(shmi_ld32(o.word)) != SHMI_blockObject)
-        return 0;
-    /* A deleter publishes the records before it frees the object, and then checks for guards. So either the deleter
-     * sees this guard, or this process sees that the object is gone. */
+    /* A deleter makes the object freeing, checks for guards, publishes the records, and then frees them. So either the
+     * deleter sees this guard, or it publishes this block, or this process sees that the object is gone. The object may
+     * become freeing at any time, so one load of its word decides. */
     shmi_guard(a, object);
-    if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size && shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockObject) {
+    if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size) {
+        uint32_t kind = shmi_block_kind(shmi_ld32(o.word));
         shmi_walk_records(a, &v, object, 0);
-        while (!kept && shmi_next_listed(a, &v))
+        while ((kind == SHMI_blockObject || kind == SHMI_blockFreeing) && !kept && shmi_next_listed(a, &v))
             kept = v.b.off == b->off;
-        if (v.bad) {
+        if (v.bad && kind == SHMI_blockObject) {
             shmi_walk_records(a, &v, object, 0);
             v.next = b->off;
             kept = shmi_next_listed(a, &v);
@@ -408,6 +435,10 @@ SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
+    /* A claimed block has no records. Its participant may have died before it had cleared the bytes, which may still be
+     * those of an object that lay there before. They may then name a block that another participant has claimed. */
+    if (shmi_block_kind(w) == SHMI_blockClaimed)
+        shmi_st32(shmi_u32(a, b->off + SHMI_objRecords), 0);
     if (!shmi_guarded(a, b->off)) {
         shmi_free_nodes_at(a, b->off); /* only now, when no reaper looks at the nodes any more */
         shmi_publish_records(a, b->off); /* a reaper that has not opened the object may have made one more */
@@ -1093,7 +1124,7 @@ SHMI_FN int shmi_spec_type(shmi_spec *spec, const char *op, uint64_t layout, con
     spec->layout = layout;
     if (type != NULL) {
         if (!shmi_type_valid(type))
-            return shmi_fail(EINVAL, op, spec->name, "%.60s is no description of a type, as shmgen makes it", type);
+            return shmi_fail(EINVAL, op, spec->name, "%.60s is no description of a type; shmsync_layout says how one is written, and a name stands before each @", type);
         spec->layout = shmi_type_fingerprint(type);
         spec->type = type;
     }
@@ -1670,8 +1701,9 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t slot = shmi_id_slot(dead);
     pthread_mutex_lock(&a->handles);
-    shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
+    /* In this order: the maker of a claimed block may publish its object between the two. */
     shmi_each_block(a, slot, SHMI_blockClaimed, shmi_clear_bit_unpublished, &slot);
+    shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotWalking), 0);
     pthread_mutex_unlock(&a->handles);
@@ -1730,7 +1762,7 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
 }
 
 /* Sets end, which frees the handle of an object and all that the handle owns if the arena is closed before the
- * handle. The arena's file is unmapped before end runs. The caller holds a->handles_of. */
+ * handle. The arena's file is unmapped before end runs, see shmi_unmapped. The caller holds a->handles_of. */
 SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -1740,6 +1772,9 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
     if (r != NULL)
         r->end = end;
 }
+/* Whether the arena was closed before the handle that ends: then the words of the object are not there any more, and the
+ * close has made the wakes. */
+SHMI_FN int shmi_unmapped(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) != 0; }
 /* Ends the opening of a handle that was closed for the last time, unless a call through it is under way. The last such
  * call ends the opening. After shmi_may_end no thread waits for the object, so no check of it begins, and the opening ends
  * after a check that is under way. The caller holds handles_of, so no check waits for handles_of, and no call that a check
@@ -1760,16 +1795,16 @@ SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
-    int open_ = 0;
+    int open_;
     int err = shmi_enter(a, "close");
     if (err != 0)
         return err;
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, off);
+    open_ = r != NULL && r->opens > 0; /* if it has no handle, another thread may end r after the unlock */
     pthread_mutex_unlock(&a->handles);
-    if (r != NULL && r->opens > 0) {
-        open_ = 1;
+    if (open_) {
         if (--r->opens == 0) {
             r->end = end;
             shmi_close_thing(r->handle);
@@ -1800,16 +1835,18 @@ SHMI_FN int shmi_enter_for(void *thing, shmsync_arena *a, const char *op)
     if (err != 0 || SHMI_LIKELY(shmi_keep(thing)))
         return err;
     shmi_exit(a);
-    return shmi_fail(EBADF, op, NULL, "the handle was closed");
+    return op == NULL ? EBADF : shmi_fail(EBADF, op, NULL, "the handle was closed");
 }
 SHMI_COLD void shmi_settle_close(void *thing, shmsync_arena *a)
 {
     shmi_ref *r;
+    int last;
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, shmi_ld64(&shmi_head_of(thing)->off));
+    last = r != NULL && r->handle == thing && r->opens == 0; /* if it is not the handle of r, another thread may end r after the unlock */
     pthread_mutex_unlock(&a->handles);
-    if (r != NULL && r->handle == thing && r->opens == 0)
+    if (last)
         shmi_end_if_unused(a, r);
     pthread_mutex_unlock(&a->handles_of);
 }
@@ -1826,9 +1863,6 @@ SHMI_FN void shmi_exit_for(void *thing, shmsync_arena *a)
  * ended, and the end has made the wakes of the call. No signal handler calls this, as it does not call shmi_enter_for. */
 SHMI_FN int shmi_enter_late(void *thing, shmsync_arena *a)
 {
-    if (shmi_enter_for(thing, a, "close") == 0)
-        return 1;
-    shmi_last.err = 0; /* the call has succeeded */
-    return 0;
+    return shmi_enter_for(thing, a, NULL) == 0; /* if it is refused, the call has succeeded all the same */
 }
 

@@ -385,7 +385,7 @@ SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
  * slot, and the reap begins. */
 SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
 {
-    uint32_t i = shmi_id_slot(n), w;
+    uint32_t i = shmi_id_slot(n), w, now;
     if (i < 1 || i > a->geo.slots)
         return 1;
     w = shmi_slot_state(a, i);
@@ -399,8 +399,9 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
-    } else if (shmi_slot_state(a, i) == w && shmi_leave_for(a, i)) {
-        /* The slot cannot be marked yet, and no other process may be able to do that later. */
+    } else if (((now = shmi_slot_state(a, i)) == w || now == shmi_slot_with(w, SHMI_phaseDead)) && shmi_leave_for(a, i)) {
+        /* The slot cannot be marked yet, and no other process may be able to do that later. Or another participant has just
+         * marked it, and may be stopped or dead by now. */
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
     return !shmi_current(a, n);
@@ -595,15 +596,17 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
             shmi_begin_act(a, &act, n);
         if (!shmi_has_death_record(a, n)) {
             changed = shmi_slot_state(a, i) != w;
-            if (!changed && of == g) {
-                shmi_put_death_record(a, 0, &described, flags);
-            } else if (!changed) {
+            if (of == g) {
+                p = described;
+            } else {
                 memset(&p, 0, sizeof p);
                 p.slot = i;
                 p.generation = g;
-                p.died_ns = shmi_unix_now();
-                shmi_put_death_record(a, 0, &p, SHMI_deathRecordPending);
             }
+            if (p.died_ns == 0) /* the participant that marked the death has not stored the time, or has died before */
+                p.died_ns = shmi_unix_now();
+            if (!changed)
+                shmi_put_death_record(a, 0, &p, of == g ? flags : (uint32_t)SHMI_deathRecordPending);
         }
         if (a->self != 0)
             shmi_end_act(a, &act);
@@ -621,31 +624,37 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
 }
 
+enum { SHMI_whoTries = 8 }; /* how often shmi_who reads a slot whose state changes */
 /* Describes the participant with ID n: from its slot, unless another participant has taken the slot since, and
  * otherwise from the death records. ENOENT: neither the slot nor the records have it. */
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out)
 {
-    uint32_t i = shmi_id_slot(n), w, of, flags;
+    uint32_t i = shmi_id_slot(n), w, of, flags, phase;
+    shmsync_participant gone;
+    int tries;
     if (i < 1 || i > a->geo.slots)
         return ENOENT;
-    w = shmi_slot_state(a, i);
-    of = shmi_describe(a, i, out, &flags);
-    if (shmi_slot_taken(w) && ((of != 0 && of == shmi_id_gen(n)) || shmi_slot_gen(w) == shmi_id_gen(n))) {
-        shmsync_participant gone;
-        uint32_t phase = shmi_slot_phase(w);
+    /* If the state changes meanwhile, n may have died, or a joiner may have taken the slot over. Neither writes a death
+     * record in the same step, so the slot is read again. */
+    for (tries = 0; tries < SHMI_whoTries; tries++) {
+        w = shmi_slot_state(a, i);
+        of = shmi_describe(a, i, out, &flags);
+        if (!shmi_slot_taken(w) || ((of == 0 || of != shmi_id_gen(n)) && shmi_slot_gen(w) != shmi_id_gen(n)))
+            break;
+        if (shmi_slot_state(a, i) != w)
+            continue;
+        phase = shmi_slot_phase(w);
         if (of != shmi_id_gen(n)) /* a joiner that has not described itself yet */
             memset(out, 0, sizeof *out);
         out->slot = i;
         out->generation = shmi_id_gen(n);
-        if (shmi_slot_state(a, i) == w) {
-            /* The death record is written before the slot's words are cleared, and the words are cleared before the
-             * state of the slot changes. While a joiner takes the slot over, the words describe its predecessor
-             * until the predecessor has a death record. */
-            if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
-                && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
-                *out = gone;
-            return 0;
-        }
+        /* The death record is written before the slot's words are cleared, and the words are cleared before the state of
+         * the slot changes. While a joiner takes the slot over, the words describe its predecessor until the predecessor
+         * has a death record. */
+        if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
+            && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
+            *out = gone;
+        return 0;
     }
     return shmi_find_death_record(a, 0, n, out) || shmi_find_death_record(a, 1, n, out) ? 0 : ENOENT;
 }
@@ -726,9 +735,10 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
     if (a->told == NULL)
         a->told = (shmi_participant_id *)calloc(SHMI_deathRecordDeaths, sizeof *a->told);
     if (a->told != NULL) {
+        /* The capability comes first: the writer of a record that is not counted yet then rings this participant. */
+        shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         if (a->on_death == NULL)
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
-        shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         a->on_death = f;
         a->on_death_arg = arg;
     }

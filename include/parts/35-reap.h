@@ -295,8 +295,13 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
              * run. The wait begins once for each death: if each reaper began it anew, reapers with short lives would
              * never end it. */
             b->written -= SHMI_RECLAIM_AFTER;
-        else
-            shmi_record_deaths(a, i, b->of, shmi_id_gen(dead));
+        else if (!shmi_record_deaths(a, i, b->of, shmi_id_gen(dead))) {
+            /* A joiner has taken the slot, and gives it back if this process keeps it waiting. Nothing is recorded yet. */
+            b->written = 0;
+            shmi_leave_for(a, i);
+            shmi_cas32(word, a->self, 0);
+            return;
+        }
         SHMSYNC_CRASHPOINT("arena.finish.recorded");
         shmi_leave_for(a, i);
         shmi_ring_told(a);

@@ -295,15 +295,47 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
     return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* 0: a joiner has ended the claim */
 }
 
+/* Whether path leads to the file of the arena. */
+SHMI_FN int shmi_leads_to(const shmsync_arena *a, const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
+}
+/* Stores in path, which has room for PATH_MAX bytes, an absolute path of a file that the program opened by a relative
+ * path. Returns 0 if that path does not lead from the working directory of that time to the file any more. That directory
+ * may have been renamed, so the function asks the kernel for its current path: see workingDir in
+ * internal/arenakernel/path.go. */
+SHMI_FN int shmi_leads_home(const shmsync_arena *a, char *path)
+{
+    char own[32];
+    ssize_t n;
+    if (a->home < 0)
+        return 0;
+    snprintf(own, sizeof own, "/proc/self/fd/%d", a->home);
+    n = readlink(own, path, PATH_MAX - 1);
+    if (n <= 0 || (size_t)n + 1 + strlen(a->below) >= PATH_MAX)
+        return 0;
+    if (path[n - 1] != '/')
+        path[n++] = '/';
+    memcpy(path + n, a->below, strlen(a->below) + 1);
+    return shmi_leads_to(a, path);
+}
+/* Stores the path of the arena in path, or the one that leads to the file since the working directory was renamed. */
+SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path)
+{
+    if (shmi_leads_to(a, a->path) || !shmi_leads_home(a, path))
+        snprintf(path, PATH_MAX, "%s", a->path);
+}
 /* Whether the path of the arena leads elsewhere. */
 SHMI_FN int shmi_moved(shmsync_arena *a)
 {
+    char path[PATH_MAX];
     struct stat st;
     if (strchr(a->path, '/') == NULL)
         return 0;
     if (stat(a->path, &st) != 0)
-        return errno == ENOENT;
-    return (uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino;
+        return errno == ENOENT && !shmi_leads_home(a, path);
+    return ((uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino) && !shmi_leads_home(a, path);
 }
 /* Whether the file may be on a disk. */
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
@@ -469,11 +501,13 @@ SHMI_FN void shmi_sweep_removed(const char *path)
  * the path leads to another file by now, or this process is not alone any more. */
 SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
 {
+    char path[PATH_MAX];
     int err;
     *moved = 1;
     if (shmi_epoch(a) != w)
         return 0; /* a joiner without byte locks has ended the claim */
-    err = shmi_remove_file(a->fd, a->path, moved);
+    shmi_current_path(a, path);
+    err = shmi_remove_file(a->fd, path, moved);
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
@@ -638,8 +672,8 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
             return 0;
         for (n = 0; n < total; n++) {
             shmi_off o = shmi_death_record(a, left, n);
-            int pending = (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) != 0;
-            if (!pending && shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1)
+            /* The number comes first: a writer stores it last. */
+            if (shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1 && (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) == 0)
                 return 0;
         }
     }

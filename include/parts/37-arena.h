@@ -17,6 +17,7 @@ SHMI_FN shmi_geometry shmi_plan(uint64_t size, uint32_t slots)
     g.heap_off = (g.blocks_off + most * SHMI_blockWords * SHMI_blockWordSize + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
     if (g.heap_off < size)
         g.chunk_count = (size - g.heap_off) / SHMI_chunkSize;
+    shmi_plan_headroom(&g);
     return g;
 }
 
@@ -351,6 +352,7 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
 static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
+static struct shmi_closer *shmi_closers; /* the closes that wait for threads; guarded by: shmi_attached_lock */
 static pthread_once_t shmi_atfork_once = PTHREAD_ONCE_INIT;
 static int shmi_registering; /* a thread is about to make this process a target of fences; guarded by: shmi_attached_lock */
 
@@ -385,6 +387,7 @@ SHMI_FN void shmi_in_child(void)
             close(a->lock_fd);
     }
     shmi_attached = NULL;
+    shmi_closers = NULL;
     shmi_have.registered = 0;
     shmi_registering = 0; /* the thread does not exist in the child */
     shmi_forget_threads();
@@ -861,6 +864,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
 SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
 {
     shmi_ref *r, *next, **lists;
+    shmi_head *h;
     uint32_t i;
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
@@ -876,6 +880,10 @@ SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
             free(r);
         }
     free(lists);
+    while ((h = a->upgradable) != NULL) {
+        a->upgradable = h->next;
+        shmi_free_thing(h + 1);
+    }
     pthread_mutex_unlock(&a->handles);
     pthread_mutex_unlock(&a->handles_of);
 }
@@ -891,6 +899,8 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     }
     if (a->retired == SHMI_RETIRED_HERE)
         munmap(a->base, (size_t)a->size);
+    if (a->home >= 0)
+        close(a->home);
     free(a->path);
     free(a->deferred);
     free(a->reaps);
@@ -902,7 +912,6 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->handles);
     pthread_mutex_destroy(&a->walking);
     pthread_mutex_destroy(&a->handles_of);
-    pthread_mutex_destroy(&a->rolling_back);
     pthread_mutex_destroy(&a->reaping);
     pthread_mutex_destroy(&a->endings);
     pthread_mutex_destroy(&a->wait_nodes_lock);
@@ -1088,6 +1097,8 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
         free(a);
         return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
     }
+    a->below = a->path + strlen(a->path) - strlen(path) + (strncmp(path, "./", 2) == 0 ? 2 : 0);
+    a->home = path[0] != '/' && a->path[0] == '/' ? open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     a->page = sysconf(_SC_PAGESIZE);
     a->base = s->base;
     a->size = s->size;
@@ -1102,7 +1113,6 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->handles, NULL);
     pthread_mutex_init(&a->walking, NULL);
     pthread_mutex_init(&a->handles_of, NULL);
-    pthread_mutex_init(&a->rolling_back, NULL);
     pthread_mutex_init(&a->reaping, NULL);
     pthread_mutex_init(&a->endings, NULL);
     pthread_mutex_init(&a->wait_nodes_lock, NULL);
@@ -1272,6 +1282,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         goto out;
     }
     a->fd = a->lock_fd = fd;
+    a->home = -1;
     a->dev = (uint64_t)st.st_dev;
     a->ino = (uint64_t)st.st_ino;
     a->path = (char *)(uintptr_t)path;
@@ -1321,10 +1332,14 @@ out:
     close(fd);
     return err;
 }
-/* Removes the file of an arena in which no participant is. */
+#define SHMI_MAX_MOVES 1000
+
+/* Removes the file of an arena in which no participant is. If the path leads to another file again and again, it gives up
+ * after SHMI_MAX_MOVES attempts. */
 SHMI_FN int shmi_remove_unused(const char *path, int judged)
 {
     int64_t end = shmi_now() + SHMI_GATE_TIMEOUT, pause = SHMI_GATE_PAUSE;
+    int moves = 0;
     for (;; pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST) {
         int again, err;
         shmi_no_failure();
@@ -1333,6 +1348,8 @@ SHMI_FN int shmi_remove_unused(const char *path, int judged)
         pthread_mutex_unlock(&shmi_attached_lock);
         if (!again || (err != 0 && shmi_now() > end))
             return err;
+        if (err == 0 && ++moves == SHMI_MAX_MOVES)
+            return shmi_fail(EBUSY, "arena.remove", path, "the path leads to another file each time");
         shmi_nap(pause);
     }
 }
@@ -1351,8 +1368,6 @@ int shmsync_arena_remove(const char *name)
     shmi_let_cancel();
     return SHMI_TELL(shmi_restore_note(err, &before));
 }
-
-#define SHMI_MAX_MOVES 1000
 
 SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
@@ -1532,6 +1547,9 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     shmi_give_up_slot(a, leaving, unknown, &concern);
     close(a->fd);
+    if (a->home >= 0)
+        close(a->home);
+    a->home = -1;
 }
 
 /* Whether a is one of the arenas that this process closed last. */
@@ -1553,10 +1571,76 @@ SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
     return a->stage == SHMI_opening ? a->in_hook && pthread_equal(a->hook_thread, pthread_self()) : pthread_equal(a->watcher, pthread_self());
 }
 
+/* A close that waits until no thread is inside its arena. A thread is inside an arena while it is in a call of it, or runs
+ * as its watcher. The functions below need shmi_attached_lock. */
+typedef struct shmi_closer {
+    struct shmi_closer *next;
+    const shmsync_arena *closes;
+    const shmsync_arena *inside[2 * SHMI_INSIDE]; /* where the thread that closes is inside; NULL: free */
+    int seen; /* shmi_closers_wait_for has been here */
+} shmi_closer;
+
+/* Fills *me for a close of a by this thread. */
+SHMI_FN void shmi_closer_init(shmi_closer *me, const shmsync_arena *a)
+{
+    const shmsync_arena *x;
+    int i, n = SHMI_INSIDE;
+    memset(me, 0, sizeof *me);
+    me->closes = a;
+    for (i = 0; i < SHMI_INSIDE; i++)
+        if (shmi_calls_in[i].n != 0)
+            me->inside[i] = shmi_calls_in[i].a;
+    for (x = shmi_attached; x != NULL; x = x->next)
+        if (n < 2 * SHMI_INSIDE && x->stage != SHMI_opening && pthread_equal(x->watcher, pthread_self()))
+            me->inside[n++] = x;
+}
+SHMI_FN int shmi_closer_inside(const shmi_closer *k, const shmsync_arena *a)
+{
+    int i;
+    for (i = 0; i < 2 * SHMI_INSIDE; i++)
+        if (k->inside[i] == a)
+            return 1;
+    return 0;
+}
+/* Whether a close of a waits for the thread of me, by way of closes that other threads have begun. */
+SHMI_FN int shmi_closers_wait_for(const shmi_closer *me, const shmsync_arena *a)
+{
+    shmi_closer *k;
+    for (k = shmi_closers; k != NULL; k = k->next) {
+        if (k->seen || !shmi_closer_inside(k, a))
+            continue;
+        k->seen = 1;
+        if (shmi_closer_inside(me, k->closes) || shmi_closers_wait_for(me, k->closes))
+            return 1;
+    }
+    return 0;
+}
+/* Begins the close of me, unless it would wait for itself. */
+SHMI_FN int shmi_closer_begin(shmi_closer *me)
+{
+    shmi_closer *k;
+    for (k = shmi_closers; k != NULL; k = k->next)
+        k->seen = 0;
+    if (shmi_closers_wait_for(me, me->closes))
+        return 0;
+    me->next = shmi_closers;
+    shmi_closers = me;
+    return 1;
+}
+SHMI_FN void shmi_closer_end(const shmi_closer *me)
+{
+    shmi_closer **at = &shmi_closers;
+    while (*at != NULL && *at != me)
+        at = &(*at)->next;
+    if (*at != NULL) /* otherwise this is a child of fork, whose list is empty */
+        *at = me->next;
+}
+
 int shmsync_arena_close(shmsync_arena *a)
 {
     SHMI_BEGIN();
     shmsync_arena *open_;
+    shmi_closer closer;
     shmi_failure before = shmi_last;
     int last;
     if (a == NULL)
@@ -1574,6 +1658,12 @@ int shmsync_arena_close(shmsync_arena *a)
     }
     if (open_ != NULL && a->stage != SHMI_attached)
         open_ = NULL;
+    shmi_closer_init(&closer, a);
+    if (open_ != NULL && a->opens == 1 && !shmi_closer_begin(&closer)) {
+        pthread_mutex_unlock(&shmi_attached_lock);
+        shmi_let_cancel();
+        return shmi_fail(EDEADLK, "arena.close", a->label, "a function that runs in a call of this arena closes the arena in a call of which this close runs: each close would wait for the other");
+    }
     last = open_ != NULL && --a->opens == 0;
     if (last)
         a->stage = SHMI_closing;
@@ -1581,9 +1671,10 @@ int shmsync_arena_close(shmsync_arena *a)
     if (last) {
         char path[PATH_MAX];
         int own = a->ephemeral && strchr(a->path, '/') != NULL ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
-        snprintf(path, sizeof path, "%s", a->path);
+        shmi_current_path(a, path);
         shmi_leave(a);
         pthread_mutex_lock(&shmi_attached_lock);
+        shmi_closer_end(&closer);
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
         shmi_retire(&shmi_closed_arenas, a); /* from here on another close may free a */

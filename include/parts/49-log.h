@@ -1,8 +1,8 @@
 /* ---- Undo logs: the records of a transaction, docs/abi.md ----
  *
- * The stores of a killed thread are a prefix of its instructions, so a log needs no fence of the CPU. The compiler
- * must store the state neither earlier nor later than the program says, and must not leave a store out: each store
- * of the state stands between two barriers of the compiler. */
+ * The stores of a killed thread are a prefix of its instructions, so a living holder needs no fence of the CPU. The
+ * compiler must store the state neither earlier nor later than the program says, and must not leave a store out: each
+ * store of the state stands between two barriers of the compiler. */
 
 /* The state of a log whose lock needs a repair: nothing in it is undone any more. */
 #define SHMI_LOG_LOST ((uint64_t)SHMI_logLost << 61)
@@ -63,6 +63,15 @@ SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
     __atomic_store_n(&head->state, s, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
+/* As shmi_log_store, after a rollback: a release. A process that does not have the lock, and sees in shmi_log_names that
+ * no process will undo a transaction any more, also sees the restored bytes. Else it could free the memory that they are
+ * in, and the bytes would come later. */
+SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(&head->state, s, __ATOMIC_RELEASE); /* sync(tx.idle): release */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
 SHMI_FN uint64_t shmi_make_log(uint32_t phase, shmi_participant_id n, uint64_t tail) { return (uint64_t)phase << 61 | (uint64_t)n << 32 | tail; }
 SHMI_FN uint64_t shmi_log_padded(uint64_t n) { return (n + 7) & ~UINT64_C(7); }
 
@@ -95,9 +104,10 @@ SHMI_FN int shmi_log_valid(const shmi_log *l, uint64_t s)
            tail != 0 && tail % 8 == 0 && tail <= l->room;
 }
 
-/* Whether the log has a transaction of dead. */
+/* Whether the log has a transaction of dead. The caller need not have the lock. */
 SHMI_FN int shmi_log_names(shmsync_arena *a, const shmi_log *l, shmi_participant_id dead)
 {
+    /* sync(tx.idle): acquire */
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;
     return s != 0 && shmi_log_valid(l, s) && shmi_reaps(a, dead, SHMI_LOG_ID(s));
 }
@@ -222,7 +232,7 @@ SHMI_FN void shmi_log_lose(const shmi_log *l)
 {
     if (l->head == NULL || shmi_ld64(&l->head->state) == SHMI_LOG_LOST)
         return;
-    shmi_log_store(l->head, SHMI_LOG_LOST);
+    shmi_log_restored(l->head, SHMI_LOG_LOST);
     SHMSYNC_CRASHPOINT("tx.log.lost");
 }
 /* Sets the state of the log to lost if it is still s. The caller does not hold the lock. */
@@ -266,12 +276,12 @@ SHMI_FN int shmi_log_end(shmsync_arena *a, const shmi_log *l, uint64_t s)
         if (shmi_log_restore(a, l, tail) != 0)
             return EPROTO;
         if (blocks != 0)
-            shmi_log_store(l->head, shmi_make_log(SHMI_logUndone, n, tail));
+            shmi_log_restored(l->head, shmi_make_log(SHMI_logUndone, n, tail));
         SHMSYNC_CRASHPOINT("tx.undo.undone");
     }
     if (blocks != 0 && shmi_log_settle(a, l, tail, n, committed) != 0)
         return EPROTO;
-    shmi_log_store(l->head, 0);
+    shmi_log_restored(l->head, 0);
     if (committed)
         SHMSYNC_CRASHPOINT("tx.commit.idle");
     else

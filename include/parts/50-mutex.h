@@ -6,7 +6,7 @@ enum { SHMI_kindHeld, SHMI_kindBiased, SHMI_kindReserved, SHMI_kindOwnerDead, SH
 #define SHMI_MUTEX_KIND SHMI_KIND('M', 'U', 'T', 'X')
 enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
 #define SHMI_STARVE_AFTER 1000000
-#define SHMI_METFUTURE UINT64_C(60000000000) /* later times are of another boot, or wrong */
+#define SHMI_METFUTURE UINT64_C(60000000000) /* a time this far ahead is of another boot, or wrong */
 #define SHMI_HAND_OFF_EVERY 1000000
 #define SHMI_UNFENCED_SLEEP 1000000
 #define SHMI_HANDED_LOCALLY UINT64_C(1) /* in the word handed: the handoff was inside a process */
@@ -46,7 +46,8 @@ typedef struct shmi_mutex {
     int release;          /* policy PolicyRelease */
     int rollback;         /* policy PolicyRollback */
     shmi_log log;         /* of that */
-    int internal;         /* it protects words: it passes on when its holder is dead, even if the holder is not gone */
+    /* not 0: it guards words alone, so it passes on as soon as its holder is dead, before the holder is gone */
+    int internal;
     int (*repair)(void *);
     void *repair_arg;
     uint32_t quiet;       /* unlocks that found no waiter; written by the holder of the mutex, atomic */
@@ -57,7 +58,7 @@ typedef struct shmi_mutex {
     shmi_object o; /* for a mutex that is an object of its own */
 } shmi_mutex;
 
-/* The handle that a mutex is, or that it is a part of. */
+/* The handle on the object that the mutex is, or is a part of. */
 SHMI_FN void *shmi_mutex_thing(shmi_mutex *m) { return m->rw != NULL ? (void *)m->rw : (void *)m; }
 
 /* Makes a handle on the mutex words w in the body of an object. internal says that the mutex is a part of another
@@ -80,7 +81,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     if (shmi_have.membarrier)
         m->bias_most = SHMI_OWNER_BIASED;
     if (__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE))
-        m->bias = m->bias_most; /* else the bias is set when this process becomes a target of fences */
+        m->bias = m->bias_most; /* otherwise the bias is set later, when this process becomes a target of fences */
 }
 
 SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline);
@@ -92,20 +93,20 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
  * the word changed. Otherwise it sets *err to an errno. */
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_check(shmi_mutex *m);
-/* For the hooks of an object that has a mutex as a part. */
+/* An object that has a mutex as a part calls these after a death, to repair the mutex and to send wakes. */
 SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal, const shmi_log *log);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
 /* The ID of this process, which is 0 in a child of fork. */
 SHMI_FAST uint32_t shmi_mutex_name(const shmi_mutex *m) { return __atomic_load_n(&m->me->name, __ATOMIC_RELAXED); }
-/* Takes the mutex for name if that takes one instruction. */
+/* Takes the mutex for the participant name, if one instruction is enough for that. */
 SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
 {
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
 SHMI_FAST int shmi_mutex_at_once(shmi_mutex *m) { return shmi_mutex_at_once_for(m, shmi_mutex_name(m)); }
-/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. A handle that has a repair returns EOWNERDEAD
- * rarely. */
+/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. If the handle has a repair function, the result
+ * is rarely EOWNERDEAD, because the call repairs. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
 {
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);

@@ -165,7 +165,7 @@ SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
     int changed;
     if (!m->rollback)
         return shmi_mark_owner_dead(m->a, m->w, o, m->internal, NULL);
-    if (shmi_enter(m->a, "mutex.lock") != 0)
+    if (shmi_enter(m->a, NULL) != 0)
         return 0;
     changed = shmi_mark_owner_dead(m->a, m->w, o, m->internal, &m->log);
     shmi_exit(m->a);
@@ -220,25 +220,37 @@ SHMI_COLD int shmi_mutex_report(shmi_mutex *m, int err, uint32_t o)
 
 SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
 {
-    int tries, err;
+    int tries, err, counted = 0, result = EBUSY;
     if (shmi_self(m->a) == 0)
         return shmi_fail(shmi_nameless(m->a), "mutex.trylock", m->called, "%s", "");
     for (tries = 0; tries < 1000; tries++) { /* each round is another's step; a peer may fake them */
         uint32_t o = shmi_ld32(m->own);
         shmi_participant_id n = shmi_owner_name(o);
-        /* The call counts itself while it takes the lock from a dead process: the next holder may close the handle. */
-        int counts = n != 0 && n != m->a->self && !shmi_current(m->a, n), step;
-        if (counts && !shmi_enter_late(shmi_mutex_thing(m), m->a))
-            return EBUSY;
-        step = shmi_mutex_step(m, o, 0, &err);
-        if (counts)
-            shmi_exit_for(shmi_mutex_thing(m), m->a);
-        switch (step) {
-        case SHMI_STEP_TOOK: return 0;
-        case SHMI_STEP_STAY: return err != 0 ? shmi_mutex_report(m, err, o) : EBUSY;
+        int step;
+        if (!counted && n != 0 && n != m->a->self) {
+            if (shmi_owner_kind(o) == SHMI_kindReserved || shmi_dead(m->a, n)) {
+                /* The call counts itself until it returns: when it has taken the lock from a dead process, the next holder
+                 * may close the handle. This call may be the first one that finds the death. If the word is reserved, the
+                 * step may find the death. */
+                counted = shmi_enter_late(shmi_mutex_thing(m), m->a);
+                if (!counted)
+                    return EBUSY;
+            } else if (shmi_owner_valid(o) && shmi_owner_held(o)) {
+                return EBUSY; /* as shmi_mutex_step would find */
+            }
         }
+        step = shmi_mutex_step(m, o, 0, &err);
+        if (step == SHMI_STEP_CHANGED)
+            continue;
+        if (step == SHMI_STEP_TOOK)
+            result = 0;
+        else if (err != 0)
+            result = shmi_mutex_report(m, err, o);
+        break;
     }
-    return EBUSY;
+    if (counted)
+        shmi_exit_for(shmi_mutex_thing(m), m->a);
+    return result;
 }
 
 /* Whether o is a hold of a process that is dead but not gone. */
@@ -464,6 +476,32 @@ SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *ar
     return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
 }
 
+/* Ends a repair that succeeded, by changing the owner word to next. EPROTO: the word no longer says that this process recovers
+ * m, so another process may have repaired m, too, or may be using it. */
+SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
+{
+    uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self), o = shmi_ld32(m->own);
+    if (o == recovering) {
+        shmi_st32(&m->w->died, 0);
+        if (m->log.head != NULL)
+            shmi_log_store(m->log.head, 0);
+        if (shmi_cas32(m->own, recovering, next))
+            return 0;
+        o = shmi_ld32(m->own);
+    }
+    return shmi_fail(EPROTO, "mutex.recover", m->called, "it was overwritten during the repair, and is now %#010x", o);
+}
+
+/* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names the process that
+ * died, it stores the ID in died. The process that changed the owner word to o may have died before it stored the ID, or
+ * may not have stored it yet. */
+SHMI_FN void shmi_mutex_taken(shmi_mutex *m, uint32_t o)
+{
+    SHMSYNC_CRASHPOINT("mutex.recover.taken");
+    if (shmi_owner_name(o) != 0)
+        shmi_st32(&m->w->died, shmi_owner_name(o));
+    shmi_log_lose(&m->log);
+}
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err)
 {
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self);
@@ -471,16 +509,11 @@ SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err)
     if (shmi_owner_kind(o) != SHMI_kindOwnerDead || !shmi_owner_valid(o) ||
         !(m->internal ? shmi_cas32(m->own, o, recovering) : shmi_take_from32(m->a, shmi_owner_name(o), m->own, o, recovering, 1)))
         return 0;
-    SHMSYNC_CRASHPOINT("mutex.recover.taken");
-    shmi_log_lose(&m->log);
+    shmi_mutex_taken(m, o);
     *err = shmi_mutex_run_repair(m, m->repair, m->repair_arg);
-    if (*err != 0)
-        return 0;
-    shmi_st32(&m->w->died, 0);
-    if (m->log.head != NULL)
-        shmi_log_store(m->log.head, 0);
-    shmi_cas32(m->own, recovering, m->a->self);
-    return 1;
+    if (*err == 0)
+        *err = shmi_mutex_repaired(m, m->a->self);
+    return *err == 0;
 }
 
 /* Waits for the lock. The caller has called shmi_enter. */
@@ -623,7 +656,7 @@ SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
 /* Makes the wakes that calls have left to the end of their opening; see shmi_enter_late. */
 SHMI_FN void shmi_mutex_wake_owed(shmi_mutex *m)
 {
-    if (shmi_wake_word_announced(&m->line) && shmi_ld32(m->own) == 0)
+    if (!shmi_unmapped(m->a) && shmi_wake_word_announced(&m->line) && shmi_ld32(m->own) == 0)
         shmi_wake_word_release(m->a, &m->line);
 }
 
@@ -641,6 +674,8 @@ SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
 {
     if (!shmi_owner_valid(o))
         return shmi_fail(EPROTO, "mutex.unlock", m->called, "owner word %#010x", o);
+    if (o == 0)
+        return shmi_fail(EPERM, "mutex.unlock", m->called, "no process holds it");
     return shmi_fail(EPERM, "mutex.unlock", m->called, "this process does not hold it (owner word %#010x)", o);
 }
 
@@ -891,15 +926,12 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         }
         if (!shmi_take_from32(m->a, shmi_owner_name(o), m->own, o, recovering, 1))
             continue;
-        SHMSYNC_CRASHPOINT("mutex.recover.taken");
-        shmi_log_lose(&m->log);
+        shmi_mutex_taken(m, o);
         err = shmi_mutex_run_repair(m, repair, arg);
+        if (err == 0)
+            err = shmi_mutex_repaired(m, 0);
         if (err != 0)
             return err;
-        shmi_st32(&m->w->died, 0);
-        if (m->log.head != NULL)
-            shmi_log_store(m->log.head, 0);
-        shmi_cas32(m->own, recovering, 0);
         SHMSYNC_CRASHPOINT("mutex.recover.before_wake");
         shmi_wake_word_release(m->a, &m->line);
         return 0;

@@ -81,19 +81,19 @@ SHMI_FN int shmi_mutex_begin(shmi_mutex *m, const char *op, int64_t deadline, sh
 }
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
+    SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.begin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_mutex_begin(m->impl, "mutex.begin", 0, tx));
 }
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
+    SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.trybegin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx));
 }
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
+    SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int64_t deadline;
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.timedbegin", m->impl->called, tx);
     if (err != 0)

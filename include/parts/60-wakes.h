@@ -6,7 +6,7 @@ struct shmi_wait {
     shmi_node *n;
 };
 
-/* Waits that have ended, and whose owners have to be woken when the private lock of this process has been given back. */
+/* Waits that have ended. Their owners must be woken after the private lock of this process was given back. */
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* state of the node when the wait was resolved */
@@ -15,7 +15,7 @@ struct shmi_woken {
 enum { SHMI_wakesFew = 32 };
 struct shmi_wakes {
     uint32_t n, room;
-    struct shmi_woken few[SHMI_wakesFew], *more; /* more is a copy of few and of the later ones, once few is full */
+    struct shmi_woken few[SHMI_wakesFew], *more; /* once few is full, more has a copy of few, and all later ones */
 };
 
 SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)

@@ -4,7 +4,7 @@
 /* The word; see prims/eventcount_word.go. */
 #define SHMI_EVENTCOUNT_ANNOUNCED (UINT64_C(1) << 32)
 
-/* The handle of one process on an object whose waiters sleep until a sequence changes, in no order. */
+/* The handle of one process on an object whose waiters sleep until a sequence changes. The waiters have no order. */
 struct shmi_eventcount {
     shmsync_arena *a;
     shmi_eventcount_words *w;
@@ -58,8 +58,9 @@ SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 }
 SHMI_FN void shmi_eventcount_wake_all(struct shmi_eventcount *e) { shmi_deliver_all(e->a, &e->line); }
 
-/* Sends the wakes that a stopped or dead process has not sent. A waiter that has slept since before the last check
- * sleeps on the sequence of that time, or was woken by that check. */
+/* Sends the wakes that a stopped or dead process has not sent. A waiter that slept before the last check either still
+ * sleeps on the sequence of that time, or was woken by that check. So no waiter needs a wake if the sequence is the
+ * same and the word is announced. */
 SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
 {
     uint64_t s, now;
@@ -146,7 +147,7 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("eventcount.wait.woken");
             if (e->scan != NULL && (uint32_t)shmi_eventcount_load(e) == seq)
-                e->scan(e); /* a reaper that can change nothing wakes before it counts the death */
+                e->scan(e); /* a reaper that can change nothing wakes first, and then counts the death */
             break;
         case SHMI_LOOK:
             shmi_eventcount_check(e);

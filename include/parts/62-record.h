@@ -19,11 +19,12 @@ enum { SHMI_recordEntries = 17 }; /* the greatest number of words that a record 
 struct shmi_records {
     uint64_t *commit, *tickets;
     uint64_t *(*tagged)(struct shmi_records *r, uint32_t index);               /* finds a tagged word; NULL if there is none */
-    uint64_t *(*record)(struct shmi_records *r, uint32_t slot, uint32_t *n); /* the head of the record of a slot, which n entries follow; NULL */
+    /* the head of the record of a slot, which n entries follow; NULL if there is none */
+    uint64_t *(*record)(struct shmi_records *r, uint32_t slot, uint32_t *n);
     int (*corrupt)(struct shmi_records *r, const char *how);
 };
 
-/* Carries the record that c names out, unless that was done. */
+/* Carries out the record that c names, unless that was done before. */
 SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
 {
     uint64_t version = shmi_counter_version_of(c), *head;
@@ -41,7 +42,8 @@ SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
         if (w == NULL)
             return r->corrupt(r, "a record changes a word that there is not");
         while (was = shmi_ld64(w), (uint32_t)was != (uint32_t)version) {
-            /* Nobody commits over c before the word has the tag. If c is still there, was is from before the record. */
+            /* No process replaces c in the commit word before this word has the tag of the record. So if c is still
+             * there, was is the value from before the record. */
             if (shmi_counter_bare(shmi_ld64(r->commit)) != shmi_counter_bare(c))
                 return 0;
             if (shmi_cas64(w, was, entry << 32 | (uint32_t)version)) {
@@ -53,7 +55,7 @@ SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
     return 0;
 }
 
-/* A change on its way to a record. */
+/* A change that will go into a record. */
 typedef struct shmi_record_change {
     uint32_t n;
     uint64_t entry[SHMI_recordEntries];
@@ -66,7 +68,8 @@ SHMI_FN void shmi_record_differ(shmi_record_change *ch, uint32_t index, uint64_t
         shmi_record_set(ch, index, to);
 }
 
-/* A ticket that is the tag of none of the words of a change; 0 if the tickets do not advance. */
+/* Sets *out to a ticket that is not yet the tag of any word of the change. It is an error if the tickets do not
+ * advance. */
 SHMI_FN int shmi_records_new_version(struct shmi_records *r, const shmi_record_change *ch, uint64_t *out)
 {
     int tries;
@@ -87,7 +90,8 @@ SHMI_FN int shmi_records_new_version(struct shmi_records *r, const shmi_record_c
     }
     return r->corrupt(r, "its tickets do not advance");
 }
-/* Makes a change over c, with the private lock held and the record of c complete. *ok is 0 if the commit word is not c any more. */
+/* Makes a change that replaces the commit word c. The private lock is held, and the record of c is complete. *ok is 0
+ * if the commit word is not c any more. */
 SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t c, const shmi_record_change *ch, int *ok)
 {
     uint32_t n, i;

@@ -19,16 +19,18 @@
  * An object may have several parts, each with a commit word and several queues, as a MultiLock has buckets. Its
  * participants make their records for all parts in the same memory. So the head of a record names the part, too. */
 
-#define SHMI_RQ_SLOT_BITS 11 /* of the commit word; the others are the version */
+#define SHMI_RQ_SLOT_BITS 11 /* bits of the commit word for the slot; the others are the version */
 #define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the version in the head of a record of an object with several parts */
 #define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
 enum { SHMI_rqMost = 8 };                                                      /* words that a record changes at most */
-enum { SHMI_rqFirst = 1, SHMI_rqLast, SHMI_rqNext, SHMI_rqPrev, SHMI_rqOwnKinds }; /* kinds of words; the object defines those from the last on */
+/* kinds of words; the object itself defines those from SHMI_rqOwnKinds on */
+enum { SHMI_rqFirst = 1, SHMI_rqLast, SHMI_rqNext, SHMI_rqPrev, SHMI_rqOwnKinds };
 
 SHMI_FN uint64_t shmi_recorded_with(uint64_t was, uint32_t value) { return SHMI_RECORDED(value, (uint32_t)was + 1); }
 SHMI_FN uint32_t shmi_recorded_value(const uint64_t *w) { return (uint32_t)(shmi_ld64(w) >> 32); }
 
-/* A record: its version, which words it names, and of each entry the word before and the value after it. */
+/* A record: its version, which words it names, and for each of these an entry, with the word before and the value after
+ * the record. */
 typedef struct shmi_rq_record {
     uint64_t *head, *kinds, *entries;
 } shmi_rq_record;
@@ -38,7 +40,7 @@ struct shmi_rq_change;
 
 /* The description of a kind of object that has a recorded queue. */
 typedef struct shmi_rq_kind {
-    uint64_t record_bytes; /* of a slot record, at the offsets 32 and 40 of which are head and kinds */
+    uint64_t record_bytes; /* size of a slot record, which has head at offset 32 and kinds at offset 40 */
     uint32_t entries_at;   /* the offset of its entries */
     int refuses;           /* waits may be refused */
     void (*init)(struct shmi_rq *q);                                     /* sets the words of q, which are in the body of q->o */
@@ -65,23 +67,22 @@ struct shmi_rq {
     shmsync_arena *a;
     shmi_object o;
     const shmi_rq_kind *kind;
-    /* If the object has several queues, first and last are the ends of the one that was chosen last, and records name it
-     * by the number queue. The word wanted of each node in that queue is chosen. These four are guarded by the private
-     * lock then. */
+    /* If the object has several queues, first and last are the ends of the queue that was chosen last. Records name
+     * that queue by the number queue, and the word wanted of each of its nodes has the value chosen. The private lock
+     * guards first, last, queue and chosen then. */
     uint64_t *commit, *first, *last;
     uint32_t queue;
     uint64_t chosen;
     uint64_t part;              /* what the heads of records have besides the version; 0 in an object with one part */
     const shmi_rq_parts *parts; /* NULL: the object has one part and one queue */
-    /* A word that names the first wait behind a boundary in the queue, or has the value 0 if none is behind it. It moves
-     * when that wait leaves the queue. In a record its kind is SHMI_rqOwnKinds. NULL: the queue has no boundary. In an
-     * object with a boundary, the owner of a wait that was woken owes that, until it is settled. */
+    /* A word that names the first wait behind a boundary in the queue, or has the value 0 if none is behind it. It
+     * moves when that wait leaves the queue. In a record its kind is SHMI_rqOwnKinds. NULL: the queue has no boundary.
+     * In an object with a boundary, the owner of a wait that was woken owes the wake until it has settled that. */
     uint64_t *boundary;
     void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* the rest of the periodic check, with the private lock held; NULL: none */
     unsigned char *own;    /* the slot record of this process; NULL in the view of a reaper */
     unsigned char **known; /* the slot records, from that of slot 1; NULL in the view of a reaper, which walks the list. Atomic. */
-    uint32_t known_head;   /* the latest slot record in known, as objRecords names it. Atomic. */
-    uint32_t bad;          /* the list of slot records was corrupt. Atomic. */
+    uint64_t known_head;   /* head of the list when known was filled: see shmi_known_list. Atomic. */
     pthread_mutex_t *private_; /* held by the thread that makes a change for this process */
     uint32_t lock;             /* the number of private_ among the record locks */
     uint64_t completed;        /* the last commit word whose record this handle knows to be complete. Atomic. */
@@ -95,10 +96,10 @@ struct shmi_rq {
 
 /* A change that will go into a record. */
 struct shmi_rq_change {
-    uint64_t c; /* the commit word that it is over */
+    uint64_t c; /* the commit word that it replaces */
     uint32_t n;
-    int too_many; /* it does not fit into a record */
-    int made;     /* it has taken effect */
+    int too_many; /* the change does not fit into a record */
+    int made;     /* the change has taken effect */
     int torn;     /* the words that were read do not belong together, or a peer has overwritten one */
     uint8_t kind[SHMI_rqMost];
     uint32_t where[SHMI_rqMost], to[SHMI_rqMost];
@@ -115,9 +116,10 @@ SHMI_FN shmi_tuning shmi_rq_tuning(struct shmi_rq *q)
     return t;
 }
 
-/* Takes the private lock. A signal handler may release, so signals are blocked from before it is taken until after it
- * was given back, and nothing is done meanwhile that a handler could have interrupted with a lock held. An object with
- * several parts has a lock of another kind, because no handler calls the object, and blocking costs two system calls. */
+/* Takes the private lock. A signal handler may take it, too, for example to release permits. So signals are blocked
+ * from before the lock is taken until after it was given back. Meanwhile the thread calls no function, such as malloc,
+ * whose own lock may be held when a handler interrupts it. An object with several parts has a lock of another kind,
+ * because no handler calls the object, and blocking costs two system calls. */
 SHMI_FN void shmi_rq_lock(struct shmi_rq *q)
 {
     if (q->parts == NULL)
@@ -172,14 +174,14 @@ SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where
 
 /* Whether a participant is alive, from the point of view of this call. */
 SHMI_FN int shmi_rq_current(struct shmi_rq *q, shmi_participant_id n) { return n != q->without && shmi_current(q->a, n); }
-/* Whether it is dead, or has left. */
+/* Whether the participant n is dead, or has left. */
 SHMI_FN int shmi_rq_absent(struct shmi_rq *q, shmi_participant_id n) { return n != 0 && !shmi_rq_current(q, n); }
 
 /* ---- The slot records of an object with a recorded queue ----
  *
  * A slot record stays until the object is deleted. So a handle remembers where the records are, in an array that it has
- * from the start: a signal handler may get here. A participant has its record on the list before its first change. So
- * a call that has loaded the commit word finds the record that the word names. */
+ * from the start, because a signal handler cannot allocate one. A participant has its record on the list before its
+ * first change. So a call that has loaded the commit word finds the record that the word names. */
 
 SHMI_FN unsigned char *shmi_rq_slot_in(struct shmi_rq *q, const shmi_record_walk *v)
 {
@@ -188,11 +190,12 @@ SHMI_FN unsigned char *shmi_rq_slot_in(struct shmi_rq *q, const shmi_record_walk
 SHMI_FN void shmi_rq_learn(struct shmi_rq *q)
 {
     uint32_t head = shmi_ld32(shmi_u32(q->a, q->o.off + SHMI_objRecords));
-    uint32_t known = shmi_ld32(&q->known_head);
+    uint64_t list = shmi_ld64(&q->known_head);
+    uint32_t known = (uint32_t)list;
     shmi_record_walk v;
     if (SHMI_LIKELY(known == head))
         return;
-    if (shmi_ld32(&q->bad) != 0)
+    if (shmi_known_bad(list))
         known = 0;
     shmi_walk_records_from(&v, q->o.off, head, q->kind->record_bytes);
     while (v.next != (shmi_off)known * SHMI_blockMin && shmi_next_listed(q->a, &v)) {
@@ -203,8 +206,7 @@ SHMI_FN void shmi_rq_learn(struct shmi_rq *q)
         if (__atomic_load_n(&q->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a record that is known stays known, whatever a peer makes of the list */
             __atomic_store_n(&q->known[v.slot - 1], shmi_rq_slot_in(q, &v), __ATOMIC_RELEASE);
     }
-    shmi_st32(&q->bad, v.bad != 0);
-    shmi_st32(&q->known_head, head);
+    shmi_st64(&q->known_head, shmi_known_list(head, &v));
 }
 /* A walk over the slot records. */
 typedef struct shmi_rq_walk {
@@ -271,13 +273,7 @@ SHMI_FN void shmi_rq_use_lock(struct shmi_rq *q)
     q->deaths = shmi_deaths(q->a) - 1;
 }
 /* Memory for the places of all slot records of an object. */
-SHMI_FN unsigned char **shmi_rq_new_known(shmsync_arena *a)
-{
-    size_t cap = 16;
-    while (cap < a->geo.slots)
-        cap *= 2; /* few sizes, since each has its own spare ones */
-    return (unsigned char **)shmi_new_thing(cap * sizeof(unsigned char *));
-}
+SHMI_FN unsigned char **shmi_rq_new_known(shmsync_arena *a) { return (unsigned char **)shmi_new_thing(shmi_slot_places(a) * sizeof(unsigned char *)); }
 /* Makes the view of a reaper, or the common part of a handle; 0: the list of slot records is corrupt. */
 SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_arena *a, const shmi_object *o)
 {
@@ -341,7 +337,7 @@ SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t whe
     return q->kind->word(q, kind, where);
 }
 
-/* Whether the value of next says that a wait has ended, and that its owner is told. */
+/* Whether v, the value of the word next of a node, says that the wait has ended and that its owner must be told. */
 SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v)
 {
     if (q->boundary != NULL)
@@ -381,7 +377,7 @@ SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off,
         if (!shmi_node_queued(w) || shmi_ld64(&of.n->next) != next)
             break;
         if (!telling && state == SHMI_NodeParked) {
-            shmi_begin_tell(q->a); /* it ends with the wake */
+            shmi_begin_tell(q->a); /* shmi_wake_one ends it when it has woken the owner */
             telling = 1;
         }
         if (state == SHMI_NodeQueued && owner != q->a->self) {
@@ -442,8 +438,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         uint64_t was = entries[2 * i], *w = shmi_rq_word_at(q, (uint8_t)(kinds >> 8 * i), (uint32_t)(entries[2 * i + 1] >> 32));
         if (w == NULL)
             return q->kind->corrupt(q, "a record changes a word that there is not");
-        /* No process replaces the commit word before the record is complete. So after a long stop, this process leaves the
-         * word alone, even if the word has the old tag again. */
+        /* No process replaces the commit word before the record is complete. So if the commit word has changed, this
+         * process leaves w alone, even if w has the old tag again. */
         if (shmi_ld64(q->commit) != c)
             break;
         if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
@@ -528,7 +524,7 @@ SHMI_FN int shmi_rq_head(struct shmi_rq *q, struct shmi_rq_change *x, struct shm
 SHMI_FN int shmi_rq_empty(struct shmi_rq *q, const struct shmi_rq_change *x) { return shmi_rq_get(x, q->first) == 0; }
 
 /* Makes a wait node ready to be queued. It is on no queue, so only its owner changes its words. A process that was
- * stopped while it carried out a record of an earlier wait finds other tags. */
+ * stopped while it carried out a record of an earlier wait finds other tags now, so its CAS fails. */
 SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t wanted)
 {
     shmi_node *n = s->node;
@@ -536,7 +532,7 @@ SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t want
     s->tag++;
     shmi_st64(&n->object, q->o.off);
     shmi_st64(&n->wanted, wanted);
-    shmi_st64(&n->ready_next, 0); /* it has no date: it is awake */
+    shmi_st64(&n->ready_next, 0); /* the date of its sleep: it is awake */
     /* These two are changed before the node can be queued or resolved again: see shmi_rq_tell. */
     shmi_st64(&n->next, SHMI_RECORDED(0, s->tag));
     shmi_st64(&n->extra, SHMI_RECORDED(0, s->tag));
@@ -624,8 +620,8 @@ SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
     while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
     shmi_wait_node_return(q->a, s);
 }
-/* The same for a wait that was resolved and owes nothing. It also returns the outcome. 0: the wait was neither granted
- * nor refused, so a peer has written to the node. */
+/* Does the same for a wait that was resolved and owes nothing, and also returns the outcome. 0: the wait was neither
+ * granted nor refused, so a peer has written to the node. */
 SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcome *out)
 {
     SHMSYNC_CRASHPOINT("record.await.resolved");
@@ -654,11 +650,11 @@ SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
     return ok && shmi_ld64(&n->next) == *next;
 }
 
-/* Takes the waits of dead participants off the queue. The walk goes from each node to the next one. Waits may leave at any
- * place, and an owner may queue its node again at another place. So when the walk visits a node, it checks that the node
- * before still has the same link. If the link has changed, or the node is not on this queue, the walk begins again at the
- * first wait, a few times at most. A wait of a dead participant that it misses is taken off by the next reap. A wait
- * whose links a peer has overwritten stays where it is: the walk goes on behind it, and the result is EPROTO. */
+/* Takes the waits of dead participants off the queue. The walk goes from each node to the next one. Waits may leave at
+ * any place, and an owner may queue its node again at another place. So when the walk visits a node, it checks that the
+ * node before still has the same link. If the link has changed, or the node is not on this queue, the walk begins again
+ * at the first wait, a few times at most. The next reap takes off the waits of dead participants that this walk misses.
+ * A wait whose links a peer has overwritten stays where it is: the walk goes on behind it, and the result is EPROTO. */
 SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint32_t again = 0, steps, anchor = 0, lap = 64, v;
@@ -672,7 +668,7 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         struct shmi_wait w;
         uint64_t next = 0;
         int ok = 0, queued, err;
-        if (steps == lap) { /* if a peer has closed the queue to a circle, the walk comes back to an anchor */
+        if (steps == lap) { /* if a peer has made the queue a circle, the walk comes back to an anchor */
             anchor = v;
             lap *= 2;
         }
@@ -728,8 +724,8 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
     return damaged;
 }
 
-/* Wakes the owners of the first waits, whose waits go on, so that they look after the object. One is enough, unless it is
- * stopped. */
+/* Wakes the owners of the first waits, so that they check the object. The waits themselves go on. One owner is enough,
+ * unless it is stopped. */
 SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
 {
     uint32_t i, v = shmi_recorded_value(q->first);
@@ -743,8 +739,8 @@ SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
     }
 }
 
-/* Dates the wait that is first in the queue, for tools: a wait that is first stays first until it ends. The date is the
- * low half of its stamp. */
+/* Stores, for tools, since when the first wait of the queue has been first: it stays first until it ends. The date is
+ * the low half of its stamp. */
 SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
 {
     uint32_t v = shmi_recorded_value(q->first);
@@ -752,7 +748,8 @@ SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
     uint64_t stamp;
     if (n == NULL || shmi_ld64(&n->object) != q->o.off || !shmi_recorded_queued(shmi_recorded_value(&n->next)))
         return;
-    /* A stamp of another wait has another number, or a tool is told a date that is too early. */
+    /* If the stamp is now that of another wait, its number differs, and the compare-and-swap fails. If the numbers
+     * repeat, a tool is told a date that is too early. */
     stamp = shmi_ld64(&n->stamp);
     if ((stamp & SHMI_RECORDED_STAMP) != 0 && (uint32_t)stamp == 0 && shmi_recorded_value(q->first) == v)
         shmi_cas64(&n->stamp, stamp, stamp | shmi_first_date(shmi_now()));

@@ -1,9 +1,9 @@
 
 /* ---- What all objects with a recorded queue do alike: prims/record_deaths.go and others in C ---- */
 
-/* Whether the owner of a queued wait is alive and still waits. It checks the marks of death itself: what a dead
- * participant was granted comes back only when that participant is reaped. A participant that has found the object
- * damaged may have given up the node, which is in the state left then. */
+/* Whether the owner of a queued wait is alive and still waits. It checks whether the owner is marked dead, because a
+ * grant to a dead participant would come back only when that participant is reaped. A participant that has found the
+ * object damaged may have given up its wait: the node is then in the state left. */
 SHMI_FN int shmi_rq_waiting(struct shmi_rq *q, struct shmi_wait w)
 {
     shmi_participant_id owner = shmi_node_owner(w.n);
@@ -30,7 +30,7 @@ SHMI_FN void shmi_rq_reconsider(struct shmi_rq *q, shmi_participant_id granted)
     if (shmi_rq_absent(q, granted))
         shmi_st32(&q->deaths, shmi_deaths(q->a) - 1);
 }
-/* Reaps if that is due, or dead says so, and serves the queue. */
+/* Reaps if that is due, or if dead is not 0, and serves the queue. */
 SHMI_FN int shmi_rq_tidy(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int dead)
 {
     int err = dead || shmi_rq_reap_due(q) ? q->kind->reap(q, x, b) : 0;
@@ -130,8 +130,9 @@ SHMI_FN int shmi_rq_begin_at(struct shmi_rq *q, struct shmi_rq_change *x, struct
     }
     return err;
 }
-/* Whether the queue is so damaged that a wait of this process may never end. It serves the queue first. If other processes
- * change the object all the time, it may return 0 for a damaged queue; the next check examines the queue again. */
+/* Whether the queue is so damaged that a wait of this process may never end. The call serves the queue first. If other
+ * processes change the object all the time, the result may be 0 for a damaged queue. Then the next check examines the
+ * queue again. */
 SHMI_FN int shmi_rq_is_torn(struct shmi_rq *q, const shmi_wait_node *wait_node)
 {
     struct shmi_rq_change x;
@@ -214,14 +215,14 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
     return withdrawn;
 }
 
-/* Sleeps once on the node of a wait, in a call that counts. As shmi_wait_node_sleep. */
+/* Sleeps once on the node of a wait, as shmi_wait_node_sleep does, in a call that shmi_enter has counted. */
 SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
 {
     return shmi_wait_node_sleep(q->a, s, q->o.off, abs, &q->looked, shmi_rq_check, q);
 }
-/* Waits until the wait of a node that is queued is resolved, in a call that counts, and spins first if spin is not 0.
- * After an error the wait is off the queue, and the wait node was given back: ETIMEDOUT, EBADF, EPROTO. *before says
- * whether the wait was before the boundary then. */
+/* Waits, in a call that shmi_enter has counted, until the wait of a queued node is resolved. It spins first if spin is
+ * not 0. After an error, which is ETIMEDOUT, EBADF or EPROTO, the wait is off the queue, and the wait node was given
+ * back. *before says whether the wait was before the boundary then. */
 SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, int *before)
 {
     shmi_tuning t = shmi_rq_tuning(q);
@@ -259,7 +260,7 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
     }
     return 0;
 }
-/* The same for a wait that owes nothing when it was granted or refused. It gives the wait node back. */
+/* Does the same for a wait that owes nothing when it was granted or refused. It gives the wait node back. */
 SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, shmi_rq_outcome *out)
 {
     int before, err = shmi_rq_await_end(q, s, spin, abs, op, &before);
@@ -272,16 +273,18 @@ SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_
     return q->kind->corrupt(q, "a wait node, which ended a wait that was not granted");
 }
 
-/* Takes back what dead has. A process whose slot has no record, because it has not opened the object, cannot make a
- * change. It completes the last one. Those that wait, and the next call, do the rest. With a corrupt list of slot
- * records, a process that knows them repairs the object. 0: it could not make a change. */
+/* Takes back what the participant dead has. If this process has not opened the object, it has no slot record, and
+ * cannot make a change. Then it completes only the last change, and the waiters and the next call do the rest. If the
+ * list of slot records is corrupt, a process that knows the records repairs the object. 0: this process could not make
+ * a change. */
 SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
 {
     struct shmi_rq_change x;
     struct shmi_wakes b;
     int member = shmi_rq_slot(q, q->a->my_slot) != NULL;
     if (dead == q->a->self)
-        q->without = dead; /* others are not current, or another participant has the ID by now */
+        /* this process leaves, and its ID is still current; another dead ID is not, or names a new participant */
+        q->without = dead;
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (!member) {
@@ -294,18 +297,9 @@ SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
     shmi_rq_wake(q, &b);
     return member;
 }
-/* Makes a slot record for this process, which visits the object in a reap and has not opened it; 0: there is no room, or
- * another thread has handles_of. Then the reap visits the object again when the dead participant is gone. */
-SHMI_FN int shmi_rq_make_record(struct shmi_rq *q)
-{
-    shmi_off record;
-    int err;
-    if (pthread_mutex_trylock(&q->a->handles_of) != 0)
-        return 0;
-    err = shmi_slot_record(q->a, &q->o, q->kind->record_bytes, &record);
-    pthread_mutex_unlock(&q->a->handles_of);
-    return err == 0;
-}
+/* Makes a slot record for this process, which visits the object in a reap and has not opened it. If it returns 0, the
+ * reap visits the object again when the dead participant is gone. */
+SHMI_FN int shmi_rq_make_record(struct shmi_rq *q) { return shmi_record_of_reaper(q->a, &q->o, q->kind->record_bytes); }
 /* Wakes the owners of the first waits if this process has no slot record, so that one of them reaps. */
 SHMI_FN void shmi_rq_wake_after(struct shmi_rq *q)
 {

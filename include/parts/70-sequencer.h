@@ -45,12 +45,14 @@ SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v
 {
     uint64_t ahead = token - v;
     if (ahead > SHMI_TOKEN_FAR)
-        ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells; /* nearer, of the same cell */
+        ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells; /* a nearer token of the same cell */
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) <= ahead)
         return state;
     return (state & ~SHMI_TOKEN_CELL_NEXT_MASK) | SHMI_EVENTCOUNT_ANNOUNCED | ((v + ahead) & SHMI_TOKEN_MASK) << SHMI_TOKEN_CELL_NEXT_SHIFT;
 }
 
+/* The size of the body. In an arena whose objects have counters, these follow. */
+SHMI_FN uint64_t shmi_sequencer_bytes(shmsync_arena *a) { return sizeof(shmi_sequencer_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN uint64_t shmi_sequencer_now(struct shmi_sequencer *s) { return shmi_ld64(&s->w->value); }
 SHMI_FN int shmi_token_over(const shmi_token_wait *w)
 {
@@ -113,8 +115,8 @@ SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
     uint64_t v = shmi_sequencer_now(s), turns = shmi_ld64(&s->w->turns), state, now;
     int all = v - shmi_xchg64(&c->value, v) > SHMI_TOKEN_FAR;
     all = shmi_xchg64(&c->turns, turns) != turns || all;
-    /* After such a jump the word of the cell does not show which tokens are reached, and it never shows a change of
-     * turns. So the word is changed in any case, because a waiter may be about to sleep. */
+    /* After a jump of more than SHMI_TOKEN_FAR, the word of the cell does not show which tokens are reached. It never
+     * shows a change of turns. So the word is changed in any case, because a waiter may be about to sleep. */
     while (all && !shmi_token_hit(c, shmi_ld64(c->state))) {
     }
     shmi_token_hit_if_due(c, v, 0);
@@ -284,7 +286,7 @@ SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name
     spec.kind = SHMI_KIND_SEQUENCER;
     spec.version = SHMI_VERSION_SEQUENCER;
     spec.name = name;
-    spec.size = sizeof(shmi_sequencer_words);
+    spec.size = shmi_sequencer_bytes(a);
     spec.init = shmi_sequencer_fill;
     spec.arg = &init;
     spec.flags = flags;
@@ -312,7 +314,7 @@ int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer
 {
     SHMI_BEGIN();
     shmi_object o;
-    int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, sizeof(shmi_sequencer_words), &o);
+    int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, shmi_sequencer_bytes(a), &o);
     out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_sequencer_handle(a, &o, out)));
 }

@@ -7,9 +7,8 @@ struct shmi_event {
     struct shmi_eventcount count; /* with automatic reset its state has another form, see below */
     shmi_event_record *own;       /* with automatic reset: this process's share */
     shmi_event_record **known;    /* the shares by slot, from slot 1. Atomic. */
-    uint32_t known_head;          /* the latest slot record in known, as objRecords names it. Atomic. */
+    uint64_t known_head;          /* head of the list when known was filled: see shmi_known_list. Atomic. */
     uint32_t most;                /* the greatest slot in known. Atomic. */
-    uint32_t bad;                 /* the list of records was corrupt. Atomic. */
     uint32_t turns;               /* counts the wakes, which alternate between a thread and a poller. Atomic. */
     uint32_t mode;
     shmsync_arena *a;
@@ -46,8 +45,8 @@ SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_eventcount_
 /* Changes the word. The caller has called shmi_event_count_off for it. */
 SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t from, uint64_t to) { return shmi_cas64(&e->count.w->state, from, to); }
 
-/* A share: the number of waits that have begun and are not counted off, and the version of the word when the last
- * wait that is counted off ended. */
+/* A share: the number of waits that have begun and are not counted off, and the version of the word at the end of the
+ * last wait that was counted off. */
 SHMI_FN uint32_t shmi_event_share_waits(uint64_t h) { return (uint32_t)h; }
 SHMI_FN uint32_t shmi_event_share_ended(uint64_t h) { return (uint32_t)(h >> 32); }
 /* The share after a wait that ended with that version has been counted off. */
@@ -65,7 +64,7 @@ SHMI_FN void shmi_event_learn(struct shmi_event *e)
 {
     uint32_t head = shmi_ld32(shmi_u32(e->a, e->o.off + SHMI_objRecords)), most;
     shmi_record_walk v;
-    if (SHMI_LIKELY(shmi_ld32(&e->known_head) == head))
+    if (SHMI_LIKELY((uint32_t)shmi_ld64(&e->known_head) == head))
         return;
     shmi_walk_records(e->a, &v, e->o.off, sizeof(shmi_event_record));
     v.next = (shmi_off)head * SHMI_blockMin;
@@ -75,8 +74,7 @@ SHMI_FN void shmi_event_learn(struct shmi_event *e)
         for (most = shmi_ld32(&e->most); most < v.slot && !shmi_cas32(&e->most, most, v.slot); most = shmi_ld32(&e->most)) {
         }
     }
-    shmi_st32(&e->bad, v.bad != 0);
-    shmi_st32(&e->known_head, head);
+    shmi_st64(&e->known_head, shmi_known_list(head, &v));
 }
 /* The share of a slot, or NULL. */
 SHMI_FN shmi_event_record *shmi_event_share_of(struct shmi_event *e, uint32_t slot)
@@ -90,10 +88,10 @@ SHMI_FN shmi_event_record *shmi_event_share_of(struct shmi_event *e, uint32_t sl
 SHMI_FN int shmi_event_check_shares(struct shmi_event *e)
 {
     shmi_event_learn(e);
-    return shmi_ld32(&e->bad) == 0 ? 0 : shmi_fail(EPROTO, "event.wait", shmi_called(&e->o), "its list of slot records");
+    return !shmi_known_bad(shmi_ld64(&e->known_head)) ? 0 : shmi_fail(EPROTO, "event.wait", shmi_called(&e->o), "its list of slot records");
 }
 
-/* How many waits are counted, for the word s. It stops counting when it has found more than most. */
+/* How many waits are counted, for the word s. It stops counting as soon as the number exceeds most. */
 SHMI_FN uint64_t shmi_event_waits(struct shmi_event *e, uint64_t s, uint64_t most)
 {
     uint64_t n = 0;
@@ -140,7 +138,7 @@ SHMI_FN void shmi_event_inherit(struct shmi_event *e)
     uint64_t was;
     if (shmi_ld64(&h->name) == e->a->self)
         return;
-    shmi_event_count_off(e, shmi_event_load(e)); /* the last wait of the participant before */
+    shmi_event_count_off(e, shmi_event_load(e)); /* the last wait of the previous participant */
     do /* another process may count that wait off */
         was = shmi_ld64(&h->waits);
     while (!shmi_cas64(&h->waits, was, was & ~(uint64_t)UINT32_MAX));
@@ -216,16 +214,19 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
     return shmi_event_tokens(s) > waits;
 }
 
-/* Takes all tokens that no wait will take: for a reset, or for a wait that need not begin. Returns 0 if there is none.
- * Mostly there is one. There are more if waiting participants have died, or if waits were given up. */
+/* Takes all tokens that no wait will take. A reset does so, and a wait that can end before it begins. Returns 0 if
+ * there is none. Usually there is one. There are more if waiting participants have died, or if waits were given up. */
 SHMI_FN int shmi_event_claim(struct shmi_event *e)
 {
     for (;;) {
         uint64_t waits, s = shmi_event_look(e, &waits);
         if (shmi_event_tokens(s) <= waits)
             return 0;
-        if (shmi_event_swap(e, s, shmi_event_with(s, waits)))
+        if (shmi_event_swap(e, s, shmi_event_with(s, waits))) {
+            /* a set that still finds the token changes nothing, and relies on the loads after this */
+            shmi_order_loads();
             return 1;
+        }
     }
 }
 
@@ -233,7 +234,7 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
 typedef struct shmi_event_wait {
     struct shmi_event *e;
     int announced, slept;
-    uint64_t word; /* the wait may sleep while the word has the version of this one */
+    uint64_t word; /* a value of the word of the Event: the wait may sleep while the version is the same */
 } shmi_event_wait;
 
 /* Counts a wait. The caller has called shmi_enter. */
@@ -264,6 +265,7 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     }
     if (!shmi_event_swap(e, s, to))
         return 0;
+    shmi_order_loads(); /* as in shmi_event_claim */
     SHMSYNC_CRASHPOINT("event.wait.ended");
     shmi_event_count_off(e, to);
     if (others && tokens > 0) {
@@ -297,7 +299,7 @@ SHMI_FN int shmi_event_take(shmi_event_wait *w)
         }
     }
 }
-/* Ends the wait. If unless is set and there is a token, it takes the token instead, and returns 1. */
+/* Ends the wait without a token. But if unless is not 0 and there is a token, it takes the token, and returns 1. */
 SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 {
     for (;;) {
@@ -399,7 +401,7 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 /* Whether an Event that is reset by hand is set. */
 SHMI_FN int shmi_event_odd(struct shmi_event *e) { return (int)(shmi_eventcount_load(&e->count) & 1); }
 
-/* Makes an Event that is reset by hand set, or not set. A signal handler may call it. */
+/* Sets an Event that is reset by hand, or resets it, as set says. A signal handler may call this function. */
 SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
 {
     for (;;) {
@@ -413,6 +415,8 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
         shmi_eventcount_note_cpu(&e->count, s);
         if (!shmi_cas64(&e->count.w->state, s, shmi_eventcount_next(s)))
             continue;
+        /* a call that still finds the old state changes nothing, and relies on the loads after this */
+        shmi_order_loads();
         if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
             SHMSYNC_CRASHPOINT("event.turn.before_wake");
             shmi_eventcount_wake_all(&e->count);
@@ -489,20 +493,17 @@ SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
 SHMI_FN int shmi_event_build_shares(struct shmi_event *e)
 {
     shmi_off record = 0;
-    size_t cap = 16;
     int err = shmi_slot_record(e->a, &e->o, sizeof(shmi_event_record), &record);
     if (err != 0)
         return err;
     e->own = (shmi_event_record *)shmi_ptr(e->a, record, sizeof(shmi_event_record), 8);
-    while (cap < e->a->geo.slots)
-        cap *= 2; /* powers of two, because each size has spare memory of its own */
-    e->known = (shmi_event_record **)shmi_new_thing(cap * sizeof *e->known);
+    e->known = (shmi_event_record **)shmi_new_thing(shmi_slot_places(e->a) * sizeof *e->known);
     if (e->known == NULL)
         return shmi_fail(ENOMEM, "event.open", shmi_called(&e->o), "%s", "");
     e->known[e->a->my_slot - 1] = e->own;
     e->most = e->a->my_slot;
     shmi_event_learn(e);
-    if (e->bad)
+    if (shmi_known_bad(e->known_head))
         return shmi_fail(EPROTO, "event.open", shmi_called(&e->o), "its list of slot records");
     shmi_event_inherit(e);
     return 0;

@@ -8,7 +8,7 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_ITEM_MOST 65536u
 #define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
 #define SHMI_QUEUE_TAG UINT64_C(0x7fffffff)
-#define SHMI_QUEUE_WALK 1000u /* a walk takes as many steps as two laps have cells, and so many more */
+#define SHMI_QUEUE_WALK 1000u /* a walk ends after two laps of the ring and so many more steps */
 #define SHMI_QUEUE_WALKS 16   /* if so many walks find nothing while no hint moves, a peer has overwritten the ring */
 #define SHMI_QUEUE_LOOK 64u   /* how many slots a waiter that spins examines */
 #define SHMI_QUEUE_CHECK 4096u /* number of slots that a periodic check visits */
@@ -21,7 +21,7 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 
 typedef struct shmi_queue_slot {
     uint64_t state;
-    uint64_t lease; /* times 16, serial 15, ended 1, date 32; see queueLeaseWord of prims/queue_word.go */
+    uint64_t lease; /* bits: times 16, serial 15, ended 1, date 32; see queueLeaseWord of prims/queue_word.go */
 } shmi_queue_slot;
 
 /* One of the two sides on which calls wait: for items, or for room. */
@@ -128,7 +128,7 @@ SHMI_FN void shmi_queue_deviate(struct shmi_queue *x)
     if (shmi_queue_regular(x))
         shmi_or64(&x->w->flags, SHMI_queueIrregularFlag);
 }
-/* An upper bound of the slots that were ever claimed. */
+/* No slot with a higher number was ever claimed. */
 SHMI_FN uint32_t shmi_queue_used(struct shmi_queue *x)
 {
     uint64_t n = shmi_ld64(&x->w->used);
@@ -140,8 +140,8 @@ SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return shmi_qu
 /* Computes the hints anew. They may be too low afterwards. */
 SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 {
-    /* The numbers of laps repeat after 2^32. That many laps are added, so that the position is after the one of
-     * cells that are all zero. */
+    /* The numbers of laps repeat after 2^32. So 2^32 laps are added, which makes the position later than that of a cell
+     * that is all zero. */
     uint64_t p = ((shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) + (UINT64_C(1) << 32)) << x->shift;
     shmi_st64(&x->w->head, p - x->mask);
     shmi_st64(&x->w->tail, p);
@@ -191,7 +191,8 @@ SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_found 
         f->p++;
         return SHMI_queueOn;
     }
-    /* The cell has a later position. So all items at positions before the one a lap earlier were taken. */
+    /* The cell has a later position. So the item at the position one lap before that one was taken, and all earlier
+     * items were taken, too. */
     f->p += ((uint64_t)(uint32_t)(d - 1) << x->shift) + 1;
     return SHMI_queueOn;
 }
@@ -237,7 +238,7 @@ SHMI_FN int shmi_queue_published(struct shmi_queue *x, uint32_t i, uint64_t st)
     uint64_t tag = shmi_queue_tag(st), c = shmi_ld64(shmi_queue_cell_of(x, tag));
     return shmi_queue_kind(st) == SHMI_queueFull && (uint32_t)c == i && ((((c >> 32) << x->shift) | (tag & x->mask)) & SHMI_QUEUE_TAG) == tag;
 }
-/* How many slots are of the kinds in a set; slots that were put count only if they are in the ring. */
+/* How many slots are of the kinds in a set. A full slot counts only if its item is in the ring. */
 SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
 {
     uint32_t i, n = 0, used = shmi_queue_used(x);
@@ -363,8 +364,8 @@ SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *
     for (;;) {
         struct shmi_queue_found f;
         int full;
-        /* The position may have been filled before this call claimed the slot, even with this slot: then the tag
-         * would make an item of it. */
+        /* The position may have been filled, even with this slot, before this call claimed the slot. Then a state with
+         * the tag of the position would make the slot an item of the queue. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was) {
             uint64_t st = shmi_queue_state(SHMI_queueFull, x->a->self, c->p);
             __atomic_store_n(&c->s->state, st, __ATOMIC_RELEASE);
@@ -416,7 +417,8 @@ SHMI_FN void shmi_queue_unnote(struct shmi_queue *x, uint64_t *word, uint32_t i)
     if (word != NULL)
         shmi_cas64(word, (uint64_t)i << 32 | x->a->self, 0);
 }
-/* Tells of returned slots that are noted, and frees the notes of dead participants. */
+/* Lets gets search for returned slots, if a note shows one that they may not know. It also frees the notes of dead
+ * participants. */
 SHMI_FN void shmi_queue_check_notes(struct shmi_queue *x)
 {
     int k;
@@ -581,7 +583,7 @@ SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side,
     return 0;
 }
 /* Called by a waiter that may have been woken. The wake has cleared the announcement, and other waiters may still
- * sleep, so it announces them again. */
+ * sleep, so this call announces them again. */
 SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
 {
     shmi_wake_word_announce(&side->line);
@@ -613,16 +615,18 @@ SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
     if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
         shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* Wakes waiters for items that came back, if the process that returned them died or was stopped before it woke them. */
+/* Makes gets find the items that were put back by a process that died, or was stopped, before it told of them. It tells
+ * also if the bit of the word returned is set: a get that has searched before such an item came back would clear the
+ * bit. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
-    if ((shmi_ld64(&x->w->returned) & 1) == 0 && shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
+    if (shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
         shmi_queue_tell_returned(x);
         shmi_queue_tell(x, &x->items, 1);
     }
 }
-/* Takes back what participants have that are dead and gone, and what leaving has, which is this process while it
- * leaves. */
+/* Takes back what dead and gone participants have. If leaving is this process, which then leaves the arena, its slots
+ * are taken back, too. */
 SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
 {
     uint32_t i, used = shmi_queue_used(x);
@@ -642,7 +646,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
             shmi_queue_deviate(x);
             w = shmi_ld64(&s->lease);
             if (shmi_queue_kind(st) == SHMI_queueLeased && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && shmi_ld64(&s->state) == st)
-                shmi_queue_end_word(s, w); /* so that its date does not become that of the next lease */
+                shmi_queue_end_word(s, w); /* so that the date of this lease does not become that of the next one */
             note = shmi_queue_note(x, i);
             SHMSYNC_CRASHPOINT("queue.back.noted");
             if (shmi_take_from64(x->a, n, &s->state, st, shmi_queue_back(x, st), 1)) {
@@ -963,8 +967,8 @@ SHMI_FN void shmi_queue_init_side(struct shmi_queue_side *side, shmi_queue_side_
     side->line.word = &w->wake;
     side->line.poller = &w->poller;
 }
-/* Views the body of a queue. Returns 0 if the body is too small for what its immutable words say. They are read
- * once. */
+/* Views the body of a queue. Returns 0 if the body is too small for what its immutable words say. Each of these words
+ * is read only once, because a peer may overwrite it. */
 SHMI_FN int shmi_queue_build(struct shmi_queue *x, shmsync_arena *a, const shmi_object *o)
 {
     uint64_t capacity;
@@ -1028,7 +1032,8 @@ SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t i
     if (!shmi_queue_build(&x, a, o))
         err = shmi_fail(EPROTO, "queue.open", shmi_called(o), "its body has no room for its slots");
     else if (item != x.item || (capacity != 0 && capacity != x.capacity))
-        err = shmi_fail(EINVAL, "queue.open", shmi_called(o), "it has a capacity of %u items of %u bytes", x.capacity, (uint32_t)x.item);
+        err = shmi_fail(EINVAL, "queue.open", shmi_called(o), "it has a capacity of %u items of %u bytes; asked for %u of %llu bytes", x.capacity, (uint32_t)x.item,
+                        capacity != 0 ? capacity : x.capacity, (unsigned long long)item);
     if (err != 0) {
         shmi_close_object(a, o->off);
         return err;
@@ -1045,7 +1050,8 @@ SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, si
     uint32_t capacity = opts != NULL ? opts->capacity : 0;
     int err, created;
     if (item_size > SHMI_QUEUE_ITEM_MOST || capacity > SHMI_QUEUE_CAPACITY_MOST)
-        return shmi_fail(EINVAL, "queue.open", name, "a capacity of %u items of %zu bytes", capacity, item_size);
+        return shmi_fail(EINVAL, "queue.open", name, "asked for %u items of %zu bytes; it may have at most %u of %u bytes", capacity, item_size, (uint32_t)SHMI_QUEUE_CAPACITY_MOST,
+                         (uint32_t)SHMI_QUEUE_ITEM_MOST);
     if (!existing && capacity == 0)
         return shmi_fail(EINVAL, "queue.open", name, "it takes a capacity of at least 1; shmsync_queue_attach opens one that exists");
     memset(&init, 0, sizeof init);

@@ -14,16 +14,20 @@ struct shmi_counter {
     struct shmi_records r; /* first, because the functions of records get a pointer to it */
     shmsync_arena *a;
     shmi_counter_words *w;
-    shmi_counter_slot *slots; /* from slot 1 */
+    shmi_counter_slot *own; /* the slot record of this participant; NULL for a reaper */
+    shmi_counter_slot **of; /* the slot records that this process knows, by slot, from slot 1; NULL: the slot has none */
+    uint64_t head;          /* head of the list when it was read: see shmi_known_list. Atomic. */
+    uint32_t deaths;        /* the number of deaths when a waiter last looked for dead participants. Atomic. */
+    uint64_t sought;        /* the word events at that time. Atomic. */
     shmi_wait_list line;
-    uint32_t n_slots;
     const char *op;      /* the operation, for errors of waits */
     uint64_t seen;       /* the word events at the last check */
     int64_t looked;
     shmi_object o;
 };
 
-SHMI_FN uint64_t shmi_counter_bytes(uint32_t slots) { return sizeof(shmi_counter_words) + (uint64_t)slots * sizeof(shmi_counter_slot); }
+/* The size of the body. In an arena whose objects have counters, the counters follow. */
+SHMI_FN uint64_t shmi_counter_bytes(shmsync_arena *a) { return sizeof(shmi_counter_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN int shmi_counter_is_zero(uint64_t c) { return c >> 32 == 0; }
 SHMI_FN int shmi_counter_is_untold(uint64_t c) { return c >> 32 == 0 && c != 0; }
 SHMI_FN int shmi_counter_is_lost(uint64_t c) { return !shmi_counter_is_logged(c) && c >> 32 != 0 && (c & SHMI_COUNTER_DEAD) != 0; }
@@ -47,6 +51,46 @@ SHMI_FN int shmi_counter_too_much(struct shmi_counter *t, const char *op, int64_
     return shmi_fail(EINVAL, op, shmi_called(&t->o), "%lld is more than is left", (long long)n);
 }
 
+SHMI_FN int shmi_counter_corrupt_shares(struct shmi_counter *t) { return shmi_counter_corrupt(t, "its list of slot records"); }
+
+/* Reads the list of slot records if it has changed. A record that is known stays known, whatever a peer does to the
+ * list. A participant puts its record on the list before its first change, so a call that has loaded the commit word
+ * finds each record that the state can name. 0: a reaper has no memory for it. */
+SHMI_FN int shmi_counter_learn(struct shmi_counter *t)
+{
+    shmi_record_walk v;
+    uint32_t head = shmi_records_head(t->a, &t->o);
+    if (t->of == NULL && (t->of = (shmi_counter_slot **)calloc(t->a->geo.slots, sizeof *t->of)) == NULL)
+        return 0;
+    if ((uint32_t)__atomic_load_n(&t->head, __ATOMIC_ACQUIRE) == head)
+        return 1;
+    for (shmi_walk_records_from(&v, t->o.off, head, sizeof(shmi_counter_slot)); shmi_next_record(t->a, &v);)
+        if (__atomic_load_n(&t->of[v.slot - 1], __ATOMIC_RELAXED) == NULL)
+            __atomic_store_n(&t->of[v.slot - 1], (shmi_counter_slot *)shmi_ptr(t->a, v.b.off, sizeof(shmi_counter_slot), 8), __ATOMIC_RELEASE);
+    __atomic_store_n(&t->head, shmi_known_list(head, &v), __ATOMIC_RELEASE);
+    return 1;
+}
+/* The slot record of a slot; NULL if it has none. */
+SHMI_FN shmi_counter_slot *shmi_counter_slot_at(struct shmi_counter *t, uint32_t slot)
+{
+    if (slot < 1 || slot > t->a->geo.slots)
+        return NULL;
+    if (t->own != NULL && slot == t->a->my_slot)
+        return t->own;
+    return shmi_counter_learn(t) ? __atomic_load_n(&t->of[slot - 1], __ATOMIC_ACQUIRE) : NULL;
+}
+/* Returns the slot record of the first slot behind *slot that is known to have one, and sets *slot to that slot. NULL:
+ * there is none. A walk begins with *slot 0, after a call of shmi_counter_learn that has not failed. */
+SHMI_FN shmi_counter_slot *shmi_counter_next(struct shmi_counter *t, uint32_t *slot)
+{
+    while (*slot < t->a->geo.slots) {
+        shmi_counter_slot *s = __atomic_load_n(&t->of[(*slot)++], __ATOMIC_ACQUIRE);
+        if (s != NULL)
+            return s;
+    }
+    return NULL;
+}
+
 SHMI_FN uint32_t shmi_share_at(uint32_t slot, uint32_t which) { return SHMI_counterFirstShare + (slot - 1) * 4 + which; }
 /* Finds a tagged word by its index; NULL if there is none. */
 SHMI_FN uint64_t *shmi_counter_tagged(struct shmi_counter *t, uint32_t index)
@@ -62,9 +106,9 @@ SHMI_FN uint64_t *shmi_counter_tagged(struct shmi_counter *t, uint32_t index)
     case SHMI_counterDeadID:
         return &t->w->dead;
     }
-    if (index < SHMI_counterFirstShare || (index - SHMI_counterFirstShare) / 4 >= t->n_slots)
+    s = index < SHMI_counterFirstShare ? NULL : shmi_counter_slot_at(t, (index - SHMI_counterFirstShare) / 4 + 1);
+    if (s == NULL)
         return NULL;
-    s = &t->slots[(index - SHMI_counterFirstShare) / 4];
     switch ((index - SHMI_counterFirstShare) % 4) {
     case SHMI_shareName:
         return &s->name;
@@ -79,9 +123,9 @@ SHMI_FN uint64_t *shmi_counter_tagged(struct shmi_counter *t, uint32_t index)
 SHMI_FN uint64_t *shmi_counter_word_at(struct shmi_records *r, uint32_t index) { return shmi_counter_tagged((struct shmi_counter *)(void *)r, index); }
 SHMI_FN uint64_t *shmi_counter_record_of(struct shmi_records *r, uint32_t slot, uint32_t *n)
 {
-    struct shmi_counter *t = (struct shmi_counter *)(void *)r;
+    shmi_counter_slot *s = shmi_counter_slot_at((struct shmi_counter *)(void *)r, slot);
     *n = SHMI_counterEntries;
-    return slot < 1 || slot > t->n_slots ? NULL : &t->slots[slot - 1].head;
+    return s == NULL ? NULL : &s->head;
 }
 SHMI_FN int shmi_counter_spoilt(struct shmi_records *r, const char *how) { return shmi_counter_corrupt((struct shmi_counter *)(void *)r, how); }
 SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c) { return shmi_records_complete(&t->r, c); }
@@ -92,15 +136,16 @@ SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_r
 /* A period that no share has: the low half of a ticket. It repeats after 2^32 tickets. */
 SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
 {
-    uint32_t tries, i, period = 0;
-    for (tries = 0; tries <= t->n_slots; tries++) {
+    uint32_t tries, slot, period = 0;
+    for (tries = 0; tries <= t->a->geo.slots; tries++) {
         uint64_t n = shmi_add64(&t->w->tickets, 1) + 1;
+        shmi_counter_slot *s;
         period = (uint32_t)n;
-        if (n <= UINT32_MAX)
+        if (n <= UINT32_MAX || !shmi_counter_learn(t))
             break;
-        for (i = 0; i < t->n_slots && shmi_value_of(&t->slots[i].period) != period; i++)
+        for (slot = 0; (s = shmi_counter_next(t, &slot)) != NULL && shmi_value_of(&s->period) != period;)
             ;
-        if (i == t->n_slots)
+        if (s == NULL)
             break;
     }
     return period;
@@ -131,15 +176,20 @@ SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
     return err;
 }
 
-/* Wakes the waiters, because a death has changed the counter. */
-SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
+/* Wakes the waiters because of a death, so that they check the counter again. */
+SHMI_FN void shmi_counter_recheck(struct shmi_counter *t)
 {
     uint64_t e;
-    SHMSYNC_CRASHPOINT("counter.reap.lost");
     do
         e = shmi_ld64(&t->w->events);
     while (!shmi_cas64(&t->w->events, e, (e & ~(uint64_t)UINT32_MAX) | (uint32_t)(e + 1)));
     shmi_deliver_all(t->a, &t->line);
+}
+/* Wakes the waiters after a reap has changed what the dead leave undone. */
+SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
+{
+    SHMSYNC_CRASHPOINT("counter.reap.lost");
+    shmi_counter_recheck(t);
 }
 /* Wakes the waiters for the zero c, if no process has done that yet. */
 SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
@@ -160,9 +210,9 @@ SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
         shmi_deliver_all(t->a, &t->line);
     }
 }
-/* Sets *due to the work that a process has to do for the waiters after a change, without the private lock. 0: nothing.
- * SHMI_COUNTER_DUE_DEATH: wake them because of a death. Any other value: the commit word of a zero for which they
- * have not been woken. */
+/* Values of *due: what a process has to do for the waiters after a change, when it has given the private lock back. 0:
+ * nothing. SHMI_COUNTER_DUE_DEATH: wake them because of a death. Any other value: the commit word of a zero for which
+ * they have not been woken. */
 #define SHMI_COUNTER_DUE_DEATH SHMI_COUNTER_LOGGED
 SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
 {
@@ -215,7 +265,7 @@ typedef struct shmi_own_share {
  * folded. */
 SHMI_FN int shmi_counter_mine(struct shmi_counter *t, uint64_t count, shmi_own_share *h)
 {
-    shmi_counter_slot *s = &t->slots[t->a->my_slot - 1];
+    shmi_counter_slot *s = t->own;
     h->own = shmi_min(shmi_counter_has(t, s), count);
     h->claimed = shmi_min(shmi_value_of(&s->claimed), h->own);
     h->void_ = shmi_counter_holder(s) != t->a->self || shmi_value_of(&s->period) != shmi_value_of(&t->w->period);
@@ -242,9 +292,11 @@ SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_record_change *ch, co
  * private lock. If *due is not 0 after the call, the share is folded. */
 SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot, uint64_t *due)
 {
-    shmi_counter_slot *s = &t->slots[slot - 1];
+    shmi_counter_slot *s = shmi_counter_slot_at(t, slot);
     shmi_record_change ch;
     int ok, err;
+    if (s == NULL)
+        return shmi_counter_corrupt_shares(t);
     ch.n = 0;
     shmi_record_set(&ch, SHMI_counterOwed, shmi_min(shmi_value_of(&t->w->owed) + shmi_counter_has(t, s), shmi_value_of(&t->w->count)));
     shmi_record_set(&ch, SHMI_counterDeadID, shmi_counter_holder(s));
@@ -375,7 +427,7 @@ SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *o
 }
 
 #define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
-/* The dead participant that leaves work undone, or 0. The answer is right for a moment after c was read. *current is
+/* The dead participant that leaves work undone, or 0. The answer was right at some moment after c was read. *current is
  * 0 if *died may be another dead participant. */
 SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
@@ -389,84 +441,136 @@ SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_partic
     err = shmi_counter_complete(t, c);
     if (err != 0)
         return err;
-    if (shmi_value_of(&t->w->owed) == 0)
-        return 0; /* a fold wakes waiters after it has changed owed */
+    if (shmi_value_of(&t->w->owed) == 0) {
+        if (shmi_counter_learn(t) && shmi_known_bad(shmi_ld64(&t->head)))
+            return shmi_counter_corrupt_shares(t); /* a share that cannot be found may be that of a dead participant */
+        return 0; /* a process that folds a share wakes the waiters after it has changed owed */
+    }
     *died = (shmi_participant_id)(shmi_value_of(&t->w->dead) & SHMI_NAME_MASK);
     /* If the word has changed, owed may belong to a later record, which is only half carried out. */
     *current = shmi_counter_bare(shmi_counter_load(t)) == shmi_counter_bare(c);
     return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-/* Makes one attempt to fold the share of a slot, if it is the share of a dead participant or of without. *ok is 1 if
- * the slot has no such share now. */
-SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, uint32_t slot, shmi_participant_id without, int *ok)
+/* Whether n, which has a share, leaves its work undone, because n is dead or is the participant without. */
+SHMI_FN int shmi_counter_leaves(struct shmi_counter *t, shmi_participant_id n, shmi_participant_id without) { return n == without || !shmi_current(t->a, n); }
+/* Whether the whole count, in the sole form c, is the share of a participant that leaves its work undone. */
+SHMI_FN int shmi_counter_left(struct shmi_counter *t, uint64_t c, shmi_participant_id without)
+{
+    shmi_participant_id n = shmi_counter_owner(c);
+    return n != 0 && !shmi_counter_is_lost(c) && shmi_counter_leaves(t, n, without);
+}
+/* Whether s, in the logged form, is the share of a participant that leaves its work undone. */
+SHMI_FN int shmi_counter_share_left(struct shmi_counter *t, shmi_counter_slot *s, shmi_participant_id without)
+{
+    return shmi_counter_has(t, s) != 0 && shmi_counter_leaves(t, shmi_counter_holder(s), without);
+}
+/* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant or of the participant
+ * without. *next is SHMI_counterDone if the slot has no such share now, and SHMI_counterNot if this participant has no
+ * slot record, which it needs for a change. */
+SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_counter_slot *s, uint32_t slot, shmi_participant_id without, int *next)
 {
     uint64_t due = 0;
     int err;
+    *next = SHMI_counterAgain;
     pthread_mutex_lock(&t->a->counter_lock);
     err = shmi_counter_complete(t, c);
     if (err == 0) {
-        shmi_counter_slot *s = &t->slots[slot - 1];
-        if (shmi_counter_has(t, s) != 0 && (shmi_counter_holder(s) == without || !shmi_current(t->a, shmi_counter_holder(s)))) {
-            err = shmi_counter_fold(t, c, slot, &due);
-            *ok = due != 0;
+        if (!shmi_counter_share_left(t, s, without)) {
+            *next = SHMI_counterDone;
+        } else if (shmi_counter_slot_at(t, t->a->my_slot) == NULL) {
+            *next = SHMI_counterNot;
         } else {
-            *ok = 1;
+            err = shmi_counter_fold(t, c, slot, &due);
+            if (due != 0)
+                *next = SHMI_counterDone;
         }
     }
     pthread_mutex_unlock(&t->a->counter_lock);
     shmi_counter_pay(t, due);
     return err;
 }
-/* Folds the shares of dead participants, and of without, slot by slot. The commit word was of the logged form after
- * those deaths. One check of each slot is enough; see prims/counter_repair.go. */
+/* Folds the shares of dead participants, and of the participant without, slot by slot. The commit word was of the
+ * logged form after those deaths. One check of each slot is enough; see prims/counter_repair.go. If a reaper gets no
+ * slot record for itself, the waiters fold the shares; see shmi_counter_look_for_dead. */
 SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
 {
-    uint32_t slot;
-    for (slot = 1; slot <= t->n_slots;) {
-        uint64_t c = shmi_counter_load(t);
-        int ok = 0;
-        if (!shmi_counter_is_logged(c) || shmi_counter_reap_share(t, c, slot, without, &ok) != 0)
-            return; /* a zero has made all shares void */
-        slot += (uint32_t)ok;
+    uint32_t slot = 0;
+    shmi_counter_slot *s;
+    if (!shmi_counter_learn(t)) {
+        shmi_counter_recheck(t);
+        return;
+    }
+    while ((s = shmi_counter_next(t, &slot)) != NULL) {
+        int next = SHMI_counterAgain, made = 0;
+        while (next != SHMI_counterDone) {
+            uint64_t c = shmi_counter_load(t);
+            if (!shmi_counter_is_logged(c) || shmi_counter_reap_share(t, c, s, slot, without, &next) != 0)
+                return; /* a zero has made all shares void */
+            if (next == SHMI_counterNot && (made++ != 0 || !shmi_record_of_reaper(t->a, &t->o, sizeof(shmi_counter_slot)))) {
+                shmi_counter_recheck(t);
+                return;
+            }
+        }
     }
 }
-/* Adds the shares of dead participants, and that of without, to what the dead leave undone. */
+/* Adds the shares of dead participants, and of the participant without, to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
     for (;;) {
         uint64_t c = shmi_counter_load(t);
-        shmi_participant_id n = shmi_counter_owner(c);
         if (shmi_counter_is_logged(c)) {
             shmi_counter_reap_shares(t, without);
             return;
         }
-        if (n == 0 || shmi_counter_is_lost(c) || (n != without && shmi_current(t->a, n)))
+        if (!shmi_counter_left(t, c, without))
             return;
-        /* The same value may come back with a living participant that has got the ID of n. */
-        if (shmi_take_from64(t->a, n, &t->w->commit, c, c | SHMI_COUNTER_DEAD, 0)) {
+        /* The same value may come back with a living participant that has got the ID of the owner. */
+        if (shmi_take_from64(t->a, shmi_counter_owner(c), &t->w->commit, c, c | SHMI_COUNTER_DEAD, 0)) {
             shmi_counter_tell(t);
             return;
         }
     }
 }
+/* Whether a reap would change what the dead leave undone. It notices the deaths of participants with shares. */
+SHMI_FN int shmi_counter_any_dead(struct shmi_counter *t, uint64_t c)
+{
+    uint32_t slot = 0;
+    int dead = 0;
+    if (shmi_counter_is_logged(c)) {
+        shmi_counter_slot *s;
+        if (shmi_counter_complete(t, c) != 0 || !shmi_counter_learn(t))
+            return 0;
+        while ((s = shmi_counter_next(t, &slot)) != NULL) {
+            if (shmi_counter_has(t, s) != 0)
+                shmi_dead(t->a, shmi_counter_holder(s));
+            dead |= shmi_counter_share_left(t, s, 0);
+        }
+    } else {
+        if (shmi_counter_owner(c) != 0)
+            shmi_dead(t->a, shmi_counter_owner(c));
+        dead = shmi_counter_left(t, c, 0);
+    }
+    return dead;
+}
 /* Adds the shares of the participants that have died to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap_dead(struct shmi_counter *t)
 {
-    uint64_t c = shmi_counter_load(t);
-    uint32_t i;
-    int dead = 0;
-    if (shmi_counter_is_logged(c)) {
-        if (shmi_counter_complete(t, c) != 0)
-            return;
-        for (i = 0; i < t->n_slots; i++)
-            if (shmi_counter_has(t, &t->slots[i]) != 0)
-                dead |= shmi_dead(t->a, shmi_counter_holder(&t->slots[i]));
-    } else if (shmi_counter_owner(c) != 0 && !shmi_counter_is_lost(c)) {
-        dead = shmi_dead(t->a, shmi_counter_owner(c));
-    }
-    if (dead)
+    if (shmi_counter_any_dead(t, shmi_counter_load(t)))
         shmi_counter_reap(t, 0);
+}
+/* Calls shmi_counter_reap_dead if participants have died since a waiter of this process last called it, or if the word
+ * events, whose value is e, has changed since then. A reaper that cannot fold the share of a dead participant changes
+ * events, and counts the death only after that. The caller has read events before. So either this call finds the share,
+ * or events changes before the caller sleeps on it. */
+SHMI_FN void shmi_counter_look_for_dead(struct shmi_counter *t, uint64_t e)
+{
+    uint32_t deaths = shmi_deaths(t->a);
+    if (shmi_ld32(&t->deaths) != deaths || shmi_ld64(&t->sought) != e) {
+        shmi_counter_reap_dead(t);
+        shmi_st32(&t->deaths, deaths);
+        shmi_st64(&t->sought, e);
+    }
 }
 
 typedef struct shmi_counter_spin {
@@ -511,10 +615,12 @@ SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
     int64_t since = 0;
     int looks; /* since the last sleep; a call that reads again without a sleep checks its deadline */
     for (looks = 0;; looks++) {
-        uint64_t e = shmi_ld64(&t->w->events), c = shmi_counter_load(t);
+        uint64_t e = shmi_ld64(&t->w->events), c;
         shmi_sleep_spec spec;
         shmi_participant_id died;
         int current, err, ended;
+        shmi_counter_look_for_dead(t, e);
+        c = shmi_counter_load(t);
         if (shmi_counter_is_zero(c) || (uint32_t)(e >> 32) != began)
             return 0;
         if (looks > 0 && deadline != 0 && shmi_now() >= deadline)
@@ -586,9 +692,8 @@ SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const s
     memset(t, 0, sizeof *t);
     t->a = a;
     t->o = *o;
-    t->w = (shmi_counter_words *)shmi_ptr(a, o->body, shmi_counter_bytes(a->geo.slots), 8);
-    t->slots = (shmi_counter_slot *)(void *)(t->w + 1);
-    t->n_slots = a->geo.slots;
+    t->w = (shmi_counter_words *)shmi_ptr(a, o->body, sizeof(shmi_counter_words), 8);
+    t->deaths = shmi_deaths(a) - 1; /* the first wait looks for dead participants */
     t->line.word = (uint32_t *)(void *)&t->w->events; /* the low half */
     t->line.poller = &t->w->poller;
     t->r.commit = &t->w->commit;
@@ -600,10 +705,17 @@ SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const s
 }
 SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_counter *t = (struct shmi_counter *)shmi_new_thing(sizeof *t);
+    struct shmi_counter *t;
+    shmi_off record;
     (void)arg;
-    if (t != NULL)
-        shmi_counter_init(t, a, o);
+    if (o->size < shmi_counter_bytes(a) || shmi_slot_record(a, o, sizeof(shmi_counter_slot), &record) != 0)
+        return NULL;
+    t = (struct shmi_counter *)shmi_new_thing(sizeof *t + shmi_slot_places(a) * sizeof *t->of);
+    if (t == NULL)
+        return NULL;
+    shmi_counter_init(t, a, o);
+    t->own = (shmi_counter_slot *)shmi_ptr(a, record, sizeof(shmi_counter_slot), 8);
+    t->of = (shmi_counter_slot **)(void *)(t + 1);
     return t;
 }
 
@@ -616,7 +728,8 @@ typedef struct shmi_claiming {
 SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_claiming *k, int *next, uint64_t *due)
 {
     uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
-    uint32_t i, me = t->a->my_slot, most = 0;
+    uint32_t slot = 0, me = t->a->my_slot, most = 0;
+    shmi_counter_slot *s, *victim = NULL; /* victim is the slot record of the slot most */
     shmi_record_change ch;
     shmi_own_share h;
     int ok, err = shmi_counter_complete(t, c);
@@ -632,16 +745,20 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
         return shmi_counter_fold(t, c, me, due);
     owed = shmi_value_of(&t->w->owed);
     shares = h.own;
-    for (i = 1; i <= t->n_slots; i++) {
+    if (!shmi_counter_learn(t) || shmi_known_bad(shmi_ld64(&t->head)))
+        return shmi_counter_corrupt_shares(t);
+    while ((s = shmi_counter_next(t, &slot)) != NULL) {
         uint64_t claimable;
-        if (i == me)
+        if (slot == me)
             continue;
-        shares += shmi_counter_has(t, &t->slots[i - 1]);
-        claimable = shmi_counter_claimable(t, &t->slots[i - 1]);
+        shares += shmi_counter_has(t, s);
+        claimable = shmi_counter_claimable(t, s);
         if (claimable > 0) {
             free += claimable;
-            if (most == 0 || claimable > shmi_counter_claimable(t, &t->slots[most - 1]))
-                most = i;
+            if (victim == NULL || claimable > shmi_counter_claimable(t, victim)) {
+                most = slot;
+                victim = s;
+            }
         }
     }
     others = count > owed + shares ? count - owed - shares : 0;
@@ -666,8 +783,8 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
         shmi_record_set(&ch, SHMI_counterOwed, owed - of_dead);
     of_nobody = shmi_min(k->rest - of_dead, others);
     if (k->rest > of_dead + of_nobody && most != 0) {
-        of_most = shmi_min(k->rest - of_dead - of_nobody, shmi_counter_claimable(t, &t->slots[most - 1]));
-        shmi_record_set(&ch, shmi_share_at(most, SHMI_shareOwn), shmi_counter_has(t, &t->slots[most - 1]) - of_most);
+        of_most = shmi_min(k->rest - of_dead - of_nobody, shmi_counter_claimable(t, victim));
+        shmi_record_set(&ch, shmi_share_at(most, SHMI_shareOwn), shmi_counter_has(t, victim) - of_most);
     }
     n = of_dead + of_nobody + of_most;
     if (n == 0) {
@@ -721,13 +838,12 @@ SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, con
 SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err;
-    if (k->from_others) {
-        shmi_counter_reap_dead(t); /* the participant that had the share may be dead */
-        k->reaped = 1;
-    }
+    shmi_counter_reap_dead(t); /* the participant that had the share may be dead, and its reaper may have had no slot record */
+    k->reaped = 1;
     err = shmi_counter_try_claim(t, k, op, next);
-    /* A caller that has waited for the end of a process expects that it can claim the units of that process. A
-     * moment may pass until all threads of the process can be seen to have ended. */
+    /* A caller that has waited for the end of a process expects that it can claim the units of that process. But a
+     * moment may pass until this process can see that all threads of that process have ended, so the call waits for
+     * that. */
     if (err == 0 && *next == SHMI_counterNot) {
         err = shmi_await_none_dying(t->a, op, shmi_called(&t->o));
         k->reaped = 0;
@@ -860,7 +976,7 @@ SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name
     int created, err;
     init.n = 0;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_spec_of_kind(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_counter_bytes(a->geo.slots));
+    shmi_spec_of_kind(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_counter_bytes(a));
     spec.init = shmi_counter_fill;
     spec.arg = &init;
     spec.flags = flags;
@@ -883,7 +999,7 @@ int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_open_handle_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -957,7 +1073,7 @@ SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, in
         return shmi_fail(EINVAL, "latch.open", name, "the highest count is %lld, not %lld", (long long)SHMI_COUNTER_MAX, (long long)n);
     init.n = (uint64_t)n;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_spec_of_kind(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_counter_bytes(a->geo.slots));
+    shmi_spec_of_kind(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_counter_bytes(a));
     spec.init = shmi_counter_fill;
     spec.arg = &init;
     spec.flags = flags;
@@ -984,7 +1100,7 @@ int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_open_handle_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -1064,16 +1180,17 @@ int64_t shmsync_latch_count(const shmsync_latch *l)
 SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_counter t;
-    if (o->size < shmi_counter_bytes(a->geo.slots))
+    if (o->size < shmi_counter_bytes(a))
         return;
     shmi_counter_init(&t, a, o);
     shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that leaves is still current */
+    free(t.of);
 }
 SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_counter t;
     uint64_t c;
-    if (o->size < shmi_counter_bytes(a->geo.slots))
+    if (o->size < shmi_counter_bytes(a))
         return;
     shmi_counter_init(&t, a, o);
     c = shmi_counter_load(&t);

@@ -12,6 +12,7 @@ struct shmi_once {
     shmi_once_words *w;
     shmi_wait_list line;
     int64_t looked;
+    const void *thread; /* runs a function for a call of this process; see shmi_this_thread. Atomic */
     shmi_object o;
 };
 
@@ -108,7 +109,8 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* Takes the turn from a runner that is dead, or is without, when the runner is gone, and wakes the waiters. */
+/* Takes the turn from a runner that is dead, or is the participant without, when the runner is gone. Then it wakes the
+ * waiters. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
     for (;;) {
@@ -174,6 +176,10 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
             *began = to;
             return 0;
         }
+        /* Only this process stores its own threads in o->thread. So if this thread is there, it has not returned from
+         * its function. */
+        if (shmi_once_runner(w) == o->a->self && __atomic_load_n(&o->thread, __ATOMIC_RELAXED) == shmi_this_thread())
+            return shmi_fail(EDEADLK, "once.do", shmi_called(&o->o), "the function that it runs calls it, and would wait for itself");
         if (!waits) {
             shmi_tuning t = shmi_once_tuning(o);
             waits = 1;
@@ -245,7 +251,9 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     err = shmi_once_join(o, abs, &began);
     if (began != 0) {
         SHMSYNC_CRASHPOINT("once.run.taken");
+        __atomic_store_n(&o->thread, shmi_this_thread(), __ATOMIC_RELAXED);
         SHMI_OUTSIDE(f(arg));
+        __atomic_store_n(&o->thread, (const void *)NULL, __ATOMIC_RELAXED);
         SHMSYNC_CRASHPOINT("once.run.returned");
         shmi_once_finish(o, began);
     }

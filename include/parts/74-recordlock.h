@@ -18,10 +18,11 @@
 
 /* The lock that a change concerns. */
 struct shmi_record_lock {
-    struct shmi_rq *q;   /* the queue that is chosen is that of the lock */
+    struct shmi_rq *q;   /* its chosen queue is the queue of the lock */
     uint64_t *state, *accepted;
-    uint64_t *died;      /* a recorded word: whose death has made a FairMutex owner-dead or not recoverable */
-    uint32_t kind, where; /* name state in a record; died has the next kind */
+    /* a recorded word that names the participant whose death has made a FairMutex owner-dead or not recoverable */
+    uint64_t *died;
+    uint32_t kind, where; /* they name the word state in a record; the word died has the next kind */
     int release;         /* policy PolicyRelease */
     int key;             /* a key: the tag of state names a hold, and a state that is not recoverable has a name */
 };
@@ -64,7 +65,8 @@ SHMI_FN void shmi_state_shut(uint64_t *state, int key)
 
 /* ---- The rules. The private lock is held. ---- */
 
-/* Adds to x that the state becomes s, or s and open if x leaves no wait in the queue and s is free, or names a holder. */
+/* Adds to x that the state becomes s. The word is open, too, if x leaves no wait in the queue, and s is free or names a
+ * holder. */
 SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_change *x, uint32_t s)
 {
     if (shmi_owner_kind(s) == SHMI_kindHeld && shmi_rq_empty(l->q, x) && !l->q->a->geo.counted)
@@ -76,21 +78,21 @@ SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_chan
 SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t s;
-    shmi_state_shut(l->state, l->key); /* nothing, unless a peer has overwritten the word */
+    shmi_state_shut(l->state, l->key); /* this does nothing, unless a peer has overwritten the word */
     shmi_rq_detach(l->q, x, w, outcome);
     s = shmi_rq_get(x, l->state);
     if (l->key ? s == 0 : shmi_owner_kind(s) == SHMI_kindHeld)
         shmi_lock_set(l, x, s);
 }
-/* Adds to x that the lock is free, or granted to the first wait whose owner lives; it takes those of the dead before it
- * off the queue. Waits that do not fit into the record are left to shmi_lock_serve. It returns the participant that
- * x grants the lock to, or 0. The word is closed. */
+/* Adds to x that the lock is free, or granted to the first wait whose owner lives; it also takes off the queue the
+ * waits of the dead that come before that one. Waits that do not fit into the record are left to shmi_lock_serve. It
+ * returns the participant that x grants the lock to, or 0. The word is closed. */
 SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y;
     struct shmi_wait w;
-    /* The word is in the record from here on, so its tag changes even if the same participant gets the lock again:
-     * accepted has the tag of one grant. */
+    /* The word is in the record from here on, so its tag changes even if the same participant gets the lock again. This
+     * is necessary because accepted names a grant by its tag. */
     shmi_rq_set(x, l->kind, l->where, l->state, 0);
     for (;;) {
         shmi_participant_id granted = 0;
@@ -127,7 +129,7 @@ SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_c
     shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, s);
 }
 /* Grants the lock to the first wait if it is free, ends all waits if nobody can get it, and takes waits of the dead off
- * that are first. */
+ * the front of the queue. */
 SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
@@ -140,7 +142,7 @@ SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_cha
         if (err != 0)
             return err;
         if (shmi_rq_head(q, x, &w)) {
-            shmi_state_shut(l->state, l->key); /* nothing, unless a peer has overwritten the word */
+            shmi_state_shut(l->state, l->key); /* this does nothing, unless a peer has overwritten the word */
             s = shmi_rq_get(x, l->state);
             if (s == 0)
                 granted = shmi_lock_pass(l, x);
@@ -194,7 +196,7 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
         }
         if (next == 0) {
             granted = shmi_lock_pass(l, x);
-            x->torn = 0; /* an error in the queue is that of the waits */
+            x->torn = 0; /* an error in the queue concerns only the waits */
         } else {
             shmi_lock_set(l, x, next);
             if (!l->key)
@@ -210,8 +212,8 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
     }
 }
 /* Takes the lock back from a dead holder if its word is open: one CAS is enough, because no wait is queued. A process
- * needs no slot record for that. It returns whether a participant that is dead or has left has a lock whose word is
- * closed, which only a record can take back. */
+ * needs no slot record for that. It returns whether a participant that is dead or has left has the lock while the word
+ * is closed: then only a record can take the lock back. */
 SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
 {
     for (;;) {

@@ -7,6 +7,7 @@ struct shmi_barrier {
     shmi_barrier_words *w;
     void (*completion)(void *);
     void *completion_arg;
+    const void *thread;       /* runs the completion; see shmi_this_thread. Atomic */
     uint32_t deaths;          /* the number of deaths when this process last looked for dead participants */
     uint32_t head;            /* the latest slot record when the list was read */
     shmi_barrier_slot *of[1]; /* the slot records, by slot, from slot 1; NULL: the slot has none */
@@ -37,7 +38,7 @@ enum {
 #define SHMI_BARRIER_MAX UINT64_C(0x7fffffff)
 #define SHMI_BARRIER_BROKEN (UINT32_C(1) << 29)
 #define SHMI_BARRIER_RECORDED (UINT64_C(1) << 34)
-#define SHMI_BARRIER_REMEMBERED (UINT64_C(1) << 33) /* older phases are forgotten */
+#define SHMI_BARRIER_REMEMBERED (UINT64_C(1) << 33) /* a phase this far back is forgotten */
 
 /* ---- The rules; see prims/barrier_word.go ---- */
 
@@ -76,7 +77,7 @@ SHMI_FN void shmi_barrier_put(const shmi_barrier_state *s, shmi_barrier_share *h
     h->parties = shmi_min(parties, SHMI_BARRIER_MAX);
     h->left = shmi_min(shmi_min(left, parties), SHMI_BARRIER_MAX);
 }
-/* Makes a phase, which is this one or the next, and all later ones broken by a death. */
+/* Marks a phase, which is this one or the next, and all later phases as broken by a death. */
 SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_participant_id dead)
 {
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
@@ -165,8 +166,9 @@ SHMI_FN uint64_t shmi_barrier_remembered(const shmi_barrier_state *s)
 {
     return (s->broken & SHMI_NAME_MASK) | shmi_min(s->lost, 31) << 29 | SHMI_BARRIER_RECORDED | s->phase >> 5 << 35;
 }
-/* How a wait for the end of phase p ends, if the phase is over: *end is 0 or EOWNERDEAD, and *dead is who died. r is
- * the record at the place of p, read after the state. *dead is 0 with EOWNERDEAD if the record is lost. */
+/* How a wait for the end of phase p ends, if the phase is over: *end is 0 or EOWNERDEAD, and *dead is the participant
+ * that died. r is the record at the place of p, read after the state. *dead is 0 with EOWNERDEAD if the record is
+ * lost. */
 SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64_t r, int *end, shmi_participant_id *dead)
 {
     uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: laps from p to the record */
@@ -335,8 +337,8 @@ SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barr
     return err;
 }
 
-/* Makes events agree with the state, and wakes the waiters if that ends their waits. The state is read after events,
- * so it is at least as late. */
+/* Makes the word events agree with the state, and wakes the waiters if that ends their waits. The state is read after
+ * events, so it is at least as late. */
 SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
 {
     for (;;) {
@@ -370,8 +372,8 @@ SHMI_FN void shmi_barrier_without_share(struct shmi_barrier *x, shmi_barrier_sta
     if (h->name != 0 && shmi_barrier_absent(x, h->name, *arg))
         shmi_barrier_lose(s, h);
 }
-/* Breaks the phases that dead participants leave incomplete, and the phase that without, which leaves, does. A
- * process that has no slot record cannot do that: the waiters, and the next call, do it. */
+/* Breaks the phases that dead participants leave incomplete. without is a participant that is leaving, or 0: it counts
+ * as dead. A process that has no slot record cannot do that, so the waiters or the next call do it. */
 SHMI_FN void shmi_barrier_reap(struct shmi_barrier *x, shmi_participant_id without)
 {
     shmsync_arena *a = x->e.a;
@@ -408,7 +410,7 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether who has parties or runs the completion. who 0: whether any dead participant does. */
+/* Whether the participant who has parties or runs the completion. If who is 0: whether any dead participant does. */
 SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
     shmsync_arena *a = x->e.a;
@@ -462,12 +464,12 @@ SHMI_FN int shmi_barrier_seen(struct shmi_barrier *x, shmi_barrier_state *s)
 SHMI_FN uint64_t shmi_barrier_phase(struct shmi_barrier *x)
 {
     shmi_barrier_state s;
-    s.phase = 0; /* for gcc -O3, which does not see that a read without an error has set it */
+    s.phase = 0; /* only to silence gcc -O3, which does not see that a read without an error has set phase */
     return shmi_barrier_read(x, &s) == 0 ? s.phase : 0;
 }
 
 /* The size of a handle, or of the object on which a reaper works. The caller frees it. */
-SHMI_FN size_t shmi_barrier_size(shmsync_arena *a) { return sizeof(struct shmi_barrier) + a->geo.slots * sizeof(shmi_barrier_slot *); }
+SHMI_FN size_t shmi_barrier_size(shmsync_arena *a) { return sizeof(struct shmi_barrier) + shmi_slot_places(a) * sizeof(shmi_barrier_slot *); }
 SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const shmi_object *o)
 {
     shmi_object events = *o;
@@ -573,7 +575,7 @@ int shmsync_barrier_close(shmsync_barrier *b)
     return SHMI_TELL(err);
 }
 
-/* Waits for the end of phase p. The call counts. */
+/* Waits for the end of phase p. shmi_enter has counted the call. */
 SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
 {
     const char *called = shmi_called(&x->e.o);
@@ -593,6 +595,8 @@ SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
                                  (unsigned long long)p, SHMI_barrierBreaks);
             return shmi_fail_who(x->e.a, EOWNERDEAD, "barrier.wait", called, dead);
         }
+        if (s.completer == x->e.a->self && __atomic_load_n(&x->thread, __ATOMIC_RELAXED) == shmi_this_thread())
+            return shmi_fail(EDEADLK, "barrier.wait", called, "the completion waits for the end of its own phase");
         err = shmi_eventcount_wait(&x->e, (uint32_t)p << 1, abs);
         if (err != 0)
             return err;
@@ -627,7 +631,9 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     shmi_barrier_state was, is;
     int err;
     SHMSYNC_CRASHPOINT("barrier.complete.taken");
+    __atomic_store_n(&x->thread, shmi_this_thread(), __ATOMIC_RELAXED);
     SHMI_OUTSIDE(x->completion(x->completion_arg));
+    __atomic_store_n(&x->thread, (const void *)NULL, __ATOMIC_RELAXED);
     SHMSYNC_CRASHPOINT("barrier.complete.returned");
     err = shmi_barrier_change(x, x->e.a->my_slot, shmi_barrier_completed, NULL, &was, &is);
     if (err != 0)
@@ -636,7 +642,7 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     return shmi_barrier_tell(x);
 }
 
-/* Counts n arrivals, removes drop parties, and sets *p to the phase. The call counts. */
+/* Counts n arrivals, removes drop parties, and sets *p to the phase. shmi_enter has counted the call. */
 SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     uint64_t arg[3];
@@ -662,7 +668,8 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
         if (shmi_barrier_broken(&was))
             return 0;
         if (shmi_barrier_broken(&is) && is.phase == was.phase)
-            return shmi_barrier_tell(x); /* the participant that had the slot before was a party */
+            /* the previous participant of the slot was a party: its death breaks the phase */
+            return shmi_barrier_tell(x);
         if ((uint64_t)n > was.pending)
             return shmi_fail(EINVAL, "barrier.arrive", shmi_called(&x->e.o), "%lld arrivals are more than are expected", (long long)n);
         SHMSYNC_CRASHPOINT("barrier.arrive.counted");
@@ -782,7 +789,8 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
         return err;
     err = shmi_barrier_change(x, a->my_slot, shmi_barrier_being, &n, &was, &is);
     if (err == 0)
-        err = shmi_barrier_tell(x); /* the participant that had the slot before may have been a party */
+        /* the previous participant of the slot may have been a party: its death breaks the phase */
+        err = shmi_barrier_tell(x);
     shmi_exit_for(x, a);
     return err;
 }
@@ -800,10 +808,10 @@ int shmsync_barrier_deregister(shmsync_barrier *b)
 }
 
 /* Makes one attempt to end this phase, if it is broken, and to begin another one. It does nothing while a dead
- * participant is not gone, because that participant may still write. It checks that after the load of c, so the
- * answer covers each death that c has taken into account. It writes the record of the phase before it ends the
- * phase, and the record agrees with the state at c. If this process is stopped before the CAS of the record, the CAS
- * may fail: see prims/barrier_breaks.go. */
+ * participant is not gone, because that participant may still write. It checks this after the load of c, so the answer
+ * covers each death that c has taken into account. It writes the record of the phase before it ends the phase, and the
+ * record agrees with the state at c. If this process is stopped before the CAS of the record, the CAS may fail: see
+ * prims/barrier_breaks.go. */
 SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
 {
     uint64_t c = shmi_ld64(&x->w->commit), *record, was, remembered;
@@ -873,8 +881,8 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
 }
 
 /* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this participant has never
- * opened the Barrier, it has no record for a change, and only wakes the waiters, which find the death. Without
- * memory it does nothing, and the periodic checks of the waiters find the death. */
+ * opened the Barrier, it has no slot record, which a change needs. Then it only wakes the waiters, which find the
+ * death. Without memory it does nothing, and the periodic checks of the waiters find the death. */
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;

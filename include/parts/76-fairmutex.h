@@ -14,7 +14,7 @@ struct shmi_fairmutex {
     void *repair_arg;
 };
 
-/* Counters follow in an arena whose objects count. */
+/* The size of the body. In an arena whose objects have counters, the counters follow. */
 SHMI_FN uint64_t shmi_fair_bytes(shmsync_arena *a) { return sizeof(shmi_fairmutex_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_fairmutex *shmi_fair_of(struct shmi_rq *q) { return (struct shmi_fairmutex *)(void *)q; }
@@ -85,7 +85,7 @@ SHMI_FN int shmi_fair_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct 
 SHMI_FN int shmi_fair_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_record_lock l = shmi_fair_lock_of(shmi_fair_of(q));
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue is that of the waits */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits */
     err = shmi_lock_reap(&l, x, b);
     return first != 0 ? first : err;
 }
@@ -106,7 +106,7 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
     int tidied = 0;
     *result = SHMI_fairNotNow;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or makes one that is made once. */
+        /* The loop ends: each turn follows a change by another call, or makes a change that can be made only once. */
         uint32_t o;
         int takes, dead, ok, err = shmi_rq_begin(q, &x, b);
         if (err != 0)
@@ -168,8 +168,8 @@ SHMI_FN int shmi_fair_take(struct shmi_fairmutex *f, shmi_wait_node *wait_node, 
     return err;
 }
 
-/* Unlocks it by a record, and grants it to the first wait. *held is 0 if this process does not hold it; then *o is the
- * owner word. */
+/* Unlocks the lock by a record, and grants it to the first wait. *held is 0 if this process does not hold the lock;
+ * then *o is the owner word. */
 SHMI_FN int shmi_fair_give_locked(struct shmi_fairmutex *f, struct shmi_wakes *b, int *held, uint32_t *o)
 {
     struct shmi_rq *q = &f->q;
@@ -195,7 +195,7 @@ SHMI_FN int shmi_fair_give_locked(struct shmi_fairmutex *f, struct shmi_wakes *b
             continue;
         }
         granted = shmi_fair_pass(f, &x);
-        x.torn = 0; /* an error in the queue is that of the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -348,7 +348,7 @@ SHMI_FN int shmi_fair_refused_by(struct shmi_fairmutex *f, const char *op, uint3
     return err != 0 ? err : shmi_fail_who(f->q.a, EOWNERDEAD, op, shmi_called(&f->q.o), shmi_fair_died(f));
 }
 
-/* Takes the lock or waits in the queue for it, in a call that counts. */
+/* Takes the lock or waits in the queue for it, in a call that shmi_enter has counted. */
 SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t abs, int try_)
 {
     shmi_wait_node *wait_node;
@@ -362,7 +362,7 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t a
     if (try_)
         return EBUSY;
     shmi_rq_learn(&f->q);
-    if (SHMI_UNLIKELY(shmi_ld32(&f->q.bad) != 0))
+    if (SHMI_UNLIKELY(shmi_known_bad(shmi_ld64(&f->q.known_head))))
         return shmi_fail(EPROTO, op, shmi_called(&f->q.o), "its list of slot records");
     err = shmi_wait_node_take(f->q.a, &wait_node);
     if (err != 0)
@@ -383,8 +383,8 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t a
     return outcome.how == SHMI_RECORDED_REFUSED ? shmi_fair_refused_by(f, op, outcome.why) : shmi_fair_accept(f);
 }
 
-/* Makes this process the recoverer, if the lock is owner-dead or, if ruined says so, not recoverable. *w is the owner
- * word, and *waits the participant that has to be gone before. The private lock is held. */
+/* Makes this process the recoverer, if the lock is owner-dead, or if ruined is not 0 and the lock is not recoverable.
+ * *w is the owner word, and *waits is the participant that must be gone before that. The private lock is held. */
 SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct shmi_wakes *b, int *took, uint64_t *w, shmi_participant_id *waits)
 {
     struct shmi_rq *q = &f->q;
@@ -402,7 +402,7 @@ SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct 
                 *waits = shmi_owner_name(o);
                 return 0;
             }
-            /* A process that has no record may have marked it, which left died as it was. */
+            /* A process without a slot record may have marked the lock owner-dead. Then it could not change died. */
             shmi_rq_set(&x, SHMI_fairDied, 0, &f->w->died, shmi_owner_name(o));
         } else if (!ruined || o != SHMI_OWNER_NOT_RECOVERABLE) {
             return 0;
@@ -418,12 +418,12 @@ SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct 
         }
     }
 }
-/* Begins a recovery, in a call that counts. */
+/* Begins a recovery, in a call that shmi_enter has counted. */
 SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int ruined, int *took)
 {
     int err;
     *took = 0;
-    do { /* it is taken from a participant that is gone */
+    do { /* the lock is taken only from a participant that is gone */
         shmi_participant_id waits = 0;
         struct shmi_wakes b;
         uint64_t w = 0;
@@ -466,7 +466,7 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
             else
                 granted = shmi_fair_pass(f, &x);
         }
-        x.torn = 0; /* an error in the queue is that of the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -477,7 +477,7 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
         return 0;
     }
 }
-/* Runs repair while this process recovers f, and holds it afterwards or not. The call counts. */
+/* Runs repair while this process recovers f, and holds f afterwards or not. shmi_enter has counted the call. */
 SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
 {
     struct shmi_wakes b;
@@ -494,8 +494,8 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
     return err;
 }
 
-/* Locks it, in a call that counts. A call that has learned of a death and may repair, but finds that another process
- * repairs, waits again. */
+/* Takes the lock, in a call that shmi_enter has counted. A call that has learned of a death and may repair, but finds
+ * that another process repairs, waits again. */
 SHMI_FN int shmi_fair_lock_slow(struct shmi_fairmutex *f, int64_t abs, int may_repair)
 {
     int took = 0, err;
@@ -519,7 +519,7 @@ SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair
     err = shmi_enter_for(f, f->q.a, "fairmutex.lock");
     if (err != 0)
         return err;
-    err = shmi_fair_lock_slow(f, abs, may_repair);
+    SHMI_REPAIRING(f->repair, err, shmi_fair_lock_slow(f, abs, may_repair));
     shmi_exit_for(f, f->q.a);
     return err;
 }
@@ -567,7 +567,7 @@ SHMI_FN int shmi_fair_unlock(struct shmi_fairmutex *f)
     shmi_rq_unlock(&f->q);
     shmi_rq_wake(&f->q, &b);
     if (err == 0 && !held)
-        err = shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", shmi_called(&f->q.o), "owner word %#x", o);
+        err = shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", shmi_called(&f->q.o), "%sowner word %#x", shmi_fair_valid(o) ? "this process does not hold it; " : "", o);
     return shmi_exit_with(f->q.a, err);
 }
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
@@ -604,7 +604,8 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
     shmi_exit_for(x, x->q.a);
     return SHMI_TELL(err);
 }
-/* A death that no call has met, and a change that is committed and not carried out, count. */
+/* The result takes into account a death that no call has noticed yet, and a change that is committed and not yet
+ * carried out. */
 SHMI_FN int shmi_fair_state(struct shmi_fairmutex *f)
 {
     shmsync_arena *a = f->q.a;
@@ -629,8 +630,9 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     memset(f, 0, sizeof *f);
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
-/* Takes back the hold of dead. A process without a slot record cannot make a change, but an open word needs none. Then died
- * stays as it is. If the word is closed, the process gets a slot record. */
+/* Takes back the hold of the participant dead. A process without a slot record cannot make a change by a record, but an
+ * open word needs no record. Then the word died stays as it is. If the word is closed, the process gets a slot
+ * record. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;

@@ -27,7 +27,7 @@ SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 }
 SHMI_FN uint64_t *shmi_future_slot(struct shmi_future *f, uint32_t round) { return &f->w->results[round % SHMI_FUTURE_ROUNDS]; }
 
-/* Whether another process, which is the producer, has died. */
+/* Whether n, the producer, is another process, and has died. */
 SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int repairs, shmi_participant_id without)
 {
     if (repairs)

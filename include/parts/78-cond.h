@@ -18,7 +18,7 @@ struct shmi_cond {
     uint64_t there;  /* which participants with a slot record were there at the last reap: see shmi_cond_there. Atomic. */
 };
 
-/* Counters follow in an arena whose objects count. */
+/* The size of the body. In an arena whose objects have counters, the counters follow. */
 SHMI_FN uint64_t shmi_cond_bytes(shmsync_arena *a) { return sizeof(shmi_cond_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_cond *shmi_cond_of(struct shmi_rq *q) { return (struct shmi_cond *)(void *)q; }
@@ -51,7 +51,7 @@ typedef struct shmi_cond_woken {
     shmi_participant_id who[SHMI_rqMost];
 } shmi_cond_woken;
 SHMI_FN void shmi_cond_note(shmi_cond_woken *k, struct shmi_wait w) { k->who[k->n++] = shmi_node_owner(w.n); }
-/* Makes the next call reap if one of them has died meanwhile. */
+/* Makes the next call reap if the owner of a wait in k has died meanwhile. */
 SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
 {
     uint32_t i;
@@ -100,7 +100,8 @@ SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint
         shmi_cond_note(woken, w);
     }
 }
-/* Wakes waiters of a Broadcast until limit of them compete for the lock, and takes waits of the dead off that are first. */
+/* Wakes waiters of a Broadcast until limit of them compete for the lock, and takes waits of the dead off the front of
+ * the queue. */
 SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, uint32_t limit)
 {
     struct shmi_rq *q = &k->q;
@@ -168,7 +169,7 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
             shmi_rq_add(x, SHMI_rqNext, me, &w.n->next, next, outcome);
             shmi_rq_set(x, SHMI_condFlying, 0, &k->w->flying, flying > 0 ? flying - 1 : 0);
             shmi_cond_turns(k, x, k->limit, &woken);
-            x->torn = 0; /* an error in the queue is that of the waits */
+            x->torn = 0; /* an error in the queue concerns only the waits */
         } else if (owes) {
             int passes = shmi_cond_uncovered(q, x, &to) && shmi_ld64(&to.n->wanted) <= shmi_cond_bound(x, extra);
             if (passes && !shmi_rq_waiting(q, to)) {
@@ -197,14 +198,15 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
             *settled = 1;
             SHMSYNC_CRASHPOINT("cond.settle.committed");
             shmi_cond_reconsider(q, &woken);
-            shmi_cond_serve(q, x, b); /* an error is that of the waits */
+            shmi_cond_serve(q, x, b); /* an error concerns only the waits */
         }
         return 0;
     }
 }
 
-/* The nodes of dead participants that owe, in the order of their bounds: a later Signal must not take the only wait to
- * which an earlier one may go. If there are more than fit, those with the smallest bounds. */
+/* The nodes of dead participants that owe a Signal, in the order of their bounds: a later Signal must not take the only
+ * wait to which an earlier one may go. If there are more nodes than fit, the list has those with the smallest
+ * bounds. */
 enum { SHMI_condDebts = 32 };
 typedef struct shmi_cond_debts {
     struct shmi_cond *k;
@@ -255,7 +257,7 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
     } while (d.n == SHMI_condDebts);
     return 0;
 }
-/* A number for the set of participants that have slot records and are there. */
+/* A hash of the participants that have slot records and are still in the arena. */
 SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)
 {
     uint64_t sum = 0;
@@ -267,12 +269,12 @@ SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)
     }
     return sum;
 }
-/* Takes the waits of the dead off the queue, so that nobody wakes them any more, and settles then what their other waits
+/* Takes the waits of the dead off the queue, so that nobody wakes them any more. Then it settles what their other waits
  * owe, even if a peer has overwritten the queue. */
 SHMI_FN int shmi_cond_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint64_t there = shmi_cond_there(q);
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue is that of the waits */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits */
     err = shmi_cond_settle_dead(shmi_cond_of(q), x, b);
     if (err == 0)
         shmi_st64(&shmi_cond_of(q)->there, there);
@@ -300,8 +302,8 @@ SHMI_FN int shmi_cond_dead(struct shmi_rq *q)
     return shmi_ld64(&shmi_cond_of(q)->there) != shmi_cond_there(q);
 }
 
-/* If no waiter of a Broadcast has come back since the last check, those on their way are stopped, or their lock is held
- * for long. Then all remaining waits are woken, because they may use other locks. */
+/* If no woken waiter of a Broadcast has taken its lock since the last check, these waiters are stopped, or their lock
+ * is held for long. Then all remaining waits are woken, because they may use other locks. */
 SHMI_FN void shmi_cond_also_check(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_cond *k = shmi_cond_of(q);
@@ -405,7 +407,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struc
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (shmi_rq_reap_due(q))
-        shmi_cond_reap(q, &x, &b); /* an error is that of the waits, or the next call finds it, too */
+        shmi_cond_reap(q, &x, &b); /* an error is not lost: the waits or the next call find it, too */
     err = how(k, &x, &b);
     shmi_rq_unlock(q);
     shmi_rq_wake(q, &b);
@@ -531,8 +533,9 @@ SHMI_FN int shmi_cond_settle_own(struct shmi_cond *k, shmi_wait_node *s)
     shmi_wait_node_forget(s); /* a peer has overwritten the node or the queue */
     return err != 0 ? err : shmi_cond_corrupt(q, "a wait node, which ended a wait that was not woken");
 }
-/* Ends a wait that was woken, and whose owner has the lock again. The wait has used up a Signal without a record: only a
- * reaper changes the word next otherwise, and only if the owner is dead. */
+/* Ends a wait that was woken, and whose owner has the lock again. The wait uses up its Signal without a record. No
+ * record is needed, because only a reaper could change the word next at this time, and it does so only if the owner is
+ * dead. */
 SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
 {
     uint64_t next = shmi_ld64(&s->node->next);
@@ -554,7 +557,7 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
     shmi_wait_node *wait_node = NULL;
     int err, lock_err, made, covered;
     shmi_rq_learn(q);
-    if (SHMI_UNLIKELY(shmi_ld32(&q->bad) != 0))
+    if (SHMI_UNLIKELY(shmi_known_bad(shmi_ld64(&q->known_head))))
         return shmi_fail(EPROTO, "cond.wait", shmi_called(&q->o), "its list of slot records");
     err = shmi_wait_node_take(q->a, &wait_node);
     if (err != 0)
@@ -662,8 +665,8 @@ SHMI_FN void shmi_cond_found(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     (void)n;
     *(int *)arg = 1;
 }
-/* Takes the waits of dead off the queue, and passes on what has woken its other waits. A process that has not opened the
- * Cond gets a slot record for that, if there is a wait of a dead participant. */
+/* Takes the waits of the participant dead off the queue, and passes on what has woken its other waits. If there is such
+ * a wait, a process that has not opened the Cond gets a slot record first. */
 SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_cond k;

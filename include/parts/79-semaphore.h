@@ -19,7 +19,7 @@ struct shmi_semaphore {
     uint32_t fast; /* this handle has opened our share. Atomic. */
 };
 
-/* Counters follow in an arena whose objects count. */
+/* The size of the body. In an arena whose objects have counters, the counters follow. */
 SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a) { return sizeof(shmi_semaphore_words) + (a->geo.counted ? 64 : 0); }
 
 /* The shares lie in slot records. So a call that has loaded the commit word finds each share that has, or may get, a
@@ -56,7 +56,7 @@ SHMI_FN int shmi_sem_corrupt(struct shmi_rq *q, const char *how) { return shmi_f
 
 SHMI_FN int shmi_fast_open(uint64_t q) { return (q >> 32 & SHMI_FAST_OPEN) != 0; }
 SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 32 & SHMI_FAST_MOST; }
-/* Clears open in a word, so that from here on only records change it, and gives the word. */
+/* Clears open in a word, so that from here on only records change it, and returns the new word. */
 SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
 {
     for (;;) {
@@ -67,7 +67,7 @@ SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
             return closed;
     }
 }
-/* Whether words may be open. In an arena that counts, all calls make records. */
+/* Whether words may be open. In an arena whose objects have counters, all calls make records. */
 SHMI_FN int shmi_sem_may_open(struct shmi_semaphore *s) { return !s->q.a->geo.counted && s->size <= SHMI_FAST_MOST; }
 
 SHMI_FN shmi_participant_id shmi_sem_owner(const struct shmi_rq_change *x, const shmi_semaphore_record *r)
@@ -90,8 +90,8 @@ SHMI_FN uint64_t shmi_sem_free_in(struct shmi_semaphore *s, const struct shmi_rq
         shmi_sem_shut(&s->w->free);
     return (shmi_rq_get(x, &s->w->free) & SHMI_FAST_MOST) | (uint64_t)shmi_rq_get(x, &s->w->freeHigh) << 31;
 }
-/* Adds to x that n permits are free. Of a transferable semaphore, it opens the pool if no wait is queued after x: so x has the changes of
- * the queue already. */
+/* Adds to x that n permits are free. If the semaphore is transferable, and no wait is queued after x, it also opens the
+ * pool. So the caller adds the changes of the queue to x before. */
 SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n)
 {
     uint32_t low = (uint32_t)(n & SHMI_FAST_MOST);
@@ -100,8 +100,8 @@ SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *
     shmi_rq_set(x, SHMI_semFree, 0, &s->w->free, low);
     shmi_rq_set(x, SHMI_semFreeHigh, 0, &s->w->freeHigh, (uint32_t)(n >> 31));
 }
-/* Adds to x that the spare permits of a share are free, and that it is closed. It closes the word of the share at once: that changes
- * only which participants may take these permits. */
+/* Adds to x that the spare permits of a share are free, and that the share is closed. The call closes the word of the
+ * share at once, which changes only which participants may take these permits. */
 SHMI_FN void shmi_sem_fold(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&r->share.fast)), shmi_sem_permits(x, r));
@@ -143,13 +143,14 @@ SHMI_FN int shmi_sem_release_fast(struct shmi_semaphore *s, uint64_t n)
 }
 
 /* The share of a transferable semaphore counts the permits that waits of the participant were granted, and those that
- * it has accepted: prims/semaphore_transfer.go. The difference comes back when it dies. */
+ * it has accepted: prims/semaphore_transfer.go. The difference comes back when the participant dies. */
 SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
     int64_t n = (int64_t)(shmi_sem_permits(x, r) - shmi_ld64(&r->share.accepted));
     return n > 0 ? shmi_min((uint64_t)n, s->size) : 0;
 }
-/* Adds to x that the permits are free that the participant of a share, which is gone, has not accepted. */
+/* Adds to x that permits become free: those that the participant of a share, which is gone, was granted and has not
+ * accepted. */
 SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t free_ = shmi_sem_free_in(s, x);
@@ -179,8 +180,8 @@ SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x,
 
 /* ---- The rules. The private lock is held. ---- */
 
-/* Whether n permits are free at the commit word of x. If *again is 1, it has made a change, or has met one: the caller begins again. If
- * they are not, then no share has spare permits. */
+/* Whether n permits are free at the commit word of x. If *again is 1, this call or another one has made a change: the
+ * caller begins again. If fewer are free, then no share has spare permits. */
 SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
     shmi_semaphore_record *r;
@@ -234,7 +235,7 @@ SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct 
     *x = y;
     return shmi_node_owner(w.n);
 }
-/* Grants the waits for which there are permits, in order, and takes waits of the dead off that are first. */
+/* Grants the waits for which there are permits, in order, and takes waits of the dead off the front of the queue. */
 SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
@@ -313,7 +314,7 @@ SHMI_FN int shmi_sem_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     shmi_semaphore_record *r;
     shmi_rq_walk i;
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue is that of the waits */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits */
     for (shmi_rq_walk_slots(q, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
         err = shmi_sem_reap_share(s, x, i.slot, r, b);
         first = first != 0 ? first : err;
@@ -345,7 +346,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
     int served = 0, moves = s->moves;
     *result = SHMI_semNotNow;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or makes one that is made once. */
+        /* The loop ends: each turn follows a change by another call, or makes a change that can be made only once. */
         int enough = 0, again = 0, ok, err = shmi_rq_begin(&s->q, &x, b);
         if (err == 0 && shmi_rq_empty(&s->q, &x))
             err = shmi_sem_enough(s, &x, n, b, &enough, &again);
@@ -422,7 +423,8 @@ SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x,
     spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&h->share.fast)), had);
     if (had - spare < n)
         return 0;
-    /* The share is opened only if no other process wants the permits: this process made the last release, too. */
+    /* The share is opened only if no other process seems to want the permits: this process also made the last
+     * release. */
     last = shmi_ld64(&s->w->releaser);
     if (shmi_rq_empty(&s->q, x) && last == self && shmi_sem_may_open(s)) {
         shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 1);
@@ -463,7 +465,7 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
             shmi_st32(&s->fast, 1);
         SHMSYNC_CRASHPOINT("semaphore.give.committed");
         if (shmi_recorded_value(s->q.first) != 0)
-            shmi_sem_serve(&s->q, &x, b); /* an error is that of the waits */
+            shmi_sem_serve(&s->q, &x, b); /* an error concerns only the waits */
         return 0;
     }
 }
@@ -551,8 +553,11 @@ SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name
     out->impl = (struct shmi_semaphore *)impl;
     out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && ((n != 0 && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
+        uint64_t size = out->impl->size;
+        int transferable = out->impl->moves;
         shmsync_semaphore_close(out);
-        err = shmi_fail(EINVAL, "semaphore.open", name, "it has another number of permits than %lld, or is not transferable", (long long)n);
+        err = shmi_fail(EINVAL, "semaphore.open", name, "it has %llu permits and is%s transferable; asked for %llu%s", (unsigned long long)size,
+                        transferable ? "" : " not", (unsigned long long)(n != 0 ? (uint64_t)n : size), moves ? ", transferable" : "");
     }
     return err;
 }
@@ -602,8 +607,8 @@ SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
     }
     return ETIMEDOUT;
 }
-/* Whether n permits may be free, or were just acquired: a spin ends then. No share had spare permits when it began, so
- * those of a share that is open now were released since. */
+/* A spin ends when n permits may be free, or were just acquired. When the spin began, no share had spare permits. So
+ * the permits of a share that is open now were released since. */
 typedef struct shmi_sem_wish {
     struct shmi_semaphore *s;
     uint64_t n;
@@ -617,8 +622,8 @@ SHMI_FN int shmi_sem_may_take(void *arg)
            (shmi_fast_spare(shmi_ld64(&u->s->w->free)) | (uint64_t)shmi_recorded_value(&u->s->w->freeHigh) << 31) >= u->n;
 }
 
-/* The rest of acquire, in a call that counts. It spins before it queues: in a hand-over to and fro the permits often
- * come meanwhile, which saves a wait. */
+/* The rest of acquire, in a call that shmi_enter has counted. It spins before it queues a wait. If two processes pass
+ * permits to and fro, the permits often come meanwhile, and no wait is needed. */
 SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t abs, int try_)
 {
     shmi_wait_node *wait_node;
@@ -642,7 +647,7 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
             return err;
     }
     shmi_rq_learn(&s->q);
-    if (SHMI_UNLIKELY(shmi_ld32(&s->q.bad) != 0))
+    if (SHMI_UNLIKELY(shmi_known_bad(shmi_ld64(&s->q.known_head))))
         return shmi_fail(EPROTO, "semaphore.acquire", shmi_called(&s->q.o), "its list of slot records");
     err = shmi_wait_node_take(s->q.a, &wait_node);
     if (err != 0)
@@ -724,7 +729,7 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
         err = shmi_fail(EPERM, "semaphore.release", shmi_called(&s->q.o), "%lld permits are more than are held", (long long)n);
     return SHMI_TELL(shmi_exit_with(a, err));
 }
-/* Those of the pool, and those that are kept for participants. */
+/* The permits of the pool, and those that are kept for participants. */
 int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
 {
     SHMI_OPENED_OR(sem, 0);

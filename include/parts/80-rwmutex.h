@@ -22,7 +22,8 @@ struct shmi_rwmutex {
     shmi_mutex writers; /* its holder closes the gate, writes, and opens the gate */
     shmi_wait_list readers_wake_word, writer_wake_word;
     pthread_mutex_t registry;
-    uint32_t waiting, due; /* guarded by: registry; registered in this epoch; let in and not aware of it */
+    /* guarded by: registry; readers registered in this epoch; readers that were let in and have not noticed it yet */
+    uint32_t waiting, due;
     uint64_t epoch;        /* guarded by: registry; grants so far */
     uint32_t upgradable;   /* SHMI_upNot and so on; the words alone do not show whether the hold is upgradable */
     uint32_t stuck;        /* the gate, if the last check found it closed although nobody reads */
@@ -100,15 +101,15 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* Whether gate g is kept by a process that is dead but not gone. */
+/* Whether gate g is kept closed by a process that is dead but not gone. */
 SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
 {
     return shmi_rw_valid(g) && ((m->release && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD) || shmi_rw_logged(m, g)) &&
            !shmi_current(m->a, shmi_rw_who(g)) && !shmi_gone(m->a, shmi_rw_who(g));
 }
-/* Ends the transaction that the dead process in gate g has left, and opens the gate. Returns 0 if that process is
- * not gone. This process has the writers' mutex. The gate names the process that rolls back; if that one dies, the
- * next process begins the rollback again. */
+/* Ends the transaction that the dead process in gate g has left, and opens the gate. Returns 0 if that process is not
+ * gone. This process has the writers' mutex. Meanwhile the gate names this process. If this process dies, the next one
+ * begins the rollback again. */
 SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
 {
     shmi_participant_id dead = shmi_rw_who(g);
@@ -131,14 +132,15 @@ SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* The same. A call that need not wait counts itself meanwhile: a close of the arena rolls back, too, and the two must
- * not copy old bytes at the same time. If the count is refused, the close rolls back, and the result is 0. */
+/* Does the same for a call that is not counted yet, because it need not wait. The call counts itself meanwhile: a close
+ * of the arena rolls back, too, and the two must not copy old bytes at the same time. If the count is refused, the
+ * close rolls back, and the result is 0. */
 SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 {
     int done;
     if (m->mine == NULL) /* a reaper */
         return shmi_rw_roll_back_counted(m, g);
-    if (shmi_enter_for(m, m->a, "rwmutex.lock") != 0)
+    if (shmi_enter_for(m, m->a, NULL) != 0)
         return 0;
     done = shmi_rw_roll_back_counted(m, g);
     shmi_exit_for(m, m->a);
@@ -198,7 +200,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
         shmi_rw_readers *more;
         uint32_t cap = 2;
         while (cap < 2 * n)
-            cap *= 2; /* powers of two, because each size has spare memory of its own */
+            cap *= 2; /* powers of two: each size has its own spare memory, so there should be few sizes */
         more = (shmi_rw_readers *)shmi_new_thing(sizeof *more + cap * sizeof more->v[0]);
         if (more != NULL) {
             if (k != NULL)
@@ -247,9 +249,9 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* Finds the first place, from at on, whose participant reads, and returns it; 0: there is none. *found is its reader
- * word. Places begin with 1 and are in the order in which the words were added. If the list is corrupt, a reader may
- * always be there, and its word is NULL. */
+/* Returns the first place, from at on, whose participant reads, and sets *found to its reader word. 0: there is none.
+ * Places begin with 1 and are in the order in which the words were added. If the list is corrupt, a reader may always
+ * be there, and its word is NULL. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -299,13 +301,13 @@ SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
         shmi_exit_for(m, m->a);
     }
 }
-/* Ends an unlock of a reader. w is this process's reader word after it. */
+/* The rest of an unlock of a reader. w is this process's reader word after the reader was taken out of it. */
 SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 {
     if (shmi_rw_reading(w) == SHMI_READER_MOST) {
         shmi_add64(m->mine, SHMI_READER_ONE);
         shmi_rw_left(m); /* a writer may have counted the hold that does not exist */
-        return shmi_fail(EPERM, "rwmutex.rdunlock", m->called, "%s", "");
+        return shmi_fail(EPERM, "rwmutex.rdunlock", m->called, "this process has no read hold");
     }
     SHMSYNC_CRASHPOINT("rwmutex.runlock.left");
     if (shmi_rw_reading(w) == 0)
@@ -344,7 +346,7 @@ SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch
             return to;
     }
 }
-/* Whether a reader that registered in epoch was let in. It must be called at most once for each reader that was.
+/* Whether a reader that registered in epoch was let in. It must be called at most once for each reader that was let in.
  * guarded by: registry */
 SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
 {
@@ -450,10 +452,12 @@ SHMI_FN void shmi_rw_check_readers(void *arg)
     if (shmi_check_due(&m->looked_readers))
         shmi_rw_look_readers(m);
 }
+/* Finds a wake that a stopped or dead process kept from the writer. That process may also have opened the gate; see
+ * shmi_rw_look_readers. New readers may then be in all the time, until the writer closes the gate again. */
 SHMI_FN void shmi_rw_check_writer(void *arg)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
-    if (shmi_check_due(&m->looked_writer) && !shmi_rw_read(m))
+    if (shmi_check_due(&m->looked_writer) && (shmi_rw_gate(m) != shmi_rw_closed_by_us(m) || !shmi_rw_read(m)))
         shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
 }
 
@@ -473,7 +477,7 @@ SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
 }
 
 /* Turns a try that found the gate closed into a hold. */
-SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
+SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
     int64_t ask = 0, since = 0;
@@ -567,6 +571,13 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
     return err;
 }
 
+SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
+{
+    int err;
+    SHMI_REPAIRING(m->repair, err, shmi_rw_rlock_wait(m, abs));
+    return err;
+}
+
 SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
 {
     int err = shmi_use(m->a, "rwmutex.rdlock");
@@ -632,8 +643,8 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
     }
     return err;
 }
-/* Rolls back, for a reader, what the dead process in gate g has left, if that needs no wait. Returns 0 if it needs
- * one. A reader must not wait for the writers' mutex, because the process that has it rolls back, and may then keep
+/* Rolls back, for a reader, what the dead process in gate g has left, if that needs no wait. Returns 0 if a wait is
+ * needed. A reader must not wait for the writers' mutex, because the process that has it rolls back, and may then keep
  * the mutex for long together with readers. */
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
 {
@@ -641,19 +652,17 @@ SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
     if (!shmi_rw_logged(m, g) || !shmi_gone(m->a, shmi_rw_who(g)) || shmi_mutex_trylock(&m->writers) != 0)
         return 0;
     err = shmi_rw_resolve_gate(m, "rwmutex.rdlock");
-    shmi_mutex_unlock(&m->writers);
+    shmi_rw_release_writers(m);
     return err == 0;
 }
-/* Opens the gate g of a dead writer for a call that is not counted, or marks it, and counts the call meanwhile: the next
- * holder may close the handle. Returns 0 if the gate stays as it is. */
-SHMI_FN int shmi_rw_try_meet_dead(struct shmi_rwmutex *m, uint32_t g)
+/* Opens the gate g of a dead writer for a call that is not counted, or marks it. *counted says that the call has
+ * counted itself until it returns, because the next holder may close the handle. Returns 0 if the gate stays as it
+ * is. */
+SHMI_FN int shmi_rw_try_meet_dead(struct shmi_rwmutex *m, uint32_t g, int *counted)
 {
-    int changed;
-    if (!shmi_enter_late(m, m->a))
-        return 0;
-    changed = shmi_rw_mark_owner_dead(m, g) || shmi_rw_try_resolve(m, g);
-    shmi_exit_for(m, m->a);
-    return changed;
+    if (!*counted)
+        *counted = shmi_enter_late(m, m->a);
+    return *counted && (shmi_rw_mark_owner_dead(m, g) || shmi_rw_try_resolve(m, g));
 }
 SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs, int *held)
 {
@@ -865,9 +874,9 @@ SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
 }
 /* What shmi_rw_at_once has reached. */
 enum { SHMI_rwNothing, SHMI_rwQueued, SHMI_rwClosed, SHMI_rwWrites };
-/* Takes m if only its own words have to be read: the mutex is free, the gate is open, and nobody reads. If it does
- * not get everything, the caller undoes what it got. It loads as much as possible before the first compare-and-swap,
- * because a load after that waits for it. */
+/* Takes m if a few loads are enough to see that it is free: the mutex is free, the gate is open, and nobody reads. If
+ * it does not get everything, the caller undoes what it got. It loads as much as possible before the first
+ * compare-and-swap, because a load after that waits for it. */
 SHMI_FAST int shmi_rw_at_once(struct shmi_rwmutex *m)
 {
     uint32_t name = shmi_mutex_name(&m->writers), closed = shmi_make_owner(SHMI_GATE_CLOSED, name), *gate = m->gate;
@@ -891,9 +900,9 @@ SHMI_FN void shmi_rw_undo(struct shmi_rwmutex *m, int got)
         shmi_rw_release_writers(m);
 }
 
-/* A lock that need not wait is not within shmi_enter. A lock that waits is, until it has taken back everything that
- * it has to. It releases the writers' mutex before it calls shmi_enter: if that were refused later, the arena might
- * be gone. */
+/* A lock that need not wait does not call shmi_enter. A lock that waits does, and is counted until it has taken back
+ * everything that it has to. It releases the writers' mutex before it calls shmi_enter, because after a refusal the
+ * arena may be gone, and the mutex with it. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, got = shmi_rw_at_once(m);
@@ -903,7 +912,7 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
     err = shmi_enter_for(m, m->a, "rwmutex.lock");
     if (err != 0)
         return err;
-    err = shmi_rw_lock_slow(m, abs);
+    SHMI_REPAIRING(m->repair, err, shmi_rw_lock_slow(m, abs));
     shmi_exit_for(m, m->a);
     return err;
 }
@@ -926,7 +935,7 @@ SHMI_FN int shmi_rw_open_gate(struct shmi_rwmutex *m, const char *op)
         return err;
     if (!shmi_rw_open_gate_at_once(m, shmi_mutex_name(&m->writers))) {
         g = shmi_rw_gate(m);
-        return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, op, m->called, "gate %#x", g);
+        return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, op, m->called, "%sgate %#x", shmi_rw_valid(g) ? "this process has no write hold; " : "", g);
     }
     shmi_rw_let_in(m);
     return 0;
@@ -940,12 +949,12 @@ SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op)
 
 SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*repair)(void *), void *arg)
 {
-    uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
+    uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self), g, now;
     int held, err = shmi_mutex_lock(&m->writers, abs);
     if (err != 0)
         return err;
     for (;;) {
-        uint32_t g = shmi_rw_gate(m);
+        g = shmi_rw_gate(m);
         if (g == SHMI_OWNER_NOT_RECOVERABLE || (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && shmi_rw_valid(g))) {
             if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && !shmi_gone(m->a, shmi_rw_who(g))) {
                 /* Other writers get the mutex meanwhile, and report the death. They do not wait for this process. */
@@ -974,23 +983,33 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         }
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.taken");
+    if (shmi_rw_who(g) != 0)
+        /* the process that marked the gate owner-dead may have died before it stored this, or may not have stored it yet */
+        shmi_st32(&m->w->died, shmi_rw_who(g));
     if (m->rollback)
         shmi_log_lose(&m->log);
     if (shmi_call_repair(repair, arg) != 0) {
+        shmi_participant_id who = shmi_rw_died(m); /* while the gate keeps other recoveries out */
         shmi_cas32(m->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
         shmi_rw_wake_readers(m);
         shmi_mutex_unlock(&m->writers);
-        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->called, shmi_rw_died(m));
+        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->called, who);
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.repaired");
-    shmi_st32(&m->w->died, 0);
-    if (m->rollback)
-        shmi_log_store(m->log.head, 0);
-    if (shmi_cas32(m->gate, recovering, 0)) {
-        SHMSYNC_CRASHPOINT("rwmutex.recover.opened");
-        shmi_rw_let_in(m);
+    now = shmi_rw_gate(m);
+    if (now == recovering) {
+        shmi_st32(&m->w->died, 0);
+        if (m->rollback)
+            shmi_log_store(m->log.head, 0);
+        if (shmi_cas32(m->gate, recovering, 0)) {
+            SHMSYNC_CRASHPOINT("rwmutex.recover.opened");
+            shmi_rw_let_in(m);
+            return shmi_mutex_unlock(&m->writers);
+        }
+        now = shmi_rw_gate(m);
     }
-    return shmi_mutex_unlock(&m->writers);
+    shmi_rw_release_writers(m);
+    return shmi_fail(EPROTO, op, m->called, "its gate was overwritten during the repair, and is now %#x", now);
 }
 
 /* The state of this process's upgradable hold: none, held, or a call of upgrade under way. */
@@ -1027,19 +1046,19 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
 SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.lock_upgradable";
-    int err;
+    int err = shmi_enter_for(m, m->a, op); /* until the handle knows the hold: see shmi_rw_end */
+    if (err != 0)
+        return err;
     if (shmi_mutex_trylock(&m->writers) == 0) {
         SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        if (shmi_rw_resolve_gate(m, op) == 0) {
+        if (shmi_rw_gate(m) == 0) {
             shmi_rw_become_upgradable(m);
+            shmi_exit_for(m, m->a);
             return 0;
         }
         shmi_rw_release_writers(m); /* as in lock */
     }
-    err = shmi_enter_for(m, m->a, op);
-    if (err != 0)
-        return err;
-    err = shmi_rw_lock_upgradable_slow(m, op, abs);
+    SHMI_REPAIRING(m->repair, err, shmi_rw_lock_upgradable_slow(m, op, abs));
     shmi_exit_for(m, m->a);
     return err;
 }
@@ -1109,11 +1128,35 @@ SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, ui
         return shmi_fail(EINVAL, op, shmi_called(o), "its policy is %s, asked for %s", shmi_policy_text(field), shmi_policy_text(shmi_policy_field(policy)));
     return 0;
 }
+/* An upgradable hold stays when the last handle is closed. The words do not show that it is one, because a writer has the
+ * writers' mutex and an open gate, too, at the beginning and at the end of its hold. So the data of the handle is kept on a
+ * list of the arena, where the next handle looks for it. The caller holds handles_of. */
+SHMI_FN void shmi_rw_keep_upgradable(struct shmi_rwmutex *m)
+{
+    shmi_head *h = shmi_head_of(m);
+    h->next = m->a->upgradable;
+    m->a->upgradable = h;
+}
+/* Whether this process has an upgradable hold that it got through an earlier handle. It frees the data of that handle. */
+SHMI_FN int shmi_rw_kept_upgradable(struct shmi_rwmutex *m)
+{
+    uint32_t owner = shmi_ld32(&m->ww->owner);
+    shmi_head **p, *h;
+    for (p = &m->a->upgradable; (h = *p) != NULL && shmi_ld64(&h->off) != m->o.off; p = &h->next) {
+    }
+    if (h == NULL)
+        return 0;
+    *p = h->next;
+    shmi_free_thing(h + 1);
+    /* If a peer has taken the hold away, the object may have been deleted, and its bytes may belong to another object
+     * now. */
+    return shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == m->a->self && shmi_owner_held(owner);
+}
 SHMI_FN void shmi_rw_end(void *handle)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
     /* the wakes that calls have left to the end; see shmi_enter_late */
-    if (shmi_wake_word_announced(&m->writer_wake_word))
+    if (!shmi_unmapped(m->a) && shmi_wake_word_announced(&m->writer_wake_word))
         shmi_wake_word_release(m->a, &m->writer_wake_word);
     shmi_mutex_wake_owed(&m->writers);
     pthread_mutex_destroy(&m->registry);
@@ -1122,13 +1165,16 @@ SHMI_FN void shmi_rw_end(void *handle)
         shmi_free_thing(m->known); /* a call that is under way may still read it */
         m->known = older;
     }
-    shmi_free_thing(m);
+    if (shmi_ld32(&m->upgradable) == SHMI_upHeld)
+        shmi_rw_keep_upgradable(m);
+    else
+        shmi_free_thing(m);
 }
 SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     const shmsync_rwmutex_options *opts = (const shmsync_rwmutex_options *)arg;
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)shmi_new_thing(sizeof *m);
-    uint32_t gen = shmi_id_gen(a->self), owner;
+    uint32_t gen = shmi_id_gen(a->self);
     shmi_off record;
     uint64_t w;
     if (m == NULL)
@@ -1153,13 +1199,8 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
             shmi_wake_word_release(a, &m->writer_wake_word); /* a writer may wait for the dead reader */
             break;
         }
-    /* An upgradable hold stays when the handles are closed. This is the first handle, so no call of this process is
-     * under way. */
-    pthread_mutex_lock(&a->rolling_back);
-    owner = shmi_ld32(&m->ww->owner);
-    if (a->rolled_back != o->off && shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == a->self && shmi_owner_held(owner))
+    if (shmi_rw_kept_upgradable(m))
         m->upgradable = SHMI_upHeld;
-    pthread_mutex_unlock(&a->rolling_back);
     shmi_built_ends_with(a, o->off, shmi_rw_end);
     return m;
 }
@@ -1333,21 +1374,24 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    int err = shmi_use(m->a, "rwmutex.tryrdlock");
+    shmsync_arena *a = m->a;
+    int counted = 0, err = shmi_use(a, "rwmutex.tryrdlock");
     while (err == 0) {
         uint32_t g = shmi_rw_gate(m);
         if (g != 0) {
             err = shmi_rw_trouble(m, "rwmutex.tryrdlock", g);
-            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || !shmi_rw_try_meet_dead(m, g)))
+            if (err == 0 && (!shmi_dead(a, shmi_rw_who(g)) || !shmi_rw_try_meet_dead(m, g, &counted)))
                 err = EBUSY;
             continue;
         }
         shmi_add64(m->mine, SHMI_READER_ONE);
         SHMSYNC_CRASHPOINT("rwmutex.rlock.tried");
         if (shmi_rw_gate(m) == 0)
-            return 0;
+            break;
         shmi_rw_take_back(m);
     }
+    if (counted)
+        shmi_exit_for(m, a);
     return SHMI_TELL(err);
 }
 /* Takes a reader out of this process's word, and returns the word. */
@@ -1395,7 +1439,7 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
     if (err != 0)
         return SHMI_TELL(err);
     if (g != m->a->self)
-        return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, "rwmutex.downgrade", m->called, "gate %#x", g);
+        return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, "rwmutex.downgrade", m->called, "%sgate %#x", shmi_rw_valid(g) ? "this process has no write hold; " : "", g);
     shmi_add64(m->mine, SHMI_READER_ONE);
     SHMSYNC_CRASHPOINT("rwmutex.downgrade.added");
     err = shmi_rw_open(m, "rwmutex.downgrade");
@@ -1419,14 +1463,18 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    int err = shmi_mutex_trylock(&m->writers);
+    int err = shmi_enter_for(m, m->a, "rwmutex.try_lock_upgradable"); /* as in lock_upgradable */
     if (err != 0)
         return SHMI_TELL(err);
-    err = shmi_rw_resolve_gate(m, "rwmutex.try_lock_upgradable");
-    if (err == 0)
-        shmi_rw_become_upgradable(m);
-    else
-        shmi_rw_release_writers(m);
+    err = shmi_mutex_trylock(&m->writers);
+    if (err == 0) {
+        err = shmi_rw_resolve_gate(m, "rwmutex.try_lock_upgradable");
+        if (err == 0)
+            shmi_rw_become_upgradable(m);
+        else
+            shmi_rw_release_writers(m);
+    }
+    shmi_exit_for(m, m->a);
     return SHMI_TELL(err);
 }
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m)
@@ -1559,19 +1607,19 @@ SHMI_FN int shmi_rw_begin(struct shmi_rwmutex *m, const char *op, int64_t abs, s
 }
 int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
+    SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.begin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.begin", 0, tx));
 }
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
-    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
+    SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.trybegin", m->impl->called, tx);
     return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.trybegin", shmsync_rwmutex_trylock(m), tx));
 }
 int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
-    SHMI_OPENED_ELSE(m, tx->mutex = NULL);
+    SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int64_t abs = 0;
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.timedbegin", m->impl->called, tx);
     if (err == 0)
@@ -1579,8 +1627,8 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
     return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx));
 }
 
-/* Whether the reap of dead has to roll back what the process in the gate has left. That process may be another one
- * than dead, if its own reaper could not get the writers' mutex because dead had it. */
+/* Whether the reap of dead has to roll back what the process in the gate has left. The process in the gate may be
+ * another one than dead, if its own reaper could not get the writers' mutex because dead had it. */
 SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
 {
     *g = shmi_rw_gate(m);
@@ -1599,34 +1647,20 @@ SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id d
     for (tries = 0; tries < SHMI_REAP_TRIES && shmi_rw_undo_due(m, dead, &g) && shmi_rw_roll_back(m, g); tries++) {
     }
 }
-/* Takes the writers' mutex to roll back, or releases it, as take says. by_reaper says that the caller is the reaper
- * of this process. The owner word is the same as for an upgradable hold. So rolled_back says to a handle that is
- * made meanwhile that the hold is not upgradable. */
-SHMI_FN int shmi_rw_own_to_roll_back(struct shmi_rwmutex *m, int take, int by_reaper)
-{
-    shmsync_arena *a = m->a;
-    int ok;
-    pthread_mutex_lock(&a->rolling_back);
-    ok = take ? shmi_cas32(&m->ww->owner, 0, a->self) : shmi_cas32(&m->ww->owner, a->self, 0);
-    if (by_reaper && (ok || !take))
-        a->rolled_back = take ? m->o.off : 0;
-    pthread_mutex_unlock(&a->rolling_back);
-    return ok;
-}
 /* Rolls back what dead has left in the gate, unless another process has the writers' mutex. That process does so
  * before it closes the gate, or when it releases the mutex; see shmi_rw_release_writers. Until then the reap of dead
  * has not ended. If this process dies in here, the mutex becomes free. */
-SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead, int by_reaper)
+SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
 {
     shmi_wait_list l = shmi_mutex_wait_list(m->ww);
     uint32_t g;
     int tries;
     for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
-        if (!shmi_rw_undo_due(m, dead, &g) || !shmi_rw_own_to_roll_back(m, 1, by_reaper))
+        if (!shmi_rw_undo_due(m, dead, &g) || !shmi_cas32(&m->ww->owner, 0, m->a->self))
             return;
         SHMSYNC_CRASHPOINT("rwmutex.rollback.mutex");
         shmi_rw_roll_back_due(m, dead);
-        shmi_rw_own_to_roll_back(m, 0, by_reaper);
+        shmi_cas32(&m->ww->owner, m->a->self, 0);
         shmi_wake_word_wake_one(m->a, &l);
         /* Another reaper may have found the mutex held meanwhile, so the loop checks again. */
     }
@@ -1638,9 +1672,9 @@ SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);
     /* If the count is refused, the call must not take the mutex again: the close, which rolls back, would find it held. */
-    if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter_for(m, m->a, "rwmutex.lock") != 0)
+    if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter_for(m, m->a, NULL) != 0)
         return;
-    shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)), 0);
+    shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)));
     shmi_exit_for(m, m->a);
 }
 SHMI_FN int shmi_rw_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
@@ -1685,7 +1719,7 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
     }
     shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);
     if (m.rollback)
-        shmi_rw_reap_tx(&m, dead, 1);
+        shmi_rw_reap_tx(&m, dead);
 }
 SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {

@@ -1,12 +1,6 @@
 
 /* ---- SpinLock and RWSpinLock: prims/spinlock*.go and prims/rwspinlock*.go in C ---- */
 
-typedef struct shmi_rwspin_slot {
-    uint64_t count; /* holds for reading in bits 0..29, ID in bits 32..60 */
-    uint8_t pad0_[120];
-} shmi_rwspin_slot;
-SHMI_ASSERT(sizeof(shmi_rwspin_slot) == 128, "shmi_rwspin_slot");
-
 #define SHMI_SPIN_READ 16u /* the wait of a reader; the state word never has this kind */
 #define SHMI_SPIN_LOST (SHMI_SPIN_NOT_RECOVERABLE << 29)
 #define SHMI_SPIN_OWNER_GONE (SHMI_SPIN_OWNER_DEAD << 29) /* see spinOwnerGone in prims/spinlock_word.go */
@@ -16,9 +10,11 @@ struct shmi_spinlock {
     shmsync_arena *a;
     shmi_object o;
     shmi_spin_words *w;
-    shmi_rwspin_slot *slots; /* from slot 1; NULL in a SpinLock */
-    uint64_t *mine;
-    uint32_t n_slots;
+    int readers; /* 0: it is a SpinLock */
+    uint64_t *mine; /* the count of this process's slot; NULL in the view of a reaper, like known */
+    uint64_t **known; /* the counts in the slot records, from that of slot 1. Atomic. */
+    uint64_t known_head; /* head of the list when known was filled: see shmi_known_list. Atomic. */
+    uint32_t most; /* the highest slot in known. Atomic. */
     int release;
     int (*repair)(void *);
     void *repair_arg;
@@ -27,7 +23,6 @@ struct shmi_spinlock {
     int64_t looked, looked_drained;
 };
 
-SHMI_FN uint64_t shmi_rwspin_bytes(uint32_t slots) { return sizeof(shmi_spin_words) + (uint64_t)slots * sizeof(shmi_rwspin_slot); }
 SHMI_FN uint32_t shmi_spin_state(struct shmi_spinlock *l) { return shmi_ld32(&l->w->state); }
 SHMI_FN uint32_t shmi_spin_ours(struct shmi_spinlock *l, uint32_t kind) { return shmi_make_owner(kind, l->a->self); }
 SHMI_FN int shmi_spin_held(uint32_t o)
@@ -39,11 +34,11 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
 {
     switch (shmi_owner_kind(o)) {
     case SHMI_SPIN_HELD: return 1;
-    case SHMI_SPIN_OWNER_DEAD: return l->slots != NULL || shmi_owner_name(o) != 0;
+    case SHMI_SPIN_OWNER_DEAD: return l->readers || shmi_owner_name(o) != 0;
     case SHMI_SPIN_RECOVERING: return shmi_owner_name(o) != 0;
     case SHMI_SPIN_DRAINING:
     case SHMI_SPIN_UPGRADE:
-    case SHMI_SPIN_UPGRADING: return l->slots != NULL && shmi_owner_name(o) != 0;
+    case SHMI_SPIN_UPGRADING: return l->readers && shmi_owner_name(o) != 0;
     case SHMI_SPIN_NOT_RECOVERABLE: return o == SHMI_SPIN_LOST;
     }
     return 0;
@@ -52,7 +47,7 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
 /* Wakes the waiters for the state word, announced or not: all readers, and one or all of the others. */
 SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
 {
-    if (l->slots != NULL)
+    if (l->readers)
         shmi_wake_word_wake_all(l->a, &l->gate);
     if (all)
         shmi_wake_word_wake_all(l->a, &l->next);
@@ -107,12 +102,12 @@ SHMI_FN shmi_tuning shmi_spin_tuning(struct shmi_spinlock *l)
     t.slot = l->a->my_slot;
     return t;
 }
-SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_wake_word_announced(&l->next) || (l->slots != NULL && shmi_wake_word_announced(&l->gate)); }
+SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_wake_word_announced(&l->next) || (l->readers && shmi_wake_word_announced(&l->gate)); }
 SHMI_FN void shmi_spin_wake_waited(struct shmi_spinlock *l)
 {
     shmi_tuning t = shmi_spin_tuning(l);
     shmi_note_cpu(&t);
-    if (l->slots != NULL && shmi_wake_word_announced(&l->gate))
+    if (l->readers && shmi_wake_word_announced(&l->gate))
         shmi_wake_word_wake_all(l->a, &l->gate);
     shmi_wake_word_release(l->a, &l->next);
 }
@@ -134,7 +129,7 @@ SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t 
     SHMSYNC_CRASHPOINT("spinlock.unlock.before_release");
     if (!shmi_cas32(&l->w->state, shmi_spin_ours(l, from), to)) {
         uint32_t o = shmi_spin_state(l);
-        return shmi_fail(shmi_spin_valid(l, o) ? EPERM : EPROTO, op, l->called, "state word %#x", o);
+        return shmi_fail(shmi_spin_valid(l, o) ? EPERM : EPROTO, op, l->called, "%sstate word %#x", shmi_spin_valid(l, o) ? "this process has no such hold; " : "", o);
     }
     if (to == 0 && shmi_spin_waited(l))
         shmi_spin_pass_on(l);
@@ -149,28 +144,64 @@ SHMI_FN int shmi_count_valid(uint64_t c, uint32_t slot)
 {
     return c == 0 || (shmi_id_slot(shmi_count_name(c)) == slot && (c & SHMI_RWSPIN_MOST) != 0 && c == shmi_make_count(shmi_count_name(c), c & SHMI_RWSPIN_MOST));
 }
-SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l)
+SHMI_FN uint64_t *shmi_rwspin_count_in(struct shmi_spinlock *l, const shmi_record_walk *v)
 {
-    uint32_t top = shmi_ld32(&l->w->top);
-    return top < l->n_slots ? top : l->n_slots;
+    return &((shmi_rwspin_record *)shmi_ptr(l->a, v->b.off, sizeof(shmi_rwspin_record), 8))->count;
 }
+/* Reads where the counts are. They lie in slot records, which stay until the object is deleted. So a handle remembers
+ * their places, and reads the list again only when it has changed. */
+SHMI_COLD uint64_t shmi_rwspin_learn(struct shmi_spinlock *l, uint32_t head)
+{
+    shmi_record_walk v;
+    uint32_t most;
+    shmi_walk_records(l->a, &v, l->o.off, sizeof(shmi_rwspin_record));
+    v.next = (shmi_off)head * SHMI_blockMin;
+    while (shmi_next_record(l->a, &v)) {
+        if (__atomic_load_n(&l->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a count that is known stays known, whatever a peer makes of the list */
+            __atomic_store_n(&l->known[v.slot - 1], shmi_rwspin_count_in(l, &v), __ATOMIC_RELEASE);
+        for (most = shmi_ld32(&l->most); most < v.slot && !shmi_cas32(&l->most, most, v.slot); most = shmi_ld32(&l->most)) {
+        }
+    }
+    shmi_st64(&l->known_head, shmi_known_list(head, &v));
+    return shmi_known_list(head, &v);
+}
+/* Returns the highest slot that has a count in l->known. A writer changes the state word before it calls this function.
+ * A reader has its record on the list before it counts itself, and reads the state word after that. */
+SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l, int *bad)
+{
+    uint32_t head = shmi_records_head(l->a, &l->o);
+    uint64_t known = shmi_ld64(&l->known_head);
+    if (SHMI_UNLIKELY((uint32_t)known != head))
+        known = shmi_rwspin_learn(l, head);
+    *bad = shmi_known_bad(known);
+    return shmi_ld32(&l->most);
+}
+/* Whether all counts of readers are 0. If the list of slot records is corrupt, a reader may be missing from it, and the
+ * result is 0. */
 SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
-    uint32_t i, n = shmi_rwspin_up_to(l);
-    for (i = 0; i < n; i++)
-        if (shmi_ld64(&l->slots[i].count) != 0)
+    int bad;
+    uint32_t i, n = shmi_rwspin_up_to(l, &bad);
+    for (i = 0; i < n; i++) {
+        const uint64_t *count = __atomic_load_n(&l->known[i], __ATOMIC_ACQUIRE);
+        if (count != NULL && shmi_ld64(count) != 0)
             return 0;
-    return 1;
+    }
+    return !bad;
 }
 /* A participant that holds the lock for reading, or 0. It takes back the holds of dead participants. */
 SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who)
 {
-    uint32_t i, n = shmi_rwspin_up_to(l);
+    int bad, tries;
+    uint32_t i, n = shmi_rwspin_up_to(l, &bad);
     *who = 0;
-    for (i = 0; i < n; i++)
-        for (;;) {
-            uint64_t c = shmi_ld64(&l->slots[i].count);
+    if (bad)
+        return shmi_fail(EPROTO, "rwspinlock.lock", l->called, "its list of slot records");
+    for (i = 0; i < n; i++) {
+        uint64_t *count = __atomic_load_n(&l->known[i], __ATOMIC_ACQUIRE);
+        for (tries = 0; count != NULL; tries++) {
+            uint64_t c = shmi_ld64(count);
             shmi_participant_id name = shmi_count_name(c);
             if (c == 0)
                 break;
@@ -183,8 +214,11 @@ SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who
                 }
                 break; /* the participant has left meanwhile */
             }
-            shmi_take_from64(l->a, name, &l->slots[i].count, c, 0, 0);
+            if (tries == SHMI_REAP_TRIES) /* correct peers change the word of dead participants once or twice */
+                return shmi_fail(EPROTO, "rwspinlock.lock", l->called, "readers of slot %u: %#llx, and it keeps changing", i + 1, (unsigned long long)c);
+            shmi_take_from64(l->a, name, count, c, 0, 0);
         }
+    }
     return 0;
 }
 /* Counts one more hold of this process. */
@@ -193,11 +227,6 @@ SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
     shmi_participant_id self = l->a->self;
     for (;;) {
         uint64_t c = shmi_ld64(l->mine), to = shmi_make_count(self, 1);
-        uint32_t top = shmi_ld32(&l->w->top);
-        if (top < l->a->my_slot) { /* this comes before the hold is counted there */
-            shmi_cas32(&l->w->top, top, l->a->my_slot);
-            continue;
-        }
         if (c != 0 && shmi_count_name(c) == self)
             to = c + 1;
         if (!shmi_count_valid(c, l->a->my_slot) || (c & SHMI_RWSPIN_MOST) == SHMI_RWSPIN_MOST || (c != 0 && to != c + 1 && !shmi_covers(self, shmi_count_name(c))))
@@ -242,7 +271,8 @@ SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
     return 0;
 }
 
-/* Makes the next step from state word o, if that needs no wait. *changed says that o is no longer the word. */
+/* Takes the next step towards the lock, from state word o, if that needs no wait. *changed says that o is no longer the
+ * word. */
 SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int *took, int *changed)
 {
     int err;
@@ -262,25 +292,30 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
 /* Takes the lock as kind as says, if that is possible without a wait. Returns 0, EBUSY or another errno. */
 SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
-    int took, changed, err;
+    int took, changed, err, counted = 0;
     do {
         uint32_t o = shmi_spin_state(l);
         shmi_participant_id n = shmi_owner_name(o);
-        /* The call counts itself while it takes the lock from a dead process: the next holder may close the handle. */
-        int counts = n != 0 && n != l->a->self && !shmi_current(l->a, n);
-        if (counts && !shmi_enter_late(l, l->a))
-            return EBUSY;
+        if (!counted && n != 0 && n != l->a->self) {
+            if (shmi_dead(l->a, n)) {
+                /* The call counts itself until it returns: when it has taken the lock from a dead process, the next holder
+                 * may close the handle. This call may be the first one that finds the death. */
+                counted = shmi_enter_late(l, l->a);
+                if (!counted)
+                    return EBUSY;
+            } else if (shmi_spin_valid(l, o) && shmi_spin_held(o)) {
+                return EBUSY; /* as shmi_spin_step would find */
+            }
+        }
         err = shmi_spin_step(l, o, as, &took, &changed);
-        if (counts)
-            shmi_exit_for(l, l->a);
-        if (took)
-            return 0;
-    } while (err == 0 && changed);
-    return err != 0 ? err : EBUSY;
+    } while (!took && err == 0 && changed);
+    if (counted)
+        shmi_exit_for(l, l->a);
+    return took ? 0 : err != 0 ? err : EBUSY;
 }
 
 SHMI_FN int shmi_spin_not_held(void *arg) { return !shmi_spin_held(shmi_spin_state((struct shmi_spinlock *)arg)); }
-/* Spins while done returns 0, and then yields the CPU some times. */
+/* Spins while done returns 0. Then it yields the CPU a few times. */
 SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
 {
     shmi_tuning t = shmi_spin_tuning(l);
@@ -352,7 +387,7 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
         shmi_wake_word_release(l->a, &l->next);
 }
 
-/* Takes the lock as kind says, and waits until it can, in a call that counts. */
+/* Takes the lock as kind says, and waits until that is possible, in a call that shmi_enter has counted. */
 SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
     shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
@@ -436,7 +471,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
     int err = shmi_enter_for(l, a, "spinlock.lock");
     if (err != 0)
         return err;
-    err = shmi_spin_wait_entered(l, as, abs, may_repair);
+    SHMI_REPAIRING(l->repair, err, shmi_spin_wait_entered(l, as, abs, may_repair));
     shmi_exit_for(l, a);
     return err;
 }
@@ -559,12 +594,12 @@ SHMI_FN int shmi_spin_own(struct shmi_spinlock *l, int64_t abs, int may_repair)
 {
     shmsync_arena *a = l->a;
     int err;
-    if (l->slots == NULL)
+    if (!l->readers)
         return shmi_spin_wait(l, SHMI_SPIN_HELD, abs, may_repair);
     err = shmi_enter_for(l, a, "rwspinlock.lock");
     if (err != 0)
         return err;
-    err = shmi_spin_wait_entered(l, SHMI_SPIN_DRAINING, abs, may_repair);
+    SHMI_REPAIRING(l->repair, err, shmi_spin_wait_entered(l, SHMI_SPIN_DRAINING, abs, may_repair));
     if (err == 0)
         err = shmi_rwspin_drained(l, shmi_drain_lock(l), abs);
     shmi_exit_for(l, a);
@@ -575,13 +610,26 @@ SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
     int err = shmi_use(l->a, "spinlock.lock");
     if (SHMI_UNLIKELY(err != 0))
         return err;
-    if (l->slots != NULL || SHMI_UNLIKELY(!shmi_cas32(&l->w->state, 0, l->a->self)))
+    if (l->readers || SHMI_UNLIKELY(!shmi_cas32(&l->w->state, 0, l->a->self)))
         err = shmi_spin_own(l, abs, 1);
     if (err == 0)
         SHMSYNC_CRASHPOINT("spinlock.lock.acquired");
     return err;
 }
 
+/* Releases the lock after a repair that succeeded. EPROTO: the state word is no longer mine, which says that this process
+ * recovers the lock; see shmi_mutex_repaired. */
+SHMI_FN int shmi_spin_repaired(struct shmi_spinlock *l, uint32_t mine)
+{
+    uint32_t o = shmi_spin_state(l);
+    if (o == mine) {
+        shmi_st32(&l->w->died, 0);
+        if (shmi_cas32(&l->w->state, mine, 0))
+            return 0;
+        o = shmi_spin_state(l);
+    }
+    return shmi_fail(EPROTO, "spinlock.recover", l->called, "it was overwritten during the repair, and is now %#x", o);
+}
 SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg)
 {
     uint32_t mine = shmi_spin_ours(l, SHMI_SPIN_RECOVERING);
@@ -604,22 +652,27 @@ SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int 
         if (!shmi_take_from32(l->a, shmi_owner_name(o), &l->w->state, o, mine, 1))
             continue;
         SHMSYNC_CRASHPOINT("spinlock.recover.taken");
-        if (l->slots != NULL) {
-            if (shmi_owner_name(o) != 0)
-                shmi_st32(&l->w->died, shmi_owner_name(o)); /* whoever marked it may have died before this */
-            /* While this process waits for readers, no word has the ID of the dead participant. */
+        if (shmi_owner_name(o) != 0)
+            /* the process that marked the lock owner-dead may have died before it stored this, or may not have stored it yet */
+            shmi_st32(&l->w->died, shmi_owner_name(o));
+        if (l->readers) {
+            /* While this process waits for readers, the state word names this process, and another participant may get
+             * the ID of the dead one. So if the wait fails, the word becomes SHMI_SPIN_OWNER_GONE, which names
+             * nobody. */
             err = shmi_rwspin_drained(l, shmi_drain_of(l, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, o == SHMI_SPIN_LOST ? SHMI_SPIN_LOST : SHMI_SPIN_OWNER_GONE), abs);
             if (err != 0)
                 return err;
         }
         if (shmi_call_repair(repair, arg) != 0) {
+            shmi_participant_id who = shmi_spin_died(l); /* while the word keeps other recoveries out */
             shmi_cas32(&l->w->state, mine, SHMI_SPIN_LOST);
             shmi_spin_wake_waiters(l, 1);
-            return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, shmi_spin_died(l));
+            return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, who);
         }
         SHMSYNC_CRASHPOINT("spinlock.recover.repaired");
-        shmi_st32(&l->w->died, 0);
-        shmi_cas32(&l->w->state, mine, 0);
+        err = shmi_spin_repaired(l, mine);
+        if (err != 0)
+            return err;
         SHMSYNC_CRASHPOINT("spinlock.recover.before_wake");
         if (shmi_spin_waited(l))
             shmi_spin_pass_on(l);
@@ -643,24 +696,48 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
 
 SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shmi_object *o)
 {
-    int readers = o->kind == SHMI_KIND_RWSPIN_LOCK;
     memset(l, 0, sizeof *l);
     l->a = a;
     l->o = *o;
+    l->readers = o->kind == SHMI_KIND_RWSPIN_LOCK;
     l->called = o->name_len != 0 ? l->o.name : NULL;
-    l->w = (shmi_spin_words *)shmi_ptr(a, o->body, readers ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words), 8);
+    l->w = (shmi_spin_words *)shmi_ptr(a, o->body, sizeof(shmi_spin_words), 8);
     l->release = (shmi_ld32(&l->w->policy) & 0xff) == 1;
     l->next.word = &l->w->wake;
     l->next.poller = &l->w->poller;
-    if (readers) {
-        l->slots = (shmi_rwspin_slot *)(void *)(l->w + 1);
-        l->n_slots = a->geo.slots;
-        l->mine = &l->slots[a->my_slot - 1].count;
+    if (l->readers) {
         l->gate.word = &l->w->gate;
         l->gate.poller = &l->w->gatePoller;
         l->drained.word = &l->w->drain;
         l->drained.poller = &l->w->drainPoller;
     }
+}
+/* Ends an opening, with the wakes that calls have left to the end; see shmi_enter_late. */
+SHMI_FN void shmi_spin_end(void *handle)
+{
+    struct shmi_spinlock *l = (struct shmi_spinlock *)handle;
+    if (!shmi_unmapped(l->a) && shmi_spin_waited(l) && shmi_spin_state(l) == 0)
+        shmi_spin_wake_waited(l);
+    if (!shmi_unmapped(l->a) && l->readers && shmi_wake_word_announced(&l->drained) && shmi_rwspin_nobody_reads(l))
+        shmi_wake_word_wake_all(l->a, &l->drained);
+    if (l->known != NULL)
+        shmi_free_thing(l->known); /* a call that is under way may still use it */
+    shmi_free_thing(l);
+}
+/* Finds the count of this process, and those of the others. Returns 0 or an errno. */
+SHMI_FN int shmi_rwspin_build(struct shmi_spinlock *l)
+{
+    shmi_off record = 0;
+    int err = shmi_slot_record(l->a, &l->o, sizeof(shmi_rwspin_record), &record);
+    if (err != 0)
+        return err;
+    l->known = (uint64_t **)shmi_new_thing(shmi_slot_places(l->a) * sizeof *l->known);
+    if (l->known == NULL)
+        return shmi_fail(ENOMEM, "rwspinlock.open", l->called, "%s", "");
+    l->mine = &((shmi_rwspin_record *)shmi_ptr(l->a, record, sizeof(shmi_rwspin_record), 8))->count;
+    l->known[l->a->my_slot - 1] = l->mine;
+    l->most = l->a->my_slot;
+    return 0;
 }
 SHMI_FN void *shmi_spin_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
@@ -669,6 +746,13 @@ SHMI_FN void *shmi_spin_build(shmsync_arena *a, const shmi_object *o, const void
     if (l == NULL)
         return NULL;
     shmi_spin_view(l, a, o);
+    if (l->readers) {
+        if (shmi_rwspin_build(l) != 0) {
+            shmi_free_thing(l);
+            return NULL;
+        }
+        shmi_built_ends_with(a, o->off, shmi_spin_end);
+    }
     if (opts != NULL) {
         l->repair = opts->repair;
         l->repair_arg = opts->repair_arg;
@@ -706,7 +790,7 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
     *out = (struct shmi_spinlock *)impl;
     *serial = shmi_serial_of(impl);
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != (*out)->release) {
-        shmi_unshare(a, (*out)->o.off, shmi_free_thing);
+        shmi_unshare(a, (*out)->o.off, shmi_spin_end);
         *out = NULL;
         err = shmi_fail(EINVAL, op, name, "it has another policy");
     }
@@ -725,12 +809,12 @@ int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_sp
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_spin_open(0, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial));
+    return SHMI_TELL(shmi_spin_open(0, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial));
 }
 int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_spin_open(1, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial));
+    return SHMI_TELL(shmi_spin_open(1, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial));
 }
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out)
 {
@@ -745,7 +829,7 @@ int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlo
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_open_handle_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), shmi_spin_build, NULL, &impl);
+    int err = shmi_open_handle_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -759,16 +843,6 @@ shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l)
 {
     SHMI_OPENED_OR(l, 0);
     return l->impl->o.off;
-}
-/* Ends an opening, with the wakes that calls have left to the end; see shmi_enter_late. */
-SHMI_FN void shmi_spin_end(void *handle)
-{
-    struct shmi_spinlock *l = (struct shmi_spinlock *)handle;
-    if (shmi_spin_waited(l) && shmi_spin_state(l) == 0)
-        shmi_spin_wake_waited(l);
-    if (l->slots != NULL && shmi_wake_word_announced(&l->drained) && shmi_rwspin_nobody_reads(l))
-        shmi_wake_word_wake_all(l->a, &l->drained);
-    shmi_free_thing(l);
 }
 int shmsync_spinlock_close(shmsync_spinlock *l)
 {
@@ -840,26 +914,34 @@ int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *a
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_spin_lock(l->impl, ns));
 }
-int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
+SHMI_FN int shmi_rwspin_trylock(struct shmi_spinlock *l)
 {
-    SHMI_OPENED(lock);
-    struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_lock(l);
     shmi_participant_id who = 0;
-    int err = shmi_use(l->a, "rwspinlock.trylock");
-    if (err == 0)
-        err = shmi_rwspin_reader(l, &who);
+    int err = shmi_rwspin_reader(l, &who);
     if (err == 0 && who != 0)
         err = EBUSY;
     if (err == 0)
         err = shmi_spin_try(l, SHMI_SPIN_DRAINING);
     if (err != 0)
-        return SHMI_TELL(err);
+        return err;
     err = shmi_rwspin_reader(l, &who);
     if (err == 0 && who == 0)
-        return SHMI_TELL(shmi_rwspin_turn(l, d.from, d.to));
+        return shmi_rwspin_turn(l, d.from, d.to);
     shmi_rwspin_give_up(l, &d);
-    return SHMI_TELL(err != 0 ? err : EBUSY);
+    return err != 0 ? err : EBUSY;
+}
+int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
+{
+    SHMI_OPENED(lock);
+    struct shmi_spinlock *l = lock->impl;
+    shmsync_arena *a = l->a;
+    int err = shmi_enter_for(l, a, "rwspinlock.trylock"); /* it may take holds of dead readers back, and let others go on */
+    if (err == 0) {
+        err = shmi_rwspin_trylock(l);
+        shmi_exit_for(l, a);
+    }
+    return SHMI_TELL(err);
 }
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l)
 {
@@ -902,12 +984,12 @@ int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l)
     if (err != 0)
         return SHMI_TELL(err);
     SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_release");
-    return SHMI_TELL(shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "%s", ""));
+    return SHMI_TELL(shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "this process has no read hold"));
 }
 SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
 {
     int err = shmi_use(l->a, "rwspinlock.uplock");
-    if (err != 0 || shmi_spin_try(l, SHMI_SPIN_UPGRADE) == 0)
+    if (err != 0 || shmi_cas32(&l->w->state, 0, shmi_spin_ours(l, SHMI_SPIN_UPGRADE)))
         return err;
     return shmi_spin_wait(l, SHMI_SPIN_UPGRADE, abs, 1);
 }
@@ -940,7 +1022,7 @@ SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t ki
     uint32_t o = shmi_spin_state(l);
     int err = shmi_use(l->a, op);
     if (err == 0 && o != shmi_spin_ours(l, kind))
-        err = shmi_fail(shmi_spin_valid(l, o) ? EPERM : EPROTO, op, l->called, "state word %#x", o);
+        err = shmi_fail(shmi_spin_valid(l, o) ? EPERM : EPROTO, op, l->called, "%sstate word %#x", shmi_spin_valid(l, o) ? "this process has no such hold; " : "", o);
     return err;
 }
 SHMI_FN int shmi_rwspin_upgrade(struct shmi_spinlock *l, int64_t abs)
@@ -1015,31 +1097,40 @@ int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), voi
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    int err = shmi_use(l->impl->a, "rwspinlock.state");
-    return SHMI_TELL(err != 0 ? err : shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)));
+    int bad, err = shmi_use(l->impl->a, "rwspinlock.state");
+    if (err == 0)
+        err = shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl));
+    if (err == 0 || err == EOWNERDEAD || err == ENOTRECOVERABLE) { /* as in Go, damage of the list takes precedence */
+        (void)shmi_rwspin_up_to(l->impl, &bad);
+        if (bad)
+            err = shmi_fail(EPROTO, "rwspinlock.state", l->impl->called, "its list of slot records");
+    }
+    return SHMI_TELL(err);
 }
 
 /* The functions of a reaper. */
-SHMI_FN int shmi_spin_whole(shmsync_arena *a, const shmi_object *o)
-{
-    return o->size >= (o->kind == SHMI_KIND_RWSPIN_LOCK ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words));
-}
+SHMI_FN int shmi_spin_whole(const shmi_object *o) { return o->size >= sizeof(shmi_spin_words); }
 SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_spinlock l;
-    uint32_t slot = shmi_id_slot(dead), s;
+    shmi_record_walk v;
+    uint32_t s;
     int tries;
-    if (!shmi_spin_whole(a, o))
+    if (!shmi_spin_whole(o))
         return;
     shmi_spin_view(&l, a, o);
-    if (l.slots != NULL && slot >= 1 && slot <= l.n_slots) {
-        uint64_t *count = &l.slots[slot - 1].count, c;
+    for (shmi_walk_records(a, &v, o->off, sizeof(shmi_rwspin_record)); l.readers && shmi_next_record(a, &v);) {
+        uint64_t *count, c;
+        if (v.slot != shmi_id_slot(dead))
+            continue;
+        count = shmi_rwspin_count_in(&l, &v);
         for (tries = 0, c = shmi_ld64(count); tries < SHMI_REAP_TRIES && c != 0 && shmi_reaps(a, dead, shmi_count_name(c));
              tries++, c = shmi_ld64(count))
             if (shmi_take_from64(a, shmi_count_name(c), count, c, 0, 0)) {
                 shmi_wake_word_wake_all(a, &l.drained);
                 break;
             }
+        break;
     }
     for (tries = 0, s = shmi_spin_state(&l);
          tries < SHMI_REAP_TRIES && shmi_spin_held(s) && shmi_reaps(a, dead, shmi_owner_name(s));
@@ -1050,14 +1141,14 @@ SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_parti
 SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_spinlock l;
-    if (!shmi_spin_whole(a, o))
+    if (!shmi_spin_whole(o))
         return;
     shmi_spin_view(&l, a, o);
     if (owed == SHMI_OWED_ALL)
         shmi_wake_word_wake_all(a, &l.next);
     else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&l.next))
         shmi_wake_word_wake_one(a, &l.next);
-    if (l.slots == NULL)
+    if (!l.readers)
         return;
     if (owed != SHMI_OWED_ANNOUNCED || shmi_wake_word_announced(&l.gate))
         shmi_wake_word_wake_all(a, &l.gate);

@@ -36,9 +36,9 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
-/* Begins the wait for x. thing is what the handle in x was a handle on when the call began, because another thread may
- * close the handle. If no wait has begun, x is reached, or *err says how the wait has ended. A result other than 0 is an
- * error of the waiting itself. */
+/* Begins the wait for x. thing is the object of the handle in x when the call began: another thread may close the
+ * handle meanwhile. If no wait has begun, x is reached, or *err says how the wait has ended. A result other than 0 is
+ * an error of the waiting itself. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_awaited *w, int *err)
 {
     *err = 0;
@@ -109,8 +109,8 @@ SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
     return 0;
 }
 
-/* Sleeps until one of the waits is over, or until the time until, 100 ms at most. The call has lasted since the time
- * since. */
+/* Sleeps until one of the waits is over, or until the time in until, but 100 ms at most. since is the time at which the
+ * call began to wait. */
 SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];

@@ -37,10 +37,11 @@ struct shmi_key_bucket {
     shmi_multilock_bucket *w;
     uint32_t number;
     shmi_multilock_entry *focus; /* the entry whose queue was chosen. Guarded by: the private lock */
-    /* The table of the blocks of the bucket that this process knows, the oldest first. The low half of learned is a value of
-     * the word objRecords: the table has the blocks that were on the list of the object then. The high half is how many
-     * these are. A thread loads learned first, so the table has so many at least. In a handle, the place behind the last
-     * one of a table has the table before it. Both are atomic. */
+    /* The table of the blocks of the bucket that this process knows, the oldest first. The low half of learned is an
+     * earlier value of the word objRecords: the table has the blocks that were on the list of the object at that time.
+     * The high half is their number. A thread loads learned before table, so the table has at least that number of
+     * blocks. In a handle, the place behind the last one of a table names the table that it replaced. learned and table
+     * are atomic. */
     uint64_t learned;
     shmi_multilock_block **table;
     uint32_t learning; /* a thread changes the table. Atomic. */
@@ -56,7 +57,7 @@ struct shmi_multilock {
     unsigned char *own;     /* as those of shmi_rq */
     unsigned char **known;
     struct shmi_key_bucket **all; /* NULL until this process uses the bucket; atomic. NULL in the view of a reaper. */
-    /* Of a view alone: all blocks, in the order of their buckets, when the list of the object began with head. */
+    /* Only in a view: all blocks, in the order of their buckets, when the list of the object began with head. */
     uint32_t head;
     size_t n;
     shmi_multilock_block **table;
@@ -93,7 +94,7 @@ SHMI_FN int shmi_key_refusal(struct shmi_multilock *x, const char *op, uint64_t 
 /* ---- Buckets and entries ---- */
 
 SHMI_FN uint32_t shmi_bucket_of(uint64_t key, uint32_t log) { return (uint32_t)((key ^ key >> 32) * SHMI_MULTI_HASH >> 1 >> (63 - log)); }
-/* Counters follow in an arena whose objects count. */
+/* In an arena whose objects have counters, the counters follow. */
 SHMI_FN uint64_t shmi_multi_bytes(shmsync_arena *a, uint32_t log)
 {
     return sizeof(shmi_multilock_head) + ((uint64_t)sizeof(shmi_multilock_bucket) << log) + (a->geo.counted ? 64 : 0);
@@ -236,9 +237,9 @@ SHMI_FN int shmi_key_in_block(shmi_multilock_block *b, uint32_t number, uint64_t
     return 0;
 }
 /* Finds the first entry with a key; 0: there is none, and at->e is NULL. In memory that was never used, several entries
- * have the key 0. All calls take the first of them. A call that makes a change calls this after shmi_rq_begin. A record
- * that stores a key into a block is made after the block was added. So if the change takes effect, the call has looked at
- * every block that may have the key. *bad is set if the list of blocks is corrupt. */
+ * have the key 0. All calls take the first of them. A call that makes a change calls this after shmi_rq_begin. A block
+ * is added before any record stores a key into it. So if the change takes effect, the call has looked at every block
+ * that may have the key. *bad is set if the list of blocks is corrupt. */
 SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *at, int *bad)
 {
     shmi_key_walk i;
@@ -264,7 +265,7 @@ SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_k
         at->e = NULL;
     }
     if (at->e != NULL) {
-        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* from the latest block on */
+        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* its block, counted from the latest one */
         at->index = (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * (i.known + met - 1 - place) + (at->index - SHMI_multiInline) % SHMI_multiAdded;
     }
     return at->e != NULL;
@@ -280,7 +281,7 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     if (blocks <= shmi_table_room(was))
         return 1;
     while (room < blocks)
-        room = 2 * room + 1; /* few sizes, since each has its own spare ones */
+        room = 2 * room + 1; /* few sizes, because each size has its own spare memory */
     table = (shmi_multilock_block **)shmi_new_thing((room + 1) * sizeof *table);
     if (table == NULL)
         return 0;
@@ -291,7 +292,7 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     return 1;
 }
 /* Learns the blocks that were added to the bucket. Without it, each call would walk through the list. It may allocate
- * memory, so the private lock is not held: the other threads need not wait for that. */
+ * memory, so it is called without the private lock: the other threads need not wait. */
 SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -405,7 +406,7 @@ SHMI_FN void shmi_key_set(struct shmi_key_bucket *k, struct shmi_rq_change *x, u
     struct shmi_record_lock l = shmi_key_lock_of(k);
     shmi_lock_set(&l, x, s);
 }
-/* The tag that a word gets by the change x, which has the word. */
+/* The tag that the word w gets by the change x, which changes w. */
 SHMI_FN uint32_t shmi_key_new_tag(const struct shmi_rq_change *x, const uint64_t *w)
 {
     uint32_t i;
@@ -479,19 +480,21 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     }
     return 0;
 }
-/* Whether the holder of the key of an entry, or the participant that was granted it, is dead. */
-SHMI_FN int shmi_key_dead(struct shmi_key_bucket *k, const shmi_multilock_entry *e)
+/* Whether the holder that the state s names, or the participant that was granted the key, is dead. */
+SHMI_FN int shmi_state_dead(struct shmi_key_bucket *k, uint32_t s)
 {
-    uint32_t s = shmi_key_state(e);
     return shmi_fair_taken(s) && shmi_dead(k->q.a, shmi_owner_name(s));
 }
-/* Whether that is so for any key of the bucket. */
+/* Whether the holder of the key of an entry, or the participant that was granted it, is dead. */
+SHMI_FN int shmi_key_dead(struct shmi_key_bucket *k, const shmi_multilock_entry *e) { return shmi_state_dead(k, shmi_key_state(e)); }
+/* Whether shmi_key_dead is true for any key of the bucket that threads wait for. The bucket may have thousands of keys
+ * that are only held. A call that arrives at such a key looks at its holder itself. */
 SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
     shmi_entry_walk v;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
-        if (shmi_key_dead(k, v.at.e))
+        if (shmi_recorded_value(&v.at.e->first) != 0 && shmi_key_dead(k, v.at.e))
             return 1;
     return 0;
 }
@@ -511,7 +514,8 @@ SHMI_FN void shmi_multi_also_check(struct shmi_rq *q, struct shmi_rq_change *x, 
 
 SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *x, uint32_t i);
 /* Carries out the record that this participant has inherited from an earlier one of its slot, if the commit word of the
- * bucket that the record names still names it: from here on the participant writes its own records there. */
+ * bucket that the record names still names the record. From here on the participant writes its own records in that
+ * memory. */
 SHMI_FN void shmi_multi_before(struct shmi_rq *q, struct shmi_wakes *b)
 {
     struct shmi_multilock *x = shmi_bucket_of_queue(q)->of;
@@ -529,7 +533,7 @@ SHMI_FN void shmi_multi_before(struct shmi_rq *q, struct shmi_wakes *b)
     shmi_bucket_init(&other, x, (uint32_t)bucket);
     c = shmi_ld64(other.q.commit);
     if ((c & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == q->a->my_slot)
-        shmi_rq_complete(&other.q, c, b); /* an error is that of the other bucket */
+        shmi_rq_complete(&other.q, c, b); /* an error concerns only the other bucket */
 }
 static const shmi_rq_kind shmi_multi_kind = {
     sizeof(shmi_fairmutex_record), offsetof(shmi_fairmutex_record, entries), 1, NULL, shmi_multi_word_at, shmi_multi_corrupt,
@@ -759,13 +763,13 @@ int shmsync_multilock_close(shmsync_multilock *m)
 enum { SHMI_keyTaken, SHMI_keyQueued, SHMI_keyNotNow, SHMI_keyRefused, SHMI_keyNoRoom };
 typedef struct shmi_key_result {
     int how;
-    uint32_t why;                /* the state, of SHMI_keyRefused */
-    shmi_multilock_entry *e;     /* of the key, of SHMI_keyTaken and SHMI_keyQueued */
-    uint32_t tag;                /* of the hold, of SHMI_keyTaken */
+    uint32_t why;                /* the state of the key; set with SHMI_keyRefused */
+    shmi_multilock_entry *e;     /* the entry of the key; set with SHMI_keyTaken and SHMI_keyQueued */
+    uint32_t tag;                /* the tag of the hold; set with SHMI_keyTaken */
 } shmi_key_result;
 
 /* Finds an entry that may get another key: its own key is free, and nobody waits for it. It closes the word hold of the
- * entry. The search begins at an entry that differs from change to change, so that an entry keeps its key for some time. */
+ * entry. Each search begins at another entry, so that an entry keeps its key for some time. */
 SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change *x, struct shmi_key_entry *at)
 {
     uint32_t n = shmi_key_entries(k), i, begin;
@@ -799,7 +803,7 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
     int tidied = 0;
     r->how = SHMI_keyNotNow;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or makes one that is made once. */
+        /* The loop ends: each turn follows a change by another call, or makes a change that can be made only once. */
         struct shmi_key_entry at;
         int takes, ok, bad, found, dead, err = shmi_rq_begin(q, &x, b);
         uint32_t s;
@@ -919,7 +923,7 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, shmi_multil
     shmi_key_hold_of(k, key, e, (uint32_t)w, out);
     return 0;
 }
-/* Takes the key or waits in its queue, in a call that counts. */
+/* Takes the key or waits in its queue, in a call that shmi_enter has counted. */
 SHMI_FN int shmi_key_arrive(struct shmi_key_bucket *k, const char *op, uint64_t key, int64_t abs, int try_, shmsync_hold *out)
 {
     shmi_wait_node *wait_node;
@@ -935,7 +939,7 @@ SHMI_FN int shmi_key_arrive(struct shmi_key_bucket *k, const char *op, uint64_t 
     if (try_)
         return EBUSY;
     shmi_rq_learn(&k->q);
-    if (SHMI_UNLIKELY(shmi_ld32(&k->q.bad) != 0))
+    if (SHMI_UNLIKELY(shmi_known_bad(shmi_ld64(&k->q.known_head))))
         return shmi_fail(EPROTO, op, shmi_called(&k->q.o), "its list of slot records");
     err = shmi_wait_node_take(k->q.a, &wait_node);
     if (err != 0)
@@ -1051,7 +1055,7 @@ SHMI_FN int shmi_key_give_locked(struct shmi_key_bucket *k, const shmsync_hold *
         }
         shmi_key_focus(k, at);
         granted = shmi_key_pass(k, &x);
-        x.torn = 0; /* an error in the queue is that of the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -1104,10 +1108,11 @@ SHMI_FN int shmi_by_key(const void *x, const void *y)
     uint64_t p = ((const shmsync_hold *)x)->key, q = ((const shmsync_hold *)y)->key;
     return p < q ? -1 : p > q;
 }
-/* The result of a call that has locked none of n keys. */
+/* The result of a call that has locked none of n keys. If n is 0, out may be NULL. */
 SHMI_FN void shmi_no_holds(shmsync_hold *out, size_t n, size_t *held)
 {
-    memset(out, 0, n * sizeof *out);
+    if (n != 0)
+        memset(out, 0, n * sizeof *out);
     *held = 0;
 }
 SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, int64_t abs)
@@ -1115,9 +1120,10 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     size_t i, distinct = 0;
     int err;
     *held = 0;
-    err = shmi_enter_for(x, x->a, "multilock.lock"); /* until the keys that were locked in vain are unlocked */
+    /* the count lasts until the keys are unlocked that were locked before an error */
+    err = shmi_enter_for(x, x->a, "multilock.lock");
     if (err != 0) {
-        memset(out, 0, n * sizeof *out);
+        shmi_no_holds(out, n, held);
         return err;
     }
     for (i = 0; i < n; i++) {
@@ -1141,8 +1147,8 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
         *held = distinct;
     } else {
         for (; i > 0; i--)
-            shmsync_multilock_unlock(&out[i - 1]); /* fails if this process closed the arena, and so holds nothing */
-        memset(out, 0, n * sizeof *out);
+            shmi_key_unlock(out[i - 1].in, &out[i - 1]); /* fails if this process closed the arena, and so holds nothing */
+        shmi_no_holds(out, n, held);
     }
     shmi_exit_for(x, x->a);
     return err;
@@ -1181,7 +1187,7 @@ typedef struct shmi_key_recovery {
     int took;                  /* this process recovers the key */
     uint32_t tag;              /* of the word hold since then */
     shmi_participant_id died;  /* whose death is the reason */
-    shmi_participant_id waits; /* the participant that has to be gone before, or 0 */
+    shmi_participant_id waits; /* the participant that must be gone before that, or 0 */
     uint64_t *word, was;       /* the word that names it, and its value */
 } shmi_key_recovery;
 
@@ -1225,7 +1231,7 @@ SHMI_FN int shmi_key_begin_locked(shmi_key_recovery *r, struct shmi_wakes *b)
         }
     }
 }
-/* Begins a recovery, in a call that counts. */
+/* Begins a recovery, in a call that shmi_enter has counted. */
 SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
 {
     struct shmi_rq *q = &r->k->q;
@@ -1268,7 +1274,7 @@ SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wa
             shmi_key_set(k, &x, shmi_make_owner(SHMI_kindNotRecoverable, r->died));
         else
             granted = shmi_key_pass(k, &x);
-        x.torn = 0; /* an error in the queue is that of the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -1279,7 +1285,7 @@ SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wa
         return 0;
     }
 }
-/* Runs repair while this process recovers the key. The call counts. */
+/* Runs repair while this process recovers the key. shmi_enter has counted the call. */
 SHMI_FN int shmi_key_run_repair(shmi_key_recovery *r, int (*repair)(void *), void *arg)
 {
     struct shmi_rq *q = &r->k->q;
@@ -1468,8 +1474,9 @@ SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
     }
     return others;
 }
-/* Takes back the keys of dead, and takes its waits off the queues. A process without a slot record cannot make a change,
- * but an open word needs none. If another word names a dead participant, the process gets a slot record. */
+/* Takes back the keys of the participant dead, and takes its waits off the queues. A process without a slot record
+ * cannot make a record, but an open word needs none. If another word names a dead participant, the process gets a slot
+ * record. */
 SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;

@@ -162,9 +162,9 @@ SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
     return t;
 }
 
-/* Wakes up to n waiters, after as many permits were issued. The announcement decides about the first wake. For the
- * others the number of sleepers is only a hint, because each waiter that takes a permit passes the wake on while
- * there are more permits. */
+/* Wakes up to n waiters, after as many permits were issued. The first wake depends on the announcement alone. For the
+ * others the number of sleepers is only a hint, because each waiter that takes a permit passes the wake on while there
+ * are more permits. */
 SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
 {
     shmi_tuning t = shmi_signal_tuning(w);
@@ -205,8 +205,8 @@ SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
     if (shmi_ld64(&w->w->permits) != 0)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
-/* Makes sure that there are as many permits as the index has reasons for, and at least least. This replaces a permit
- * that a dead process took without acting on it, or should have issued. */
+/* Makes sure that there are as many permits as the index has reasons for, and no fewer than least. This replaces a
+ * permit that a dead process took without acting on it, or should have issued. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -226,9 +226,9 @@ SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 
 /* ---- The index ---- */
 
-/* Sets the bit of signal i in the summary. If the bit is set already, the process that set it issues the permit. A
- * process that clears the bit reads the signal after that, and the queue's bit was set before this process read the
- * summary. */
+/* Sets the bit of signal i in the summary. If the bit is set already, the process that set it issues the permit. No
+ * queue is missed: its bit was set before this process read the summary, and a process that clears the summary bit
+ * reads the signal after that. */
 SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -312,7 +312,7 @@ SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_
             SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
         } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
-            shmi_signal_publish(w, q); /* the process that has to do it is not yet there, or is dead */
+            shmi_signal_publish(w, q); /* the process that has to publish the queue has not done it yet, or is dead */
         }
         return;
     }
@@ -356,7 +356,7 @@ SHMI_FN void shmi_signal_sweep_if_due(struct shmi_signalwaker *w)
     clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
     if (last != 0 && (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec - last < SHMI_CHECK_EVERY)
         return;
-    if (shmi_enter_for(w, w->a, "signalwaker.next") != 0)
+    if (shmi_enter_for(w, w->a, NULL) != 0)
         return; /* the handle is being closed */
     if (shmi_check_due(&w->looked))
         shmi_signal_sweep(w);
@@ -585,6 +585,8 @@ SHMI_FN int shmi_gate_begin(shmsync_gate *g)
             return 0;
         next = shmi_gate_begun(s, w->a->self);
         if (shmi_cas64(word, s, next)) {
+            /* a schedule that still finds the queue scheduled changes nothing, and relies on the loads after this */
+            shmi_order_loads();
             g->running = next;
             shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
             SHMSYNC_CRASHPOINT("signal.begin.taken");
@@ -706,7 +708,7 @@ SHMI_FN int shmi_signal_pass(struct shmi_signalwaker *w, uint64_t active, uint32
 }
 int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync_gate *out)
 {
-    SHMI_OPENED(waker);
+    SHMI_OPENED_ELSE(waker, memset(out, 0, sizeof *out));
     struct shmi_signalwaker *w = waker->impl;
     shmsync_gate g;
     int passes, err = shmi_signal_use(w, "signalwaker.next", "queue", near_queue, w->n_gates);
@@ -743,9 +745,9 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
 
 SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_signalwaker *)w)->w->permits) != 0; }
 
-/* Waits for a permit. No wake is lost between the read of the permits and the sleep: a waiter announces itself in
- * the wake word, tries to take a permit, and sleeps only while the word is unchanged. A process that issues a permit
- * reads the word after that, and changes it if it is announced. */
+/* Waits for a permit. No wake is lost between the read of the permits and the sleep: a waiter announces itself in the
+ * wake word, tries to take a permit, and sleeps only while the word is unchanged. A process that issues a permit reads
+ * the wake word after that, and changes it if a waiter is announced. */
 SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
     int64_t since = 0;

@@ -260,7 +260,7 @@ SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
 }
-/* Reserves a queue of signal i; -1 if none is free. */
+/* Reserves a queue of signal i; -1: none is free. */
 SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint32_t turn)
 {
     uint64_t *tasks = &w->lines[i].tasks;

@@ -291,7 +291,8 @@ SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
     return __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) == c;
 }
 
-/* Reads with the lock, or, while its holder does not commit, without it. */
+/* Reads with the lock. If the holder keeps the lock for long, it tries to read without the lock, and then begins
+ * again. */
 SHMI_FN int shmi_synchronized_load_entered(struct shmi_synchronized *x, void *dst)
 {
     int round = 0, tries, err;

@@ -44,34 +44,152 @@ SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
     return err == 0;
 }
 
-/* If the holder of a lock has died and no call has noticed that yet, the first call that notices it makes the lock
- * owner-dead. trylock is such a call. A healthy lock is only read, because a death of this process while it held the
- * lock would make the lock owner-dead. */
-#define SHMI_RECOVER_LOCK(type, holder)                                                             \
-    SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                              \
-    {                                                                                               \
-        shmsync_##type x;                                                                           \
-        shmi_participant_id n;                                                                      \
-        int err;                                                                                    \
-        if (!shmi_recovery_opened(r, shmsync_##type##_at(r->a, r->lost.offset, &x)))                \
-            return;                                                                                 \
-        err = shmsync_##type##_state(&x);                                                           \
-        n = holder;                                                                                 \
-        if (err == 0 && n != 0 && shmi_dead(r->a, n) && (err = shmsync_##type##_trylock(&x)) == 0)  \
-            shmsync_##type##_unlock(&x);                                                            \
-        if (shmi_recovery_found(r, err))                                                            \
-            shmi_recovery_ended(r, shmsync_##type##_recover(&x, shmi_recovery_repair, r));          \
-        shmsync_##type##_close(&x);                                                                 \
+/* ---- Whether an object needs recovery: without a handle, which would give the object a slot record ---- */
+
+/* Whether the list of slot records of o is corrupt. An open returns the error. */
+SHMI_FN int shmi_records_bad(shmsync_arena *a, const shmi_object *o, uint64_t size)
+{
+    shmi_record_walk v;
+    for (shmi_walk_records(a, &v, o->off, size); shmi_next_record(a, &v);) {
     }
-SHMI_RECOVER_LOCK(mutex, shmi_owner_name(shmi_ld32(x.impl->own)))
-SHMI_RECOVER_LOCK(rwmutex, shmi_rw_who(shmi_rw_gate(x.impl)))
-SHMI_RECOVER_LOCK(fairmutex, shmi_owner_name(shmi_fair_owner(x.impl)))
-SHMI_RECOVER_LOCK(spinlock, shmi_owner_name(shmi_spin_state(x.impl)))
-SHMI_RECOVER_LOCK(rwspinlock, shmi_owner_name(shmi_spin_state(x.impl)))
+    return v.bad != 0;
+}
+/* Whether n, the holder of a lock, has died. The first call that notices it makes the lock owner-dead. 0: no holder. */
+SHMI_FN int shmi_holder_needs(shmsync_arena *a, shmi_participant_id n) { return n != 0 && shmi_dead(a, n); }
+SHMI_FN int shmi_rwmutex_needs(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_rwmutex m;
+    uint32_t g;
+    if (shmi_rw_check(a, o, 0, 0) != 0 || shmi_records_bad(a, o, sizeof(shmi_rwmutex_record)))
+        return 1;
+    shmi_rw_view(&m, a, o);
+    g = shmi_rw_gate(&m);
+    return shmi_rw_trouble(&m, "recover_all", g) != 0 || shmi_holder_needs(a, shmi_rw_who(g));
+}
+/* If a change is committed and not yet carried out, this call carries it out first. */
+SHMI_FN int shmi_fairmutex_needs(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_fairmutex f;
+    uint32_t w;
+    if (!shmi_fair_view(&f, a, o) || !shmi_rq_complete_last(&f.q))
+        return 1;
+    w = shmi_fair_owner(&f);
+    return shmi_fair_refusal(&f, "recover_all", w) != 0 || shmi_holder_needs(a, shmi_owner_name(w));
+}
+SHMI_FN int shmi_rwspin_needs(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_spinlock l;
+    uint32_t s;
+    if (!shmi_spin_whole(o) || shmi_records_bad(a, o, sizeof(shmi_rwspin_record)))
+        return 1;
+    shmi_spin_view(&l, a, o);
+    s = shmi_spin_state(&l);
+    return shmi_spin_trouble(&l, "recover_all", s) != 0 || shmi_holder_needs(a, shmi_owner_name(s));
+}
+/* Whether a wait would fail. As a wait does, it first looks for dead participants. If the counter changes all the time,
+ * the answer is yes. */
+SHMI_FN int shmi_counter_needs(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_counter t;
+    int yes = 1, looks;
+    if (o->size < shmi_counter_bytes(a))
+        return 1;
+    shmi_counter_init(&t, a, o);
+    for (looks = 0; yes && looks < SHMI_counterLooks; looks++) {
+        uint64_t c = shmi_counter_load(&t);
+        shmi_participant_id died = 0;
+        int current;
+        if (!shmi_counter_learn(&t) || shmi_known_bad(t.head) || shmi_counter_lost_at(&t, c, &died, &current) != 0)
+            break;
+        yes = died != 0 || shmi_counter_any_dead(&t, c);
+        if (!current || (yes && shmi_counter_bare(shmi_counter_load(&t)) != shmi_counter_bare(c)))
+            yes = 1; /* the shares may belong to a later word, so read again */
+        else if (yes)
+            break;
+    }
+    free(t.of);
+    return yes;
+}
+/* Whether the phase will be broken when all deaths have been reaped. */
+SHMI_FN int shmi_barrier_needs(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_barrier *x;
+    shmi_barrier_state s;
+    int yes;
+    if (o->size < shmi_barrier_bytes(a) || shmi_records_bad(a, o, sizeof(shmi_barrier_slot)) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
+        return 1;
+    shmi_barrier_init(x, a, o);
+    shmi_barrier_holds(x, 0); /* it notices the deaths */
+    memset(&s, 0, sizeof s);
+    yes = shmi_barrier_seen(x, &s) != 0 || shmi_barrier_broken(&s);
+    free(x);
+    return yes;
+}
+/* Whether the object at r->lost.offset needs recovery; 0 also if it cannot be opened, or is not of that version. */
+SHMI_FN int shmi_recovery_needs(shmi_recovery *r, uint32_t kind, uint16_t version, int (*needs)(shmsync_arena *a, const shmi_object *o))
+{
+    shmi_object o;
+    int yes, err = shmi_object_at(r->a, r->lost.offset, "recover_all", kind, version, 0, &o);
+    if (!shmi_recovery_opened(r, err))
+        return 0;
+    yes = needs(r->a, &o);
+    shmi_close_object(r->a, o.off);
+    shmi_exit(r->a);
+    return yes;
+}
+
+/* If n, the holder of the lock o, has died, and no call has noticed that yet, the first call that notices it makes the lock
+ * owner-dead. This does it as a reaper of n does: it takes no lock, except one whose transaction it rolls back. A trylock
+ * would not do: it returns EBUSY beside a reader, or beside a process that is about to find the death. */
+SHMI_FN void shmi_recovery_meet(shmsync_arena *a, const shmi_object *o, shmi_participant_id n)
+{
+    const shmi_kind_ops *ops = shmi_kind_of(o);
+    if (ops == NULL || shmi_enter(a, "recover_all") != 0)
+        return;
+    if (shmi_holder_needs(a, n))
+        ops->repair(a, o, n);
+    shmi_exit(a);
+}
+/* A healthy lock is only read and not locked: if this process died with the lock, the lock would become owner-dead. The
+ * state comes after the holder: a reaper may meanwhile make the lock not recoverable, and such a state names no holder. */
+#define SHMI_RECOVER_LOCK(type, object, holder)                                                       \
+    SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                                \
+    {                                                                                                 \
+        shmsync_##type x;                                                                             \
+        if (!shmi_recovery_opened(r, shmsync_##type##_at(r->a, r->lost.offset, &x)))                  \
+            return;                                                                                   \
+        shmi_recovery_meet(r->a, &object, holder);                                                    \
+        if (shmi_recovery_found(r, shmsync_##type##_state(&x)))                                       \
+            shmi_recovery_ended(r, shmsync_##type##_recover(&x, shmi_recovery_repair, r));            \
+        shmsync_##type##_close(&x);                                                                   \
+    }
+SHMI_RECOVER_LOCK(mutex, x.impl->o, shmi_owner_name(shmi_ld32(x.impl->own)))
+SHMI_RECOVER_LOCK(rwmutex, x.impl->o, shmi_rw_who(shmi_rw_gate(x.impl)))
+SHMI_RECOVER_LOCK(fairmutex, x.impl->q.o, shmi_owner_name(shmi_fair_owner(x.impl)))
+SHMI_RECOVER_LOCK(spinlock, x.impl->o, shmi_owner_name(shmi_spin_state(x.impl)))
+SHMI_RECOVER_LOCK(rwspinlock, x.impl->o, shmi_owner_name(shmi_spin_state(x.impl)))
 #undef SHMI_RECOVER_LOCK
 
+enum { SHMI_keyTries = 64 }; /* how often shmi_key_left reads an entry that changes */
+/* Whether the key of an entry is lost, or its holder has died. *key is the key that the entry had at that moment: another
+ * process may recover the key meanwhile, and then the entry may get another key. If a peer changes the entry all the time,
+ * *key is a key that the entry had at some moment of the call. */
+SHMI_FN int shmi_key_left(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t *key)
+{
+    int tries;
+    for (tries = 0; tries < SHMI_keyTries; tries++) {
+        uint64_t w = shmi_ld64(&e->hold);
+        uint32_t s = (uint32_t)(w >> 32); /* one load, because a reaper may make the key owner-dead meanwhile */
+        if (!shmi_key_refuses(s) && !shmi_state_dead(k, s))
+            return 0;
+        *key = shmi_key_of(e);
+        if (shmi_ld64(&e->hold) == w)
+            break;
+    }
+    return 1;
+}
 /* Lists the keys that are lost, or whose holder has died, as they are now. *n is their number, and the caller frees
- * *keys. ENOMEM: there are more keys. */
+ * *keys. ENOMEM: there are more keys than the list has. If keys is NULL, it stops at the first key, with *n 1. */
 SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
 {
     struct shmi_key_bucket k;
@@ -85,18 +203,33 @@ SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
         shmi_view_bucket(&k, i, &at);
         shmi_rq_complete_last(&k.q);
         for (shmi_walk_entries(&k, &v); shmi_next_entry(&k, &v);) {
-            if (!shmi_key_refuses(shmi_key_state(v.at.e)) && !shmi_key_dead(&k, v.at.e))
+            uint64_t key;
+            if (!shmi_key_left(&k, v.at.e, &key))
                 continue;
+            if (keys == NULL) {
+                *n = 1;
+                return 0;
+            }
             if (*n == cap) {
                 uint64_t *more = (uint64_t *)realloc(*keys, (cap = 2 * cap + 16) * sizeof **keys);
                 if (more == NULL)
                     return ENOMEM;
                 *keys = more;
             }
-            (*keys)[(*n)++] = shmi_key_of(v.at.e);
+            (*keys)[(*n)++] = key;
         }
     }
     return 0;
+}
+SHMI_FN int shmi_multilock_needs(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_multilock view;
+    size_t n = 0;
+    if (shmi_records_bad(a, o, sizeof(shmi_fairmutex_record)) || !shmi_multi_view(&view, a, o))
+        return 1;
+    shmi_keys_left(&view, NULL, &n);
+    shmi_view_end(&view);
+    return n != 0;
 }
 SHMI_FN int shmi_list_keys_left(shmsync_multilock *m, uint64_t **keys, size_t *n)
 {
@@ -185,19 +318,23 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     SHMI_BEGIN();
     static const struct {
         uint32_t kind;
+        uint16_t version;
+        /* NULL: no such check is needed, because a handle takes no memory of the arena */
+        int (*needs)(shmsync_arena *a, const shmi_object *o);
         void (*recover)(shmi_recovery *r);
     } kinds[] = {
-        {SHMI_MUTEX_KIND, shmi_recover_mutex},
-        {SHMI_KIND_RWMUTEX, shmi_recover_rwmutex},
-        {SHMI_KIND_FAIR_MUTEX, shmi_recover_fairmutex},
-        {SHMI_KIND_SPIN_LOCK, shmi_recover_spinlock},
-        {SHMI_KIND_RWSPIN_LOCK, shmi_recover_rwspinlock},
-        {SHMI_KIND_MULTI_LOCK, shmi_recover_multilock},
-        {SHMI_KIND_WAIT_GROUP, shmi_recover_waitgroup},
-        {SHMI_KIND_LATCH, shmi_recover_latch},
-        {SHMI_KIND_FUTURE, shmi_recover_future},
-        {SHMI_KIND_BARRIER, shmi_recover_barrier},
+        {SHMI_MUTEX_KIND, SHMI_mutexVersion, NULL, shmi_recover_mutex},
+        {SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rwmutex_needs, shmi_recover_rwmutex},
+        {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_fairmutex_needs, shmi_recover_fairmutex},
+        {SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, NULL, shmi_recover_spinlock},
+        {SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_needs, shmi_recover_rwspinlock},
+        {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multilock_needs, shmi_recover_multilock},
+        {SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_needs, shmi_recover_waitgroup},
+        {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_needs, shmi_recover_latch},
+        {SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, NULL, shmi_recover_future},
+        {SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_needs, shmi_recover_barrier},
     };
+    shmi_failure before = shmi_last;
     shmi_recovery r;
     shmi_objects l;
     size_t i, k;
@@ -222,12 +359,12 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
         r.lost.name = l.v[i].name;
         shmi_kind_text(l.v[i].kind, r.lost.kind);
         for (k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
-            if (kinds[k].kind == l.v[i].kind)
+            if (kinds[k].kind == l.v[i].kind && (kinds[k].needs == NULL || shmi_recovery_needs(&r, kinds[k].kind, kinds[k].version, kinds[k].needs)))
                 kinds[k].recover(&r);
     }
     free(l.v);
     if (recovered != NULL)
         *recovered = r.recovered;
-    return SHMI_TELL(r.err);
+    return SHMI_TELL(shmi_restore_note(r.err, &before));
 }
 

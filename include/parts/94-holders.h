@@ -37,16 +37,19 @@ SHMI_FN shmi_participant_id shmi_spin_holder(shmsync_arena *a, const shmi_object
 {
     struct shmi_spinlock l;
     shmi_participant_id n = 0;
-    uint32_t s, i;
-    if (!shmi_spin_whole(a, o))
+    shmi_record_walk v;
+    uint32_t s;
+    if (!shmi_spin_whole(o))
         return 0;
     shmi_spin_view(&l, a, o);
     s = shmi_spin_state(&l);
     if (shmi_spin_valid(&l, s) && shmi_spin_held(s))
         n = shmi_if_current(a, shmi_owner_name(s));
-    for (i = 0; l.slots != NULL && n == 0 && i < l.n_slots; i++) {
-        uint64_t c = shmi_ld64(&l.slots[i].count);
-        if (c != 0 && shmi_count_valid(c, i + 1))
+    if (!l.readers)
+        return n;
+    for (shmi_walk_records(a, &v, o->off, sizeof(shmi_rwspin_record)); n == 0 && shmi_next_record(a, &v);) {
+        uint64_t c = shmi_ld64(shmi_rwspin_count_in(&l, &v));
+        if (c != 0 && shmi_count_valid(c, v.slot))
             n = shmi_if_current(a, shmi_count_name(c));
     }
     return n;

@@ -26,10 +26,11 @@ var (
 //	changes the word by CAS
 //	clears the act word
 //
-// There are two cases. Either the joiner finds n, in the word or in the act word, and does not
-// reuse the ID n. Or the thread reads the word for the second time after the joiner has searched
-// it. The word then no longer contains n, unless a new participant with the ID n has written it
-// since. The thread then acts on this new participant, and asks whether it is current.
+// There are two cases. In the first case, the joiner finds n, in the word or in the act word, and
+// does not reuse the ID n. In the second case, the joiner has searched the word before the thread
+// reads it for the second time. The thread then no longer finds n there, unless a new participant
+// with the ID n has written the word since. If so, the thread acts on this new participant, and asks
+// whether it is current.
 //
 //	writers: threads of the owner, one at a time; the joiner that takes the slot clears what its
 //	         dead predecessor has left
@@ -45,9 +46,9 @@ func (c *core) actWord(slot, k int) *atomic.Uint32 {
 	return c.u32(c.slot(slot) + slotActs + Offset(k*4))
 }
 
-// act is the use of one act word by one thread, which publishes in it the ID of the participant
-// that it acts on. The act words that are in use are recorded in private memory of this process, so
-// no bytes that a peer writes can make a thread wait for an act word.
+// act is the use of one act word by one thread. The thread publishes in the word the ID of the
+// participant that it acts on. Private memory of this process records which act words are in use. So
+// a peer that overwrites the arena cannot make a thread wait for an act word.
 type act struct {
 	word  *atomic.Uint32
 	inUse *atomic.Bool
@@ -109,7 +110,7 @@ func TakeFromGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T],
 
 func takeFrom[T uint32 | uint64](c *core, n ParticipantID, w sharedWord[T], old, new T, gone bool) bool {
 	if n == 0 || n == c.self || c.self == 0 {
-		return w.CompareAndSwap(old, new) // this process is leaving, or it has no slot yet
+		return w.CompareAndSwap(old, new) // without an act word: this process is leaving, or has no slot yet
 	}
 	defer c.beginAct(n).end()
 	if w.Load() != old || c.current(n) || gone && !c.gone(n) {
@@ -119,10 +120,10 @@ func takeFrom[T uint32 | uint64](c *core, n ParticipantID, w sharedWord[T], old,
 	return w.CompareAndSwap(old, new)
 }
 
-// WhileGone calls f if w still contains the value old, which names the participant n. It does so
-// only if n is this participant, or if nothing writes to the arena for n any more. The function f
-// changes another word. While f runs, no other participant gets the ID n, so f may rely on w having
-// named the same participant all the time. f must not block.
+// WhileGone calls f if w still contains the value old, which names the participant n. It does so only
+// if n is this participant, or if nothing writes to the arena for n any more. The function f changes
+// another word. While f runs, no other participant gets the ID n. So w has named the same participant
+// all the time. f must not block.
 func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old T, f func()) {
 	c := &a.core
 	acts := n != 0 && n != c.self && c.self != 0
@@ -135,10 +136,9 @@ func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], ol
 	f()
 }
 
-// Reaps reports whether the cleanup after the death of one participant, which the parameter named
-// dead names, recovers what belongs to the ID o. That is so if o has the same slot and is not a
-// later ID, and if no living participant has the ID o. A process that leaves recovers what it holds
-// itself.
+// Reaps reports whether the reap of the participant dead also recovers what belongs to the ID o. This
+// is the case if o has the same slot and is not a later ID, and if no living participant has the ID
+// o. A process that leaves recovers by itself what it holds.
 func (a *Arena) Reaps(dead, o ParticipantID) bool {
 	return dead.Covers(o) && (o == a.self || !a.isCurrent(o))
 }

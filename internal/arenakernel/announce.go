@@ -16,9 +16,8 @@ const (
 )
 
 // An announce record says that a thread of its owner sleeps on a word of the arena, or is about to
-// sleep. When another participant dies, the reaper, that is, the process that cleans up after the
-// death, wakes the waiters of that word's object once, because the dead participant may have died
-// just before it would have woken them.
+// sleep. When another participant dies, its reaper, the process that cleans up after the death, wakes
+// the waiters of that word's object once. The dead participant may have been about to wake them.
 //
 //	writers: the owner
 //	readers: reapers, the owner's periodic check, tools
@@ -79,11 +78,11 @@ func (a *Arena) StampAnnounced() {
 	}
 }
 
-// stampSlack is how many nanoseconds too early the recorded time of a wait may be.
+// stampSlack is a tolerance: the recorded time of a wait may be this many nanoseconds too early.
 const stampSlack = 1e5
 
-// DateAnnounced stores the time when the wait began in its announce record. The waiter has already
-// slept in this wait, and has read the clock for another reason.
+// DateAnnounced stores in an announce record the time when its wait began. The waiter calls it after
+// it has slept in this wait, and has read the clock for another reason.
 func (a *Arena) DateAnnounced(record int, since int64) {
 	a.u64(a.announceRecord(a.mySlot, record) + announceSince).Store(uint64(since))
 }

@@ -58,7 +58,11 @@ func (a *Arena) Kill(shared []byte) {
 	for k := range aliveWords {
 		shmsync.Wake(wordPtr(file.u32(a.aliveWord(a.mySlot, k))), 1)
 	}
-	a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
+	doorbell := a.slot(a.mySlot) + slotWatchDoorbell
+	a.ring(doorbell)
+	// If the death watcher fell asleep before the mapping became private, it sleeps on the words of
+	// the file, and only a wake on these words reaches it.
+	shmsync.Wake(wordPtr(file.u32(doorbell)), allSleepers)
 	a.repaired.arrive()
 	a.watcherEnded.await(false)
 	a.background.Wait()

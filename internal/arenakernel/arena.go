@@ -20,9 +20,11 @@ type Arena struct {
 	*membership
 	ending atomic.Bool
 	over   atomic.Bool
-	calls  sync.RWMutex      // see BeginCall
-	onEnd  sync.Map          // functions to call when this opening is closed, by their key; see OnEnd
-	waits  map[Offset][]Wait // the waits that WaitsOf found in a copy of the arena
+	calls  sync.RWMutex // see BeginCall
+	onEnd  sync.Map     // functions to call when this opening is closed, by their key; see OnEnd
+	// beforeClose is called by Close before it changes anything, or nil; see BeforeClose.
+	beforeClose atomic.Pointer[func()]
+	waits       map[Offset][]Wait // the waits that WaitsOf found in a copy of the arena
 
 	beforeWaits func() // called by an Inspector before it fills waits
 	now         int64  // in a copy from a dump: when the dump was made, CLOCK_MONOTONIC ns; otherwise 0
@@ -34,6 +36,7 @@ type membership struct {
 	core
 	seg   *shm.Segment
 	id    segmentID
+	home  workingDir
 	opens int // guarded by: attached
 	// The field opening is true until the first opening of the arena by this process has been
 	// admitted. Then it becomes false, and the channel opened is closed.
@@ -74,7 +77,7 @@ type membership struct {
 	deadNodes  deadNodes
 	events     events
 	firstHook  *eventHook    // collects events for the first opening while it joins; immutable after newMember
-	watched    atomic.Uint64 // how often the death watcher has returned from its sleep; tests limit it
+	watched    atomic.Uint64 // how often the death watcher has returned from its sleep; tests check that it is not too often
 	slept      atomic.Uint64 // how often the death watcher slept, without the sleeps in [quietWatch.watch]
 
 	copied bool // the Arena is an Inspector's private copy of the bytes
@@ -94,9 +97,9 @@ func (a *Arena) Path() string { return a.label }
 
 // Current reports whether n is a participant that has neither died nor left. It costs one load.
 //
-// A call that returns false synchronizes with the cleanup after the death of n. So no thread of n
-// executes another instruction that stores to the arena. A system call that such a thread is in may
-// still write to the arena until [Arena.Gone] returns true, and a device may write for even longer.
+// A call that returns false synchronizes with the reap of n. After it, no thread of n executes an
+// instruction that stores to the arena. A system call of such a thread may still write to the arena
+// until [Arena.Gone] returns true, and a device may write for even longer.
 func (a *Arena) Current(n ParticipantID) bool { return a.isCurrent(n) }
 
 // Live reports whether n is a participant that has neither died nor begun to leave.

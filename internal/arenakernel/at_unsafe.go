@@ -73,8 +73,8 @@ func bodyOf[T any](c *core, o Object) *T {
 
 // elementsOf returns the n elements of type T that are the body of o.
 func elementsOf[T any](c *core, o Object, n int) []T {
-	// SAFETY: the caller has checked that T has no pointers and that the body, which is aligned to
-	// a cache line, has the size of n elements. The capacity ends with them.
+	// SAFETY: the caller has checked that T has no pointers and that the body, which is aligned to a
+	// cache line, has the size of n elements. The slice has no capacity beyond them.
 	return unsafe.Slice((*T)(c.at(o.Body, uint64(n)*uint64(unsafe.Sizeof(*new(T))), 8)), n)
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/shmsync/shmsync"
 )
@@ -28,6 +29,22 @@ func (a *Arena) Check() error {
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// checksOfDamage is how many checks in a row have to find damage before an arena is replaced. A single
+// check can take a change for damage that another participant makes at the same time. Nobody is in the
+// arena then, but a participant that is pending may reap, or go on with a reap after it was stopped.
+const checksOfDamage = 3
+
+// isDamaged reports whether several checks in a row find damage.
+func (a *Arena) isDamaged() bool {
+	for range checksOfDamage {
+		if a.Check() == nil {
+			return false
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return true
 }
 
 // A checker collects the damage that it finds in an arena.
@@ -212,8 +229,9 @@ func (c *checker) checkRecords() {
 	c.handles.Lock()
 	defer c.handles.Unlock()
 	defer c.unguard()
-	// An object may have many records, so the list of each object is read only once. A record that is not in lists
-	// may have been pushed after that. Only then the list is read again.
+	// An object may have many records, so the list of each object is read once and kept in lists. A
+	// record that is missing there may have been pushed after the list was read. Only for such a
+	// record is the list read again.
 	lists := map[Offset]map[Offset]bool{}
 	c.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
 		b, ok := c.locate(off)

@@ -140,7 +140,7 @@ func FuzzHostile(f *testing.F) {
 		tolerate(t, func() { a.CloseObject(o) })
 		a.Delete("x")
 		a.DeleteObject(closed)
-		a.sweep(a.geo.chunkCount)
+		sweepAll(a)
 		for _, err := range a.checkHeap() {
 			require.ErrorIs(t, err, shmsync.ErrCorrupt)
 		}

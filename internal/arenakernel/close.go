@@ -24,17 +24,20 @@ var (
 // arena become invalid. The use of such a pointer during or after Close is a mistake of the caller,
 // and may cause a fault.
 //
-// Close waits until the waits have ended, and until calls that open, create, delete, allocate or
-// free have returned. A function that runs within such a call or wait, such as a Repair, must
-// therefore not call Close. Once Close has begun, waits of such a function through handles of this
-// opening end, and it can open no more objects. docs/design/0021-openings.md describes the steps of
-// Close, and what a death between two steps leaves.
+// Close waits until the waits have ended, and until calls that open, create, delete, allocate or free
+// have returned. A function that runs within such a call or wait, such as a Repair, must therefore
+// not call Close; see BeforeClose. Once Close has begun, waits of such a function through handles of
+// this opening end, and the function can open no more objects. docs/design/0021-openings.md describes
+// the steps of Close, and what a death between two steps leaves.
 //
 // While the function Options.OnFirst runs, Close changes nothing, and returns an error that Is
 // [syscall.EDEADLK].
 func (a *Arena) Close() error {
 	if a.hook.Load() != 0 {
 		return a.fail("arena.close", errDeadlock, "its OnFirst closes it: let OnFirst return an error, and the Open of this process fails")
+	}
+	if f := a.beforeClose.Load(); f != nil && !a.ending.Load() {
+		(*f)()
 	}
 	if !a.ending.CompareAndSwap(false, true) {
 		return a.ClosedError("arena.close")
@@ -149,8 +152,8 @@ func (a *Arena) leave() error {
 	//lint:ignore SA2001 wait for a SlotRecord in progress: its block must not be freed before it is on the list
 	a.records.Unlock()
 	a.ring(a.slot(i) + slotWatchDoorbell) // wakes the death watcher while this goroutine goes on
-	// From here on CloseObject changes no open bit. Once reclaimMemory has cleared a bit, another
-	// participant may delete the object, and the word of the bit may belong to another object.
+	// From here on CloseObject must change no open bit: once reclaimMemory has cleared a bit, another
+	// participant may delete the object, and the word of the bit may then belong to another object.
 	a.handles.Lock()
 	a.handles.left = true
 	a.handles.Unlock()
@@ -160,8 +163,8 @@ func (a *Arena) leave() error {
 		a.reclaimMemory(a.self)
 	}
 	crashpoint.Hit("arena.close.reclaimed")
-	// Wake every waiter whose wake this process may have failed to send. This is the same as after
-	// a death.
+	// Wake every waiter whose wake this process may have failed to send, as a reaper does after a
+	// death.
 	a.wakeAll(a.self, concerned)
 	if !concerned.undoing {
 		a.clearOpenBits(a.self)
@@ -187,6 +190,7 @@ func (a *Arena) leave() error {
 	if a.ephemeral.Load() {
 		a.removeLast()
 	}
+	a.home.close()
 	return a.seg.Retire(lateCalls)
 }
 
@@ -200,6 +204,11 @@ const lateCalls = 5 * time.Second
 // arena, f is called while the bytes of the arena can still be used. A second call with the same
 // key replaces the function of the first call.
 func (a *Arena) OnClose(key any, f func()) { a.onClose.Store(key, f) }
+
+// BeforeClose registers f, which replaces the function of an earlier call. Close calls f before it
+// changes anything. The function f panics if Close was called by a function of the program for which
+// Close has to wait, because Close would then wait for ever.
+func (a *Arena) BeforeClose(f func()) { a.beforeClose.Store(&f) }
 
 // OnEnd registers f. The arena calls f when this opening is closed, and f closes the handles that
 // were opened through the opening. The arena calls f at the beginning of Close. It calls f again

@@ -27,7 +27,8 @@ func (a *Arena) Dead(n ParticipantID) bool {
 	}
 	w := a.slotState(i)
 	if participantIn(i, w) != n || !w.present() {
-		return true
+		// In a copy, n may be a participant that joined after the slots were copied.
+		return !a.copied || participantIn(i, w).Covers(n)
 	}
 	if a.copied || a.killed.Load() {
 		return false // an Inspector reaps nothing, and a killed participant sees no deaths
@@ -40,15 +41,18 @@ func (a *Arena) Dead(n ParticipantID) bool {
 		// the reap. If they do not, a goroutine of this process does it after reapSelfAfter.
 		shmsync.Wake(wordPtr(a.u32(a.aliveWord(i, aliveWords-1))), allSleepers)
 		time.AfterFunc(reapSelfAfter, func() {
-			// When the function runs, this opening may be closed while other openings are not.
+			// When the function runs, this opening may be closed while others are still in use. So
+			// use another Arena of the same membership.
 			a := &Arena{membership: a.membership}
 			a.inBackground(func() {
 				a.reapMarked(i, w.with(phaseDead))
 				a.goOn()
 			})
 		})
-	} else if a.slotState(i) == w {
-		a.follow(i) // the slot cannot be marked yet, and no other process may be able to do that later
+	} else if s := a.slotState(i); s == w || s == w.with(phaseDead) {
+		// Either the slot cannot be marked yet, and this process marks it later, because perhaps no other process can. Or
+		// another participant has just marked it, and may be stopped or dead by now.
+		a.follow(i)
 	}
 	return !a.isCurrent(n)
 }
@@ -154,9 +158,8 @@ func (a *Arena) byteFree(i int, w slotWord) bool {
 	return known && !locked
 }
 
-// askForByte asks the kernel whether a process holds the byte lock of slot i. A process that has no
-// byte lock itself, because it could not open its descriptor again, can ask, too. The result known
-// is false if the kernel does not answer.
+// askForByte asks the kernel whether a process holds the byte lock of slot i. The calling process
+// need not have a byte lock itself. The result known is false if the kernel does not answer.
 func (a *Arena) askForByte(i int) (locked, known bool) {
 	// If other code of this program has closed one of the two descriptors by mistake, its number
 	// may refer to another file by now, in which no process has locked the byte. So a free lock counts
@@ -214,8 +217,8 @@ func (a *Arena) mark(i int, w slotWord) bool {
 		return a.declareDead(i, w) // the caller is a joiner, which has the byte lock of the slot
 	}
 	defer a.beginAct(participantIn(i, w)).end()
-	// Check again, now that no participant can get the ID. Since the caller's check, another
-	// participant may have got it.
+	// Check again. Between the caller's check and beginAct, another participant may have got the ID.
+	// From now on, no participant can get it.
 	if blind := w.phase() == phaseJoining && !w.hasByte() && !a.linked(i, w); !blind && !a.surveyDead(i, w) {
 		return false
 	}

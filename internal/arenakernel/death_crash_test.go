@@ -62,7 +62,7 @@ func everything(a *Arena) error {
 			a.Free(off)
 		}
 	}
-	a.sweep(1)
+	a.sweep(1, roomOfAll)
 	there, _, err := a.OpenObject(spec("there"))
 	try(err)
 	head := a.u64(there.Body)
@@ -125,14 +125,17 @@ func goOn() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 // participants that join later must make progress.
 func TestDeathAtEveryPoint(t *testing.T) {
 	for _, point := range crashpoint.All() {
+		if point == "shm.create.before_unlink" {
+			// A creator reaches this point only where renameat2 is missing, and the kernels that run these tests have it.
+			// TestCreatorDies of package shm reaches the point without renameat2.
+			continue
+		}
 		t.Run(point, func(t *testing.T) {
 			// A creator in another subtest would also remove the file that this subtest has left.
 			if !strings.HasPrefix(point, "shm.sweep.") {
 				t.Parallel()
 			}
 			switch {
-			case point == "shm.create.before_unlink":
-				t.Skip("unreachable in this package, since renameat2 works here: the tests of package shm reach it")
 			case strings.HasPrefix(point, "shm."):
 				creatorDies(t, point)
 			case strings.HasPrefix(point, "arena.enter."):
@@ -718,23 +721,30 @@ func TestLeaverWithAGuardedBlock(t *testing.T) {
 // TestSuccessorDies: all participants are dead and no slot is free. A new participant dies while it
 // takes over a slot, and so does the next one.
 func TestSuccessorDies(t *testing.T) {
-	reached := 0
-	t.Cleanup(func() { require.Greater(t, reached, 5) })
 	for _, point := range crashpoint.All() {
-		if strings.HasPrefix(point, "arena.enter.") || strings.HasPrefix(point, "arena.reap.") {
-			t.Run(point, func(t *testing.T) {
-				successorsDie(t, point)
-				reached++
-			})
+		if !strings.HasPrefix(point, "arena.enter.") && !strings.HasPrefix(point, "arena.reap.") {
+			continue
+		}
+		t.Run(point, func(t *testing.T) {
+			if !shmsync.FeatureOFDLock.Have() {
+				t.Skip("needs byte locks")
+			}
+			successorsDie(t, point)
+		})
+		switch point {
+		case "arena.enter.locked": // a joiner without a byte lock does not pass this point
+		case "arena.enter.caps_checked": // the slot of a joiner without a byte lock that dies here stays taken: see note 18
+		default:
+			t.Run(point+"/without byte locks", func(t *testing.T) { successorsDie(t, point, without("ofd")) })
 		}
 	}
 }
 
 // successorsDie kills two joiners at the point, each while it takes over the same slot, with
 // another participant between them. Then a further joiner takes over the slot.
-func successorsDie(t *testing.T, point string) {
+func successorsDie(t *testing.T, point string, opts ...proctest.Option) {
 	ta := newTestArena(t, 2)
-	dead := []*remote{ta.join(t, "stopped"), ta.join(t, "worker")}
+	dead := []*remote{ta.join(t, "stopped", opts...), ta.join(t, "worker", opts...)}
 	for i, v := range dead {
 		v.must(t, order{Do: "prepare"})
 		v.must(t, order{Do: "lock", Text: fmt.Sprint("lock ", i)})
@@ -746,16 +756,24 @@ func successorsDie(t *testing.T, point string) {
 	dead[1].die(order{Do: "everything"})
 	dead[1].WaitSignal(t, unix.SIGKILL)
 	dead[0].Kill(t)
-	for _, p := range []string{point, "arena.enter.joining", point} {
-		successor := ta.start(t)
-		successor.must(t, order{Do: "arm", Text: p})
-		successor.die(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
-		if e := successor.Wait(t); e.Signal != unix.SIGKILL {
-			require.False(t, strings.HasPrefix(p, "arena.inherit."), p)
-			t.Skipf("unreachable in this test: a process that takes a dead slot does not pass %s", p)
+	// Until some time has passed, a joiner without a byte lock may be alive.
+	age := func() {
+		p := ta.peek(t)
+		for i := 1; i <= 2; i++ {
+			if p.slotState(i).phase() == phaseJoining {
+				p.u64(p.slot(i) + slotJoined).Store(uint64(time.Now().Add(-joinTimeout - time.Second).UnixNano()))
+			}
 		}
 	}
-	n := ta.join(t, "newcomer")
+	for _, p := range []string{point, "arena.enter.joining", point} {
+		age()
+		successor := ta.start(t, opts...)
+		successor.must(t, order{Do: "arm", Text: p})
+		successor.die(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+		successor.WaitSignal(t, unix.SIGKILL)
+	}
+	age()
+	n := ta.join(t, "newcomer", opts...)
 	require.Equal(t, []string{"newcomer"}, labels(n.alone(t, 1)))
 	for i := range dead {
 		n.must(t, order{Do: "lock", Text: fmt.Sprint("lock ", i)})
@@ -763,7 +781,7 @@ func successorsDie(t *testing.T, point string) {
 	n.stats(t)
 	n.must(t, order{Do: "use", Text: "x"})
 	n.leftovers(t)
-	ta.join(t, "another").must(t, order{Do: "use", Text: "x"})
+	ta.join(t, "another", opts...).must(t, order{Do: "use", Text: "x"})
 }
 
 // TestSuccessorOwesWhatTheDeadOwed: a joiner takes over the slot of a dead participant, and dies

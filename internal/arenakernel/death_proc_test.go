@@ -101,7 +101,7 @@ func TestSeveralDieAtOnce(t *testing.T) {
 		for survivor := range size {
 			t.Run(fmt.Sprintf("%d of %d but %d", size-1, size, survivor), func(t *testing.T) {
 				if testing.Short() && survivor != 1 {
-					t.Skip("-short: it tests one survivor of each size only")
+					t.Skip("needs a run without -short: with it, one survivor of each size is tested")
 				}
 				ta := newTestArena(t, size)
 				var members []*remote

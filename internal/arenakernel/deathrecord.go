@@ -69,7 +69,7 @@ func (a *Arena) recordDeaths(i int, w slotWord, last uint32) bool {
 	for ; g <= last; g++ {
 		of := d
 		if d.generation != g {
-			of = description{flags: deathRecordPending, died: uint64(time.Now().UnixNano())}
+			of = description{flags: deathRecordPending}
 		}
 		if !a.recordDeath(i, w, makeParticipantID(i, g), of) {
 			return false
@@ -89,6 +89,9 @@ func (a *Arena) recordDeath(i int, w slotWord, n ParticipantID, d description) b
 	}
 	if a.slotState(i) != w {
 		return false
+	}
+	if d.died == 0 { // the participant that marked the death has not stored the time yet, or has died before
+		d.died = uint64(time.Now().UnixNano())
 	}
 	a.putDeathRecord(deathRecordsOfDead, n, d.flags, d.pid, d.died, d.label)
 	return true
@@ -139,7 +142,7 @@ func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Ide
 	total := a.u64(r.total).Load()
 	for back := uint64(1); back <= min(total, r.count); back++ {
 		if ParticipantID(a.u32(a.deathRecord(r, total-back)+deathRecordID).Load()&ParticipantIDMask) != n {
-			continue // true for most records, so their other fields need not be read
+			continue // as for most records, whose other fields need not be read
 		}
 		if id, name, ok := a.readDeathRecord(r, total-back); ok && name == n {
 			return &id
@@ -171,7 +174,7 @@ func (a *Arena) readDeathRecord(r deathRecordRing, n uint64) (id shmsync.Identit
 		Label: a.getLabel(o + deathRecordLabel),
 		Died:  unixTime(a.u64(o + deathRecordDied).Load()),
 	}
-	asm.LoadFence() // because plain loads have read the bytes of the label
+	asm.LoadFence() // the plain loads of the label must come before the next load
 	return id, name, a.u64(o+deathRecordSeq).Load() == n+1
 }
 
@@ -190,25 +193,43 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 	if i < 1 || i > a.geo.slots {
 		return nil
 	}
-	w := a.slotState(i)
-	d := a.describe(i)
-	if described := d.generation != 0 && d.generation == n.Generation(); w.taken() && (described || w.generation() == n.Generation()) {
-		id := shmsync.Identity{Slot: i, Generation: n.Generation()} // a joiner that has not described itself yet
-		if described {
-			id.PID, id.Label, id.Died = int(d.pid), d.label, unixTime(d.died)
-		}
-		if a.slotState(i) == w && (w.phase() != phaseDead && w.phase() != phaseLeaving || !a.hasRecord(n)) {
-			return &id
+	for range whoTries {
+		w := a.slotState(i)
+		id := a.whoIn(i, w, n)
+		same := a.slotState(i) == w
+		if same && id != nil && (w.phase() != phaseDead && w.phase() != phaseLeaving || !a.hasRecord(n)) {
+			return id
 		}
 		// The slot does not describe n reliably now, so search the death records. A reaper writes
 		// the record, then clears the words of the slot, and then changes the state of the slot.
 		// While a joiner takes over the slot, the words describe its predecessor until the
 		// predecessor has a record.
+		if id := a.findDeathRecord(deathRecordsOfDead, n); id != nil {
+			return id
+		}
+		if id := a.findDeathRecord(deathRecordsOfLeft, n); id != nil || same {
+			return id
+		}
+		// The slot has changed. If n has only just been marked dead, it has no record yet.
 	}
-	if id := a.findDeathRecord(deathRecordsOfDead, n); id != nil {
-		return id
+	return nil
+}
+
+// whoTries is how often Who reads a slot that changes meanwhile. The state of a slot changes at most four
+// times for one participant, and once more when a joiner takes the slot over.
+const whoTries = 8
+
+// whoIn returns the identity of the participant n as slot i, in state w, has it, or nil.
+func (a *Arena) whoIn(i int, w slotWord, n ParticipantID) *shmsync.Identity {
+	d := a.describe(i)
+	described := d.generation != 0 && d.generation == n.Generation()
+	switch {
+	case w.taken() && described:
+		return &shmsync.Identity{Slot: i, Generation: n.Generation(), PID: int(d.pid), Label: d.label, Died: unixTime(d.died)}
+	case w.taken() && w.generation() == n.Generation():
+		return &shmsync.Identity{Slot: i, Generation: n.Generation()} // a joiner that has not described itself yet
 	}
-	return a.findDeathRecord(deathRecordsOfLeft, n)
+	return nil
 }
 
 // A deathLog passes the deaths of other participants to the functions that were registered by
@@ -254,9 +275,13 @@ func (a *Arena) onDeath(f deathFunc) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.funcs) == 0 {
-		l.next = a.u64(hdrDeathRecordsTotal).Load()
 		l.told = map[uint64]ParticipantID{}
+		// A process that records a death counts it, and then rings the participants that have this
+		// capability. So either it rings this participant, or this participant finds the death counted,
+		// and the death came before the call.
+		// sync(arena.told): release
 		a.u32(a.slot(a.mySlot) + slotCaps).Or(capTold)
+		l.next = a.u64(hdrDeathRecordsTotal).Load()
 	}
 	l.funcs = append(l.funcs, f)
 }

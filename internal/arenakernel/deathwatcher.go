@@ -149,8 +149,8 @@ const (
 	// whether such a joiner is alive. If it needs more time, its Open fails; see linkAlive.
 	joinTimeout = 10e9 // ns
 	// afterYou is how long the death watcher of a process waits while a waiter of the same process
-	// sleeps in the kernel. Such a waiter recovers a lock of the dead process itself, and needs the
-	// CPU for it.
+	// sleeps in the kernel. Such a waiter recovers by itself a lock that the dead process held, and
+	// needs the CPU for this.
 	afterYou = 3e5 // ns
 )
 
@@ -260,6 +260,7 @@ type notice struct {
 	// did.
 	looked   int64
 	detached bool  // the threads of the dead process have dropped its memory
+	begun    bool  // this process cleans up after the death, or its death watcher will
 	free     int64 // when the slot may be freed, once the data has been handed over, CLOCK_MONOTONIC ns; 0 before
 }
 
@@ -322,8 +323,8 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 				}
 				continue
 			}
-			// The participant that marked the slot may have died since, or may leave the rest of
-			// the reap to this process.
+			// The participant that marked the slot may have died since, or may leave the rest of the
+			// reap to this process. So this watcher reaps, too, after a delay.
 			delay := base + int64(distance)*stagger
 			if u := ParticipantID(a.u32(a.slot(i) + slotReaper).Load()); u != a.self && a.isCurrent(u) {
 				delay = stagger
@@ -424,6 +425,7 @@ func (a *Arena) ringBefore(i, n int) {
 // death records.
 func (a *Arena) ringTold() {
 	for i := 1; i <= a.geo.slots; i++ {
+		// sync(arena.told): acquire
 		if a.slotCaps(i)&capTold != 0 && a.slotState(i).present() {
 			a.ring(a.slot(i) + slotWatchDoorbell)
 		}

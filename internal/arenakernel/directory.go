@@ -28,8 +28,8 @@ const (
 	entryEmpty entry = 0
 	entryGone  entry = 1<<64 - 1
 
-	// timeout is how often a participant checks whether another participant has finished its work,
-	// before it does that work itself.
+	// timeout is a number of checks. If another participant has not finished its work after so many
+	// checks, the checking participant does the work itself.
 	timeout = 64
 )
 
@@ -52,9 +52,10 @@ func (c *core) swapEntry(p uint64, old, to entry) bool {
 //
 //	writers: a participant that places an entry further away, before and after it does so, by CAS
 //	         upwards; lowerReach
-//	readers: searches, at their begin
-//	order:   seq_cst: a maker raises the reach, places its entry, raises the reach again, and then
-//	         reads it for its search; so of two makers of one name the later finds the earlier one's entry
+//	readers: searches, at their start
+//	order:   seq_cst: the maker of an object raises the reach, places the entry, raises the reach again,
+//	         and then reads the reach for its own search. So if two participants make objects of one
+//	         name, the later one finds the entry of the earlier one
 //	futex:   none
 //	crash:   may be greater than necessary: searches take longer
 //
@@ -160,11 +161,11 @@ func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
 	return h, false, c.fail("arena.object", shmsync.ErrCorrupt, "a name leads to "+off.String()+", where there is no object")
 }
 
-// seek finds the object with the given name and opens it. A caller that has just placed an object
-// of that name in the directory, called a maker here, passes its offset as the parameter mine.
-// Other callers pass 0. For a maker, seek waits a little for pending objects of the same name that
-// were placed before its own object, and then aborts them. For other callers, it skips pending
-// objects.
+// seek finds the object with the given name and opens it. A caller that has just placed an object of
+// that name in the directory is called a maker here. It passes the offset of its object as the
+// parameter mine. Other callers pass 0. For a maker, seek waits a little for pending objects of the
+// same name that were placed before its own object, and then aborts them. For other callers, it skips
+// pending objects.
 //
 // Each maker places its object before it calls seek. So of two makers of one name, the one that
 // calls seek later finds the object of the other. That object is either committed already, or is
@@ -212,7 +213,7 @@ func (c *core) outvote(h *header, wait bool) {
 			runtime.Gosched()
 			continue
 		}
-		// lin: the maker of h has lost the name here, if it has not won it.
+		// lin: from here on, the maker of h has lost the name, unless it has committed h before.
 		h.swap(s, makeObject(objectAborted, s.participant()))
 		return
 	}
@@ -243,8 +244,8 @@ func (c *core) resolveEntries(dead ParticipantID) {
 }
 
 // resolveNameOf does what the method resolveEntries does, for the one block at off, which the dead
-// participant had claimed or was freeing. It returns false if the bytes do not show whether the
-// block has a name, because they may be from an earlier use of the block.
+// participant had claimed or was freeing. It returns false if the bytes of the block do not show
+// whether it has a name. They may be from an earlier use of the block.
 func (c *core) resolveNameOf(off Offset, dead ParticipantID) bool {
 	b, ok := c.locate(off)
 	if !ok || b.class == classNode {

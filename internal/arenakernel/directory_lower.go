@@ -1,6 +1,6 @@
 package arenakernel
 
-// lowering is the word at hdrDirLowering. It shows searches that a participant is lowering the
+// lowering is the word at hdrDirLowering. It tells searches whether a participant is lowering the
 // reach, that is, the distance from the first possible entry up to which a search looks for a name.
 // The word also contains a sequence number, from which a search sees that the reach was lowered
 // during the search.
@@ -8,13 +8,13 @@ package arenakernel
 //	bits 0..31   the previous reach, while a participant lowers it
 //	bits 32..63  a sequence, odd while a participant lowers it
 //
-//	lowerer                               maker that places an entry  search
-//	sequence odd, with the reach before   reach is as far, or more    word
-//	looks at all entries                  places it                   reach; or the one before, if that is more
-//	reach: down to the furthest           reach is as far, or more    the word is the same, else again
-//	looks at all entries
-//	reach: up to the furthest
-//	sequence even
+//	lowerer                               maker that places an entry   search
+//	word: odd sequence, previous reach    raises the reach if needed   reads the word
+//	looks at all entries                  places the entry             uses the reach, or the previous one if greater
+//	lowers the reach to the furthest      raises the reach if needed   reads the word; if it has changed, begins again
+//	looks at all entries again
+//	raises the reach to the furthest
+//	word: even sequence
 //
 // The second pass over the entries finds an entry that was placed before the reach was lowered. An
 // entry that is placed later raises the reach. Until the sequence is even again, searches use the
@@ -24,7 +24,7 @@ package arenakernel
 //	readers: searches
 //	order:   seq_cst, with the reach
 //	futex:   none
-//	crash:   stays odd; the next lowerer begins with the second check.
+//	crash:   stays odd; the next lowerer begins with the second look at all entries.
 //	         hdrDirLowerer may be replaced when it is not current
 type lowering uint64
 
@@ -34,9 +34,9 @@ func (w lowering) before() uint64 { return uint64(w) & (1<<32 - 1) }
 func (w lowering) begun(before uint32) lowering { return (w>>32+1)<<32 | lowering(before) }
 func (w lowering) over() lowering               { return (w>>32 + 1) << 32 }
 
-// lowerReachIfDue lowers the reach, that is, how far a search for a name goes, if searches of this
-// process have passed so many removed entries that it would have been cheaper to examine all
-// entries. The caller has locked c.handles.
+// lowerReachIfDue lowers the reach, that is, how far a search for a name goes, when this has become
+// worth its cost. That is so when searches of this process have passed so many removed entries that a
+// look at all entries would have been cheaper. The caller has locked c.handles.
 func (c *core) lowerReachIfDue() {
 	l := &c.handles
 	if l.passed <= l.lowerAfter+lowerRatio*c.geo.dirCount {
@@ -58,8 +58,8 @@ func (c *core) lowerReachIfDue() {
 // searches have passed this many removed entries for each entry of the directory.
 const lowerRatio = 2
 
-// lowerDelay limits by how much an attempt that could not lower the reach delays the next attempt.
-// The limit is this many removed entries for each entry of the directory.
+// lowerDelay limits the delay after an attempt that could not lower the reach. The delay is at most
+// this many removed entries for each entry of the directory.
 const lowerDelay = 16
 
 // lowerReach makes the reach, that is, how far a search for a name goes, as small as the entries

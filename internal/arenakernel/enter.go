@@ -79,9 +79,10 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 	return nil
 }
 
-// settleIn recovers what a dead participant left that had this joiner's slot before. The parameter named before is
-// the ID of that participant, or 0 if there was none. Then settleIn fills in the slot. It returns false if it has
-// given the slot back, so that another joiner can take it.
+// If a dead participant had this joiner's slot before, settleIn recovers what that participant left.
+// The parameter named before is the ID of the dead participant, or 0 if there was none. Then settleIn
+// fills in the slot. It returns false if it has given the slot back, so that another joiner can take
+// it.
 func (a *Arena) settleIn(before ParticipantID, label string) bool {
 	// Another goroutine of this process that cleans up after a death uses the words of the slot,
 	// too.
@@ -295,10 +296,10 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		return 0
 	}
 	crashpoint.Hit("arena.inherit.taken")
-	// From now on the ID of this joiner is current. If another process has become the reaper of the slot meanwhile,
-	// the joiner waits until this reaper has finished. If the reaper is stopped, the joiner gives the slot back
-	// unchanged, because the reaper will record the death. A second record by the joiner would be a record of the
-	// death of the joiner itself.
+	// From now on the ID of this joiner is current. If another process has become the reaper of the
+	// slot meanwhile, the joiner waits until this reaper has finished. If the reaper is stopped, the
+	// joiner gives the slot back unchanged and records nothing. The reaper will record the death, and
+	// a record by the joiner would be taken for the joiner's own death.
 	end := shmsync.Monotonic() + takeTimeout
 	for u := ParticipantID(reaper.Load()); u.Slot() != i && a.isCurrent(u); u = ParticipantID(reaper.Load()) {
 		if shmsync.Monotonic() > end {
@@ -316,10 +317,11 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	return next
 }
 
-// succeed recovers what the dead participant left that had this slot before. That participant may have died before it
-// sent a wake that a waiter needs. Until succeed has sent such wakes, the slot records that this participant still
-// has to send them. If this participant dies first, its reaper examines every object. The result reports whether the
-// dead participant may hold objects whose kind this process cannot repair.
+// succeed recovers what this participant's dead predecessor in the slot left. The predecessor may
+// have died before it sent a wake that a waiter needs. Until succeed has sent such wakes, the slot
+// records that this participant still has to send them. If this participant dies first, its reaper
+// examines every object. The result reports whether the dead participant may hold objects whose kind
+// this process cannot repair.
 func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	all := a.owesAnybody(dead)
 	if all {
@@ -333,9 +335,9 @@ func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	return unknown
 }
 
-// reclaimMemoryFor repairs the objects of a dead participant, sends the wakes that this participant may not have
-// sent, and frees its memory. The parameter all is passed to repairAll. The result is the result of the method
-// succeed.
+// reclaimMemoryFor repairs the objects of a dead participant, sends the wakes that this participant
+// may not have sent, and frees its memory. The parameter all is passed to repairAll. The result has
+// the same meaning as that of the method succeed.
 func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	concerned := a.repairAll(dead, all)
 	crashpoint.Hit("arena.inherit.repaired")
@@ -354,7 +356,7 @@ func (a *Arena) lockByte(i int) int64 { return int64(a.slot(i)) }
 
 func (a *Arena) fillSlot(i int, label string) {
 	s := a.slot(i)
-	// If the slot was marked dead meanwhile, the word says who reaps it, and must stay.
+	// If the slot was marked dead meanwhile, the word slotReaper says who reaps it, and must stay.
 	reaper, joining := a.u32(s+slotReaper), a.ownWord(phaseJoining, a.self.Generation())
 	for was := reaper.Load(); was != 0 && a.slotState(i) == joining && !reaper.CompareAndSwap(was, 0); {
 		was = reaper.Load()

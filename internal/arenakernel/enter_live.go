@@ -8,19 +8,20 @@ import (
 )
 
 // linkAlive puts the alive words of slot i on the robust list of this joiner, and says so in the
-// capabilities. From then on, the kernel marks the words if this process dies. So other
-// participants can tell whether the joiner is alive, although it has no byte lock, and nobody takes
-// the slot back while it is. Only after linkAlive does the joiner write the other words of the slot.
+// capabilities. From then on, the kernel marks the words if this process dies. So other participants
+// can tell whether the joiner is alive, although it has no byte lock. While it is alive, no
+// participant takes the slot back. Only after linkAlive does the joiner write the other words of the
+// slot.
 //
 // Before that, other participants take the slot back after joinTimeout. So each store of take and of
 // linkAlive is a CAS, after a check that the slot still belongs to this joiner. If another
 // participant has got the slot since the check, it has changed the word, and the CAS fails. While
 // the slot is free, the CAS succeeds, and the next participant replaces the word.
 //
-// The CAS hits an alive word of the next participant if the thread of that participant has the ID
-// that the word contained before, in another pid namespace. The kernel then marks only three of the
-// four alive words at the death of that participant; see the known gaps in
-// docs/design/0018-two-stages-of-a-death.md.
+// In one case, the CAS overwrites an alive word of the next participant. This happens if the thread
+// of that participant is in another pid namespace, and has there the thread ID that the word
+// contained before. The kernel then marks only three of the four alive words at the death of that
+// participant; see the known gaps in docs/design/0018-two-stages-of-a-death.md.
 //
 // linkAlive returns false if the slot does not belong to this joiner any more. The joiner is in
 // state joining.
@@ -77,8 +78,8 @@ func (a *Arena) unlinkAlive(i int, joining slotWord) {
 // markAlive, the joiner must not store to the slot.
 //
 // If the capabilities say that the kernel marks the words, nobody frees the slot before the last of
-// the words is marked. So no CAS hits the words of the next participant. Otherwise others do not wait
-// for the marks.
+// the words is marked. So no CAS hits the words of the next participant. If the capabilities do not
+// say so, other participants do not wait for the marks.
 func (a *Arena) markAlive(i int, w slotWord) {
 	for k := range aliveWords {
 		if a.slotState(i) != w || a.slotCaps(i)&capRobust == 0 {
@@ -94,8 +95,8 @@ func (a *Arena) linked(i int, w slotWord) bool {
 	return w.phase() == phaseJoining && !w.hasByte() && a.slotCaps(i)&capRobust != 0
 }
 
-// publishJoined stores the present time in slotJoined. It returns false if the slot does not belong
-// to this joiner any more, whose slot is in state joining.
+// publishJoined stores the present time in slotJoined. The slot of this joiner is in state joining.
+// publishJoined returns false if the slot does not belong to this joiner any more.
 func (a *Arena) publishJoined(i int, joining slotWord) bool {
 	word := a.u64(a.slot(i) + slotJoined)
 	for {

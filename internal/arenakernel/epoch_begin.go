@@ -107,9 +107,10 @@ func (a *Arena) nobodyBegan() bool {
 			return false
 		}
 		for n := range total {
+			// The number is loaded first: a participant that is pending may write the record meanwhile, and
+			// its flags are valid only once it has the number.
 			o := a.deathRecord(r, n)
-			pending := a.u32(o+deathRecordFlags).Load()&deathRecordPending != 0
-			if whole := a.u64(o+deathRecordSeq).Load() == n+1; whole && !pending {
+			if whole := a.u64(o+deathRecordSeq).Load() == n+1; whole && a.u32(o+deathRecordFlags).Load()&deathRecordPending == 0 {
 				return false
 			}
 		}

@@ -69,8 +69,8 @@ const (
 	eventsTold = 1024
 )
 
-// The method hook begins to collect events for the function f. It does not call f. Only after start
-// has been called for the result may f be called.
+// The method hook begins to collect events for the function f. It does not call f: the first call of
+// f can come only after the method start was called for the result.
 func (e *events) hook(f func(Event)) *eventHook {
 	h := &eventHook{f: f}
 	e.mu.Lock()

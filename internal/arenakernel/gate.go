@@ -13,8 +13,8 @@ import (
 )
 
 // gateByte is the byte of the file whose lock is the arena gate. A process takes the gate before it
-// begins an epoch or removes the arena. This byte must mean the same in every later layout. That is
-// also true of the bytes before this byte, whose locks belong to slots.
+// begins an epoch or removes the arena. The locks of the bytes before it belong to slots. All these
+// bytes must keep their meaning in every later layout.
 const gateByte = 1 << 62
 
 var (
@@ -169,11 +169,11 @@ func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
 	return 0, 0, false // a joiner has ended this claim
 }
 
-// admit makes this process, whose slot is live, a participant that is in the arena. This process
-// then is in the arena together with other participants, or is the first participant of a new
-// epoch. The parameter named means that the arena was opened by a name. If the name leads to
-// another file, the error Is errMoved. If ctx ends before another process has finished its OnFirst,
-// admit returns the error of ctx.
+// admit makes this process, whose slot is live, a participant that is in the arena. This process then
+// is in the arena together with other participants, or is the first participant of a new epoch. The
+// parameter called named is true if the arena was opened by a name. If this name leads to another
+// file, the error Is errMoved. If ctx ends before another process has finished its OnFirst, admit
+// returns the error of ctx.
 //
 // A process that is stopped in admit delays other joiners only while it has the gate. It takes the
 // gate only after it has reaped all dead participants and has found no participant in the arena. If
@@ -220,9 +220,9 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 			crashpoint.Hit("arena.gate.taken")
 			done, err := a.first(&p, o, named)
 			if err != nil {
-				// Keep the gate. The method leave releases the gate together with the byte lock.
-				// What this process changed may remain until then, and the next process that has
-				// the gate must find the arena without it.
+				// Keep the gate. The method leave releases it together with the byte lock. Until
+				// then, changes of this process may remain in the arena, and the next process that
+				// gets the gate must not find them.
 				return err
 			}
 			a.unlockGate()
@@ -257,12 +257,12 @@ const (
 
 // moved reports whether the arena's path leads to another file.
 func (a *Arena) moved() bool {
-	s := pathState(a.seg.File(), a.label)
+	s := a.pathState()
 	return s == PathRemoved || s == PathReplaced
 }
 
-// The method first makes this process the first participant of an epoch, unless another participant
-// is in the arena. This process has the gate and has reaped all dead participants.
+// The method called first makes this process the first participant of an epoch, unless another
+// participant is in the arena. This process has the gate and has reaped all dead participants.
 func (a *Arena) first(p *preparation, o *Options, named bool) (done bool, err error) {
 	if a.epochWord().phase() == epochRemoved || named && a.moved() {
 		return false, errMoved

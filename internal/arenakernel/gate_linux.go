@@ -101,8 +101,8 @@ func (a *Arena) rebooted() bool {
 	return bootID(selfIdentity().bootID).isAfter(bootID(a.slice(hdrEpochBoot, 16)))
 }
 
-// rememberBoot records the boot in which an epoch begins. A process that does not know its boot
-// keeps the recorded ID, so that a later process that knows its boot notices a reboot since then.
+// rememberBoot records the boot in which an epoch begins. A process that does not know its boot keeps
+// the recorded ID. So a later process that knows its boot notices a reboot that happened in between.
 func (a *Arena) rememberBoot() {
 	if id := selfIdentity().bootID; outlivesBoot(a.seg.File()) && id != [16]byte{} {
 		copy(a.slice(hdrEpochBoot, 16), id[:])

@@ -39,8 +39,8 @@ func (p *preparation) meet(i int, s fullSlotState) {
 	}
 }
 
-// late reports whether the joiner leaves participants that died before they were admitted to
-// [Arena.repairLate].
+// late reports whether [Arena.repairLate], and not [Arena.prepare], does the repairs for participants
+// that died before they were admitted.
 func (p *preparation) late() bool { return p.news > mostNews }
 
 // fullSlotState is the state word of a slot, together with its window: in another window, another

@@ -185,6 +185,44 @@ func TestRecreateIncompatible(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
+// fragileKind is a kind whose Check calls checkFragile.
+var (
+	fragileKind  = KindOf("FRAG")
+	checkFragile func() error
+)
+
+func init() {
+	RegisterKind(KindOps{Kind: fragileKind, Version: 1, Check: func(*Arena, Object) error { return checkFragile() }})
+}
+
+// TestRecreateCorruptNeedsLastingDamage: a participant that reaps changes the arena while Open checks it. A
+// single check may take that for damage, which does not make Open replace the arena.
+func TestRecreateCorruptNeedsLastingDamage(t *testing.T) {
+	ta := newTestArena(t, 4)
+	open := func(recreate Recreate) (created bool) {
+		opts := ta.opts
+		opts.Recreate = recreate
+		a, err := Open(ta.name, &opts)
+		require.NoError(t, err)
+		defer a.Close()
+		_, created, err = a.OpenObject(ObjectSpec{Kind: fragileKind, Version: 1, Name: "x", Size: 8})
+		require.NoError(t, err)
+		return created
+	}
+	require.True(t, open(0))
+	checks := 0
+	checkFragile = func() error {
+		if checks++; checks == 1 {
+			return shmsync.ErrCorrupt
+		}
+		return nil
+	}
+	require.False(t, open(RecreateCorrupt), "the object of before")
+	require.Equal(t, 2, checks)
+	checkFragile = func() error { return shmsync.ErrCorrupt }
+	require.True(t, open(RecreateCorrupt), "a new arena")
+}
+
 func overwrite(t *testing.T, path string, off int64, b byte) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ func (a *Arena) Gone(n ParticipantID) bool {
 		return true
 	}
 	if _, window := a.windowOf(i); !a.copied && a.endings.begin(&a.core, i, w, window) {
-		a.follow(i)
+		a.follow(i) // all processes that watch the slot may be stopped
 	}
 	return false
 }
@@ -127,11 +127,11 @@ func (a *Arena) noteByteFree(i int, w slotWord) bool {
 	return a.slotState(i) == w && (goneOf(before) == mark || word.CompareAndSwap(before, withGone(before, mark)))
 }
 
-// givenUp reports whether another joiner may take slot i, in state w, because the joiner that has
-// the slot now holds no byte lock and has not become live for a long time. Usually a death watcher
-// takes such a slot back, but there may be no participant with a death watcher. The time is
-// measured with the wall clock. If that clock is changed, a joiner may be given up too early, with
-// the consequences described at joinTimeout.
+// givenUp reports whether another joiner may take slot i, in state w, from the joiner that has it
+// now. It may do so if that joiner holds no byte lock and has not become live for a long time.
+// Usually a death watcher takes such a slot back, but there may be no participant with a death
+// watcher. The time is measured with the wall clock. If that clock is changed, a joiner may be given
+// up too early, with the consequences described at joinTimeout.
 func (a *Arena) givenUp(i int, w slotWord) bool {
 	if w.phase() != phaseJoining || w.hasByte() || !a.hasCaps(i, w) || a.linked(i, w) {
 		return false // if the joiner has not stored its capabilities yet, slotJoined may be that of an earlier participant
@@ -170,11 +170,11 @@ func (a *Arena) detached(i int, w slotWord) bool {
 	return true
 }
 
-// waitedFor reports whether the process of the dead participant in slot i, in state w, does not
-// exist any more because its parent has waited for it with wait(2). The parameter id is the
-// identity of the participant. The kernel may still have the memory of such a process, and
-// therefore its byte lock. Since Linux 6.17, the kernel keeps the memory for one or two grace
-// periods of RCU if the process got a larger futex table when it started a thread: 70 ms on a host
+// waitedFor reports whether the process of the dead participant in slot i, in state w, does not exist
+// any more because its parent has waited for it with wait(2). The parameter id is the identity of the
+// participant. The kernel may still have the memory of such a process, and therefore its byte lock.
+// Since Linux 6.17, the kernel keeps the memory longer if the process got a larger futex table when
+// it started a thread. It keeps it for one or two grace periods of RCU, which took 70 ms on a host
 // with 16 CPUs.
 //
 // A hostile or damaged slot could contain a pid that no process has. So waitedFor also requires
@@ -211,13 +211,16 @@ type endings struct {
 	since map[int]*notice // guarded by: mu; when this process first found the death, by slot
 }
 
-// begin records the death of the participant in slot i, in state w of a window. It reports whether
-// this process finds the death for the first time.
-func (e *endings) begin(c *core, i int, w slotWord, window uint64) bool {
+// begin records that this process cleans up after the death of the participant in slot i, in state w
+// of a window. It reports whether that was not recorded before. The notice of the death alone does not
+// show it, because a check of the threads makes a notice, too.
+func (e *endings) begin(c *core, i int, w slotWord, window uint64) (first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, known := e.find(c, i, w, window)
-	return !known
+	n, _ := e.find(c, i, w, window)
+	first = !n.begun && e.since[i] == n // otherwise the slot has had another participant since
+	n.begun = true
+	return first
 }
 
 // find returns the notice of the death of the participant in slot i, in state w of a window. If
@@ -284,10 +287,10 @@ type free struct {
 	died, at int64 // when this process found the death, and when to check the byte lock next, CLOCK_MONOTONIC ns
 }
 
-// toFree stores in frees the slots of dead participants whose data has been handed over. These
-// slots only have to be freed when the kernel has ended the process. toFree returns the number of
-// these slots. The result named ok is false if frees is too small, or if there is another dead
-// participant, with whose slot more has to be done.
+// toFree stores in frees the slots of dead participants whose data has been handed over. These slots
+// only have to be freed when the kernel has ended the process. toFree returns the number of these
+// slots. The result named ok is false if frees is too small, or if the slot of another dead
+// participant needs more work than that.
 func (a *Arena) toFree(frees []free) (n uint, ok bool) {
 	if !a.unfinished.any() {
 		return 0, true
@@ -324,8 +327,8 @@ const (
 	// freePart is used instead of askPart when the data of the process has been handed over.
 	freePart = 2
 	// lookFirst and lookPart limit the time between two checks of the threads of a dead process in
-	// the same way. They give shorter times than askFirst and askPart. So if only one goroutine
-	// asks for a dead process, each of its questions includes a check of the threads.
+	// the same way. They give shorter times than askFirst and askPart. So if only one goroutine asks
+	// whether a process is gone, each of its questions includes a check of the threads.
 	lookFirst = 3e4 // ns
 	lookPart  = 16
 )

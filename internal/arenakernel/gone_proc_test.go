@@ -47,7 +47,11 @@ func init() {
 		}
 		m := oneOfMany{Name: a.self}
 		for range p.Threads {
-			m.TID = <-tids
+			// The runtime may run one of the goroutines on the leader. A tracer that waits for the leader has a rival: the
+			// goroutine of proctest that waits for the process.
+			if tid := <-tids; tid != os.Getpid() {
+				m.TID = tid
+			}
 		}
 		for !p.Unfenced && !a.Fenced() || a.u64(a.slot(a.mySlot)+slotStart).Load() == 0 {
 			runtime.Gosched()
@@ -143,6 +147,45 @@ func TestCallThatMeetsASlowDeathFreesTheSlot(t *testing.T) {
 	w := a.slotState(i)
 	pollFor(t, a, func() bool { return a.seenDead(i, w) })
 	require.False(t, a.Dead(m.Name), "a thread of it has memory")
+	require.NoError(t, unix.PtraceDetach(m.TID))
+	v.Wait(t)
+	pollFor(t, a, func() bool { return a.slotState(i).phase() == phaseFree })
+}
+
+// TestCallThatWaitsForASlowEndFreesTheSlot: a participant was marked dead while one of its threads still had memory, and
+// then its watchers were stopped. Another process, which does not watch that participant, asks once whether it is gone.
+// When the thread ends, the death watcher of that other process must free the slot, although no event wakes it.
+func TestCallThatWaitsForASlowEndFreesTheSlot(t *testing.T) {
+	needThreads(t)
+	ta := newTestArena(t, 2+watchTargets)
+	a, err := Create(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	watchers := make([]*remote, watchTargets)
+	for k := range watchers {
+		watchers[k] = ta.join(t, "watcher")
+		watchers[k].must(t, order{Do: "fenced"})
+	}
+	v, m := startMany(t, ta, manyThreads{Threads: 3})
+	runtime.LockOSThread() // the tracer is this thread, not the process
+	defer runtime.UnlockOSThread()
+	killSlowly(t, v, m.TID)
+	i := m.Name.Slot()
+	pollFor(t, a, func() bool { return a.slotState(i).phase() == phaseDead })
+	for _, w := range watchers {
+		defer w.Cont(t)
+	}
+	// A watcher that is stopped in the last step of a reap would keep the others from that step.
+	pollFor(t, a, func() bool {
+		for _, w := range watchers {
+			w.Cont(t)
+		}
+		for _, w := range watchers {
+			w.Stop(t)
+		}
+		return a.u32(a.slot(i)+slotReaper).Load() == 0
+	})
+	require.False(t, a.Gone(m.Name), "a thread of it has memory")
 	require.NoError(t, unix.PtraceDetach(m.TID))
 	v.Wait(t)
 	pollFor(t, a, func() bool { return a.slotState(i).phase() == phaseFree })

@@ -40,10 +40,10 @@ const (
 	hdrBlockWords        = 156
 	hdrChunkCount        = 160
 	hdrChecksum          = 168
-	hdrDeathRecordsTotal = 256 // number of death records of deaths
+	hdrDeathRecordsTotal = 256 // number of death records of participants that died
 	hdrDeaths            = 264 // counts the reaped participants that may have left something in an object or a wait node
 	hdrDirReach          = 268 // see core.reach
-	hdrLeftTotal         = 272 // number of death records of orderly leaves
+	hdrLeftTotal         = 272 // number of death records of participants that left
 	hdrDirLowering       = 288 // see lowering
 	hdrDirLowerer        = 296 // the participant that lowers the reach, or 0
 	hdrEpoch             = 304 // see epochWord
@@ -52,8 +52,8 @@ const (
 	hdrEpochBoot         = 328 // the boot in which the epoch began, for a file that survives a reboot
 	hdrEpochBegan        = 344 // Unix ns
 	hdrSynced            = 352 // the epoch after which the last participant wrote the file back to the disk
-	hdrSuccessors        = 356 // not 0 once an object was made that may be a successor; see core.noteSuccessor
-	hdrEpochDeathsOdd    = 360 // hdrEpochDeaths for an odd number
+	hdrSuccessors        = 356 // not 0 if an object was ever made that may be a successor; see core.noteSuccessor
+	hdrEpochDeathsOdd    = 360 // as hdrEpochDeaths, for an epoch with an odd number
 )
 
 // format writes the header of a new arena into a segment that no other process uses, and reserves
@@ -173,6 +173,7 @@ func validate(b []byte, length uint64, name string) (geometry, error) {
 		dirOff: le.Uint64(h[hdrDirOff:]), dirCount: le.Uint64(h[hdrDirCount:]),
 		chunksOff: le.Uint64(h[hdrChunksOff:]), blocksOff: le.Uint64(h[hdrBlocksOff:]),
 		heapOff: le.Uint64(h[hdrHeapOff:]), chunkCount: le.Uint64(h[hdrChunkCount:]),
+		headroom: g.headroom, // computed from the size, because the header does not contain it
 	}
 	if got != g || g.chunkCount == 0 || le.Uint32(h[hdrHeaderSize:]) != headerSize ||
 		le.Uint32(h[hdrSlotStride:]) != slotStride || le.Uint32(h[hdrDeathRecordCount:]) != deathRecordCount ||

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
@@ -37,8 +38,8 @@ type heapLocal struct {
 	top  atomic.Uint64          // the chunk from which the next search for a span goes downwards
 }
 
-// A block is a block of the heap, or a span, which consists of whole chunks. Its place, its size
-// and its block word have been found out.
+// A block describes a block of the heap, or a span, which consists of whole chunks: its place, its
+// size and its block word.
 type block struct {
 	off   Offset
 	size  uint64
@@ -69,20 +70,26 @@ func (c *core) blockWordOf(chunk, index uint64) *atomic.Uint32 {
 	return c.u32(c.placeOfBlockWord(chunk, index))
 }
 
-// placeOfBlockWord returns the offset of that word.
+// placeOfBlockWord returns the offset of the word that says what a block is used for.
 func (c *core) placeOfBlockWord(chunk, index uint64) Offset {
 	return Offset(c.geo.blocksOff + (chunk*blockWords+index)*blockWordSize)
 }
 
 // claim finds a block of at least size bytes with the given alignment, claims it for this
 // participant, and zeroes it. No other process knows of the block until a call of publish. If this
-// process dies before that, the block is freed.
+// process dies before that, the block is freed. The block does not lie in the headroom.
 func (c *core) claim(size, align uint64) (Offset, error) {
 	class, ok := classFor(size, align)
 	if !ok {
 		return c.claimSpan(size)
 	}
-	off, err := c.claimBlock(class)
+	return c.claimZeroed(class, roomOfAll)
+}
+
+// claimZeroed claims a block of the given size class in the given room, that is, part of the heap. It
+// zeroes the block.
+func (c *core) claimZeroed(class int, in room) (Offset, error) {
+	off, err := c.claimBlock(class, in)
 	if err != nil {
 		return 0, err
 	}
@@ -91,28 +98,36 @@ func (c *core) claim(size, align uint64) (Offset, error) {
 	return off, nil
 }
 
-// claimBlock claims a block of the given size class. It does not zero the block.
-func (c *core) claimBlock(class int) (Offset, error) {
+// claimBlock claims a block of the given size class in the given room, that is, part of the heap. It
+// does not zero the block.
+func (c *core) claimBlock(class int, in room) (Offset, error) {
 	var failed error
-	for range claimTries {
-		if off, ok := c.claimNear(class); ok {
+	for try := range claimTries {
+		if off, ok := c.claimNear(class, in); ok {
 			return off, nil
 		}
-		off, busy, err := c.claimFresh(class)
+		off, busy, err := c.claimFresh(class, in)
 		if off != 0 {
 			return off, nil
 		}
 		failed = err
 		for i := range c.geo.chunkCount {
+			if c.geo.roomOf(i) != in {
+				continue
+			}
 			if off, ok := c.claimIn(i, class, 0); ok {
 				return off, nil
 			}
 		}
-		if c.sweep(1) > 0 { // a slab that becomes a free chunk keeps its memory, which helps if there is no more
+		if c.sweep(1, in) > 0 { // a swept chunk keeps its memory, so it helps even if memory is full
 			continue
 		}
 		if !busy {
 			break
+		}
+		if in != roomOfAll && try >= claimTries/2 {
+			time.Sleep(headroomPause)
+			continue
 		}
 		runtime.Gosched()
 	}
@@ -120,22 +135,31 @@ func (c *core) claimBlock(class int) (Offset, error) {
 	if failed != nil {
 		return 0, failed
 	}
-	return 0, c.noSpace(uint64(classSizes[class]))
+	return 0, c.noSpace(uint64(classSizes[class]), in)
 }
 
-// claimNear searches for a free block of the class. It searches the chunk from which the last block
-// came, and a few other chunks, which change from call to call.
-func (c *core) claimNear(class int) (Offset, bool) {
+// claimNear searches for a free block of the class. It first searches the chunk from which the last
+// block came. Outside the headroom, it then searches a few other chunks, which change from call to
+// call. In the headroom, it searches all chunks.
+func (c *core) claimNear(class int, in room) (Offset, bool) {
 	next := c.heap.next[class].Load()
-	if chunk := next / blockWords; chunk < c.geo.chunkCount {
+	if chunk := next / blockWords; chunk < c.geo.chunkCount && c.geo.roomOf(chunk) == in {
 		if off, ok := c.claimIn(chunk, class, next%blockWords); ok {
 			return off, true
 		}
 	}
-	start := c.heap.look[class].Load()
-	c.heap.look[class].Store(start + nearChunks)
-	for k := range min(nearChunks, c.geo.chunkCount) {
-		if off, ok := c.claimIn((start+k)%c.geo.chunkCount, class, 0); ok {
+	start, n := c.heap.look[class].Load(), min(nearChunks, c.geo.chunkCount)
+	if in == roomOfAll {
+		c.heap.look[class].Store(start + nearChunks)
+	} else { // take no fresh chunk of the small headroom while another one has a free block
+		start, n = c.geo.headroom.first, c.geo.headroom.chunks()
+	}
+	for k := range n {
+		chunk := (start + k) % c.geo.chunkCount
+		if c.geo.roomOf(chunk) != in {
+			continue
+		}
+		if off, ok := c.claimIn(chunk, class, 0); ok {
 			return off, true
 		}
 	}
@@ -158,7 +182,8 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 		if word.Load() != blockFree {
 			continue
 		}
-		// lin: the block is ours here, unless the second check says otherwise.
+		// lin: from here on, this participant has the block, unless the check of the chunk below
+		// fails.
 		// sync(arena.block): acquire
 		claimed := uint32(makeBlock(blockClaimed, c.self))
 		c.touch(chunk)
@@ -184,15 +209,15 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 // claims a block of the slab before any other participant can. If no chunk is free, off is 0, and
 // busy reports whether other participants are changing chunks at the same time. If there is no more
 // memory, claimFresh takes a chunk that already has memory.
-func (c *core) claimFresh(class int) (off Offset, busy bool, err error) {
-	chunk, ok, busy := c.claimChunk(0)
+func (c *core) claimFresh(class int, in room) (off Offset, busy bool, err error) {
+	chunk, ok, busy := c.claimChunk(0, in)
 	if !ok {
 		return 0, busy, nil
 	}
 	crashpoint.Hit("arena.chunk.claimed")
 	if err := c.back(chunk, 1); err != nil {
 		c.freeRun(chunk, 1)
-		if chunk, ok, busy = c.claimChunk(chunkReserved); !ok {
+		if chunk, ok, busy = c.claimChunk(chunkReserved, in); !ok {
 			return 0, busy, err
 		}
 	}
@@ -213,9 +238,9 @@ func (c *core) claimFresh(class int) (off Offset, busy bool, err error) {
 	return off, true, nil
 }
 
-// claimChunk claims a free chunk whose chunk word has all the given bits. The search begins at the
-// hint in the header.
-func (c *core) claimChunk(bits chunkWord) (chunk uint64, ok, busy bool) {
+// claimChunk claims a free chunk of a room whose chunk word has all the given bits. The search begins
+// at the hint in the header.
+func (c *core) claimChunk(bits chunkWord, in room) (chunk uint64, ok, busy bool) {
 	count := c.geo.chunkCount
 	if count == 0 {
 		return 0, false, false
@@ -224,6 +249,9 @@ func (c *core) claimChunk(bits chunkWord) (chunk uint64, ok, busy bool) {
 	start := hint.Load() % count
 	for k := range count {
 		i := (start + k) % count
+		if c.geo.roomOf(i) != in {
+			continue
+		}
 		w := c.loadChunk(i)
 		switch w.kind() {
 		case chunkFree:
@@ -243,8 +271,8 @@ func (c *core) claimChunk(bits chunkWord) (chunk uint64, ok, busy bool) {
 	return 0, false, busy
 }
 
-// The method back allocates memory for n chunks that this participant has claimed, beginning with
-// the given one, and for their block words. Then it marks the chunks as reserved.
+// The method called back allocates memory for n chunks that this participant has claimed, beginning
+// with the given one, and for their block words. Then it marks the chunks as reserved.
 func (c *core) back(chunk, n uint64) error {
 	if c.reservedIn(chunk, n) < n {
 		if err := c.reserve(uint64(c.chunkOff(chunk)), n*chunkSize); err != nil {
@@ -273,15 +301,29 @@ func (c *core) reservedIn(chunk, n uint64) (count uint64) {
 	return count
 }
 
-// noSpace returns the error of a heap that has no room for size bytes.
-func (c *core) noSpace(size uint64) error {
-	free := uint64(0)
+// noSpace returns the error of a heap that has no room for size bytes. The parameter in is the last
+// room in which the caller has looked.
+func (c *core) noSpace(size uint64, in room) error {
+	free, kept := uint64(0), uint64(0)
 	for i := range c.geo.chunkCount {
-		if c.loadChunk(i).kind() == chunkFree {
+		switch {
+		case c.loadChunk(i).kind() != chunkFree:
+		case c.geo.roomOf(i) == roomOfAll:
 			free += chunkSize
+		default:
+			kept += chunkSize
 		}
 	}
-	return c.fail("arena.alloc", shmsync.ErrNoSpace, "asked for "+strconv.FormatUint(size, 10)+
-		" bytes; free in chunks of 64 KiB: "+strconv.FormatUint(free, 10)+
-		" of "+strconv.FormatUint(c.geo.chunkCount*chunkSize, 10)+" bytes")
+	detail := "asked for " + strconv.FormatUint(size, 10) +
+		" bytes; free in chunks of 64 KiB: " + strconv.FormatUint(free, 10) +
+		" of " + strconv.FormatUint(c.geo.chunkCount*chunkSize, 10) + " bytes"
+	switch {
+	case in == roomOfLarge && size > uint64(classSizes[classHeadroom]):
+		detail += "; the headroom has no room for so large a slot record"
+	case in != roomOfAll:
+		detail += "; the headroom is full, too"
+	case kept > 0:
+		detail += ", and " + strconv.FormatUint(kept, 10) + " bytes of headroom for users of objects that exist"
+	}
+	return c.fail("arena.alloc", shmsync.ErrNoSpace, detail)
 }

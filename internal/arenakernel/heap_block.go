@@ -110,7 +110,7 @@ func (c *core) release(b block, w blockWord) {
 // process, because other processes may know its offset. If this process dies inside Alloc, the
 // block is freed.
 //
-// If there is not enough room, the error Is [shmsync.ErrNoSpace].
+// If there is not enough room outside of the headroom, the error Is [shmsync.ErrNoSpace].
 func (a *Arena) Alloc(size, align uint64) (Offset, error) {
 	if err := a.BeginCall("arena.alloc"); err != nil {
 		return 0, err

@@ -136,7 +136,7 @@ func requireSame(t *testing.T, d deed, before AllocStats, a *Arena) {
 	if d.wordPtr == 0 && d.objects == 0 && d.nodes == 0 && d.records == 0 {
 		require.Equal(t, before.BytesUsed, after.BytesUsed)
 	}
-	a.sweep(a.geo.chunkCount)
+	sweepAll(a)
 	used := uint64(0) // used by spans
 	a.eachBlock(func(_ Offset, size uint64, _ blockWord) bool {
 		used += size / chunkSize
@@ -200,12 +200,12 @@ func TestSpanMeetsStaleClaim(t *testing.T) {
 	require.EqualValues(t, a.geo.heapOff, off)
 	a.Free(off)
 	crashpoint.ArmFunc("arena.block.before_claim", 1, func() {
-		require.EqualValues(t, 1, a.sweep(1))
+		require.EqualValues(t, 1, a.sweep(1, roomOfAll))
 	})
 	crashpoint.ArmFunc("arena.block.claimed", 1, func() {
-		_, err := a.Alloc(a.geo.chunkCount*chunkSize, 0)
+		_, err := a.Alloc(a.geo.common()*chunkSize, 0)
 		require.ErrorIs(t, err, shmsync.ErrNoSpace)
-		mustAlloc(t, a, (a.geo.chunkCount-1)*chunkSize, 0)
+		mustAlloc(t, a, (a.geo.common()-1)*chunkSize, 0)
 	})
 	defer crashpoint.Disarm()
 	class, _ := classFor(100, 1)
@@ -224,7 +224,7 @@ func TestClaimInASlabThatIsGone(t *testing.T) {
 		"slab of other size": func(t *testing.T, a *Arena) { mustAlloc(t, a, 30000, 0) },
 		"slab of nodes":      func(t *testing.T, a *Arena) { a.ClaimNode() },
 		"slab of its size":   func(t *testing.T, a *Arena) { mustAlloc(t, a, 100, 0) },
-		"the head of a span": func(t *testing.T, a *Arena) { mustAlloc(t, a, a.geo.chunkCount*chunkSize, 0) },
+		"the head of a span": func(t *testing.T, a *Arena) { mustAlloc(t, a, a.geo.common()*chunkSize, 0) },
 		"a sweeper's":        nil,
 	} {
 		for _, index := range []uint64{0, 5} {
@@ -243,7 +243,7 @@ func TestClaimInASlabThatIsGone(t *testing.T) {
 							a.swapChunk(chunk, w, makeChunk(chunkSweeping, w.number(), a.self))
 							return
 						}
-						require.EqualValues(t, 1, a.sweep(1))
+						require.EqualValues(t, 1, a.sweep(1, roomOfAll))
 						reuse(t, a)
 					})
 					before := a.Stats().Raw

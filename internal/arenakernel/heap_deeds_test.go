@@ -56,7 +56,7 @@ var deeds = map[string]deed{
 			a.Free(mustAlloc(t, a, 6000, 0))
 			return 0
 		},
-		do:     func(a *Arena, _ Offset) { a.sweep(1) },
+		do:     func(a *Arena, _ Offset) { a.sweep(1, roomOfAll) },
 		points: []string{"arena.sweep.begun", "arena.sweep.blocked", "arena.sweep.before_free"},
 	},
 	"create": {

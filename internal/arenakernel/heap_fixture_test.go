@@ -79,6 +79,13 @@ func (p *neighbours) reap(reaper *Arena, dead ParticipantID) {
 	reaper.clearOpenBits(dead)
 }
 
+// sweepAll frees the slabs of the whole heap that have no block in use.
+func sweepAll(a *Arena) {
+	for _, in := range []room{roomOfAll, roomOfRecords, roomOfLarge, roomOfNodes} {
+		a.sweep(a.geo.chunkCount, in)
+	}
+}
+
 func requireSound(t testing.TB, a *Arena) {
 	t.Helper()
 	require.NoError(t, a.Check())

@@ -103,7 +103,7 @@ func TestSpanWithoutMemoryTriesTwoRows(t *testing.T) {
 	}
 	_, err := a.Alloc(30*chunkSize, 0)
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)
-	require.Equal(t, []Offset{a.chunkOff(a.geo.chunkCount - 30), a.chunkOff(0)}, rows)
+	require.Equal(t, []Offset{a.chunkOff(a.geo.common() - 30), a.chunkOff(0)}, rows)
 	requireSound(t, a)
 }
 
@@ -129,7 +129,8 @@ func TestFullestRow(t *testing.T) {
 		{map[uint64]chunkWord{7: chunkReserved, 8: used, 9: chunkReserved, 11: used}, 3, 5, true},
 		{map[uint64]chunkWord{0: chunkReserved, 1: chunkReserved, 2: chunkReserved, 3: used}, 3, 0, true},
 		{map[uint64]chunkWord{0: chunkReserved, 1: chunkReserved, 2: used}, 3, 0, false},
-		{map[uint64]chunkWord{0: chunkReserved, 4: chunkReserved}, a.geo.chunkCount, 0, true},
+		{map[uint64]chunkWord{0: chunkReserved, 4: chunkReserved}, a.geo.common(), 0, true},
+		{map[uint64]chunkWord{0: chunkReserved, 4: chunkReserved}, a.geo.common() + 1, 0, false},
 	} {
 		set(c.words)
 		head, found := a.fullestRow(c.n)
@@ -146,7 +147,7 @@ func TestSpanDoesNotTouchARunItCannotHave(t *testing.T) {
 	p := newNeighbours(4<<20, 4)
 	a, v := p.join(1), p.join(2)
 	a.Free(mustAlloc(t, a, 2*chunkSize, 0))
-	top := a.geo.chunkCount - 2
+	top := a.geo.common() - 2
 	junk := bytes.Repeat([]byte{7}, 2*chunkSize)
 	copy(a.slice(a.chunkOff(top), 2*chunkSize), junk)
 	// v has claimed a block in a slab that no longer exists, and is about to notice that.

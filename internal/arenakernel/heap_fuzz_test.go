@@ -58,7 +58,7 @@ func FuzzAlloc(f *testing.F) {
 			as[0].Free(q.off)
 		}
 		require.Zero(t, as[0].Stats().BytesUsed)
-		as[1].sweep(p.geo.chunkCount)
+		sweepAll(as[1])
 		require.Equal(t, p.geo.chunkCount, as[0].Stats().FreeChunks)
 	})
 }

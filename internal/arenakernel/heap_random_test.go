@@ -180,7 +180,7 @@ func TestRandomDeaths(t *testing.T) {
 	}
 	requireSound(t, reaper)
 	require.Zero(t, reaper.Stats().BytesUsed)
-	reaper.sweep(p.geo.chunkCount)
+	sweepAll(reaper)
 	for i := range p.geo.chunkCount {
 		if w := reaper.loadChunk(i); w.kind() != chunkFree {
 			require.True(t, w.slabOf(classNode), "chunk %d: %#x", i, uint64(w))

@@ -130,17 +130,19 @@ func (c *core) eachBlockOf(i uint64, f func(off Offset, size uint64, w blockWord
 
 // AllocStats counts the blocks in the heap of an arena.
 type AllocStats struct {
-	Chunks      uint64 // how many chunks the heap has, of 64 KiB each
-	FreeChunks  uint64 // chunks that are not in use
-	Reserved    uint64 // chunks that are backed by memory
-	Raw         uint64 // blocks that Alloc returned and no process has freed
-	Objects     uint64
-	SlotRecords uint64 // blocks in which objects keep data for each slot whose participant used them
-	Nodes       uint64 // wait nodes that are in use or on the list of an object
-	PollerNodes uint64 // blocks on the node list of an object, which are freed with the object
-	Claimed     uint64 // blocks that are being made or freed
-	BytesUsed   uint64 // the size of all these blocks, each rounded up to its class or span
-	Bytes       uint64 // size of the heap
+	Chunks       uint64 // how many chunks the heap has, of 64 KiB each
+	FreeChunks   uint64 // chunks that are not in use
+	Headroom     uint64 // chunks of the headroom, which only slot records and wait nodes can use
+	FreeHeadroom uint64 // chunks of the headroom that are not in use
+	Reserved     uint64 // chunks that are backed by memory
+	Raw          uint64 // blocks that Alloc returned and no process has freed
+	Objects      uint64
+	SlotRecords  uint64 // blocks in which objects keep data for each slot whose participant used them
+	Nodes        uint64 // wait nodes that are in use or on the list of an object
+	PollerNodes  uint64 // blocks on the node list of an object, which are freed with the object
+	Claimed      uint64 // blocks that are being made or freed
+	BytesUsed    uint64 // the size of all these blocks, each rounded up to its class or span
+	Bytes        uint64 // size of the heap
 }
 
 // Stats counts the blocks in the heap. If other processes use the arena at the same time, the
@@ -148,11 +150,14 @@ type AllocStats struct {
 func (a *Arena) Stats() AllocStats {
 	a.mustBeginCall("arena.stats") // Close does not take the memory away while the heap is read
 	defer a.EndCall()
-	s := AllocStats{Chunks: a.geo.chunkCount, Bytes: a.geo.chunkCount * chunkSize}
+	s := AllocStats{Chunks: a.geo.chunkCount, Headroom: a.geo.chunkCount - a.geo.common(), Bytes: a.geo.chunkCount * chunkSize}
 	for i := range a.geo.chunkCount {
 		w := a.loadChunk(i)
 		if w.kind() == chunkFree {
 			s.FreeChunks++
+			if a.geo.roomOf(i) != roomOfAll {
+				s.FreeHeadroom++
+			}
 		}
 		if w.reserved() {
 			s.Reserved++

@@ -97,8 +97,8 @@ func hammerHeap(t *testing.T, size uint64) {
 					return
 				}
 				a.claim(sizes[rng.IntN(len(sizes))], 1)
-				a.claimBlock(classNode)
-				a.claimChunk(0)
+				a.claimBlock(classNode, roomOfAll)
+				a.claimChunk(0, roomOfAll)
 				reaping.Lock()
 				p.reap(reaper, a.self)
 				reaping.Unlock()

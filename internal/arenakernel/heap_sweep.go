@@ -8,14 +8,14 @@ var (
 	_ = crashpoint.Register("arena.sweep.before_free")
 )
 
-// sweep frees slabs, that is, chunks of equal blocks, that have no block in use. It frees at most
-// as many as the parameter want says, and returns their number.
-func (c *core) sweep(want uint64) (swept uint64) {
+// sweep frees slabs of a room, that is, chunks of equal blocks, that have no block in use. It frees at
+// most as many as the parameter want says, and returns their number.
+func (c *core) sweep(want uint64, in room) (swept uint64) {
 	for i := range c.geo.chunkCount {
 		if swept == want {
 			break
 		}
-		if c.sweepChunk(i) {
+		if c.geo.roomOf(i) == in && c.sweepChunk(i) {
 			swept++
 		}
 	}

@@ -82,15 +82,20 @@ func TestFullArenaSaysHowFull(t *testing.T) {
 		}
 		got = append(got, off)
 	}
-	require.Len(t, got, int(2*p.geo.chunkCount))
+	require.Len(t, got, int(2*p.geo.common()))
 	_, err := a.Alloc(64, 0)
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)
 	_, err = a.Alloc(1<<62, 0)
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)
 	_, err = a.Alloc(1<<64-1, 4096)
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)
-	_, err = a.ClaimNode()
+	require.ErrorContains(t, err, " 0 of ")
+	require.ErrorContains(t, err, " bytes of headroom for users of objects that exist")
+	for err = nil; err == nil; {
+		_, err = a.ClaimNode()
+	}
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)
+	require.ErrorContains(t, err, "the headroom is full, too")
 	a.Free(got[0])
 	require.Equal(t, got[0], mustAlloc(t, a, 20000, 0))
 }
@@ -108,14 +113,14 @@ func TestEmptySlabsServeOtherSizes(t *testing.T) {
 		}
 	}
 	small := fill(a, 64)
-	require.Len(t, small, int(p.geo.chunkCount)*blockWords)
+	require.Len(t, small, int(p.geo.common())*blockWords)
 	for _, off := range small {
 		b.Free(off)
 	}
-	whole := mustAlloc(t, b, p.geo.chunkCount*chunkSize, 0)
+	whole := mustAlloc(t, b, p.geo.common()*chunkSize, 0)
 	require.Equal(t, Offset(p.geo.heapOff), whole)
 	a.Free(whole)
-	require.Len(t, fill(a, 192), int(p.geo.chunkCount)*(chunkSize/192))
+	require.Len(t, fill(a, 192), int(p.geo.common())*(chunkSize/192))
 	requireSound(t, a)
 }
 
@@ -130,7 +135,7 @@ func TestNodeChunksStayNodes(t *testing.T) {
 		}
 		nodes = append(nodes, off)
 	}
-	require.Len(t, nodes, int(p.geo.chunkCount)*blockWords)
+	require.Len(t, nodes, int(p.geo.common()+p.geo.headroom.nodes)*blockWords)
 	for _, off := range nodes {
 		require.NoError(t, a.freeNode(off))
 	}

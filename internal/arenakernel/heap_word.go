@@ -62,8 +62,8 @@ func (w chunkWord) participant() ParticipantID { return ParticipantID(w >> chunk
 // memory.
 func (w chunkWord) freed() chunkWord { return w & chunkReserved }
 
-// claimedBy returns the chunk word of a free chunk, which is w, after the participant n has claimed
-// the chunk.
+// claimedBy returns the chunk word for a chunk that the participant n claims, and whose word is w
+// while it is free.
 func (w chunkWord) claimedBy(n ParticipantID) chunkWord {
 	return w&chunkReserved | chunkClaimed | chunkWord(n)<<chunkNameShift
 }

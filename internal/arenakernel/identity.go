@@ -57,7 +57,7 @@ func startTimeOf(pid string) (uint64, bool) {
 	if !ok {
 		return 0, false
 	}
-	const startField = 22 - 3 // the first field after the parenthesis is field 3
+	const startField = 22 - 3 // the text after the parenthesis begins with field 3
 	fields := strings.Fields(rest)
 	if len(fields) <= startField {
 		return 0, false
@@ -121,8 +121,8 @@ type description struct {
 //	readers: every process that records a death or asks who a participant is
 //	order:   acq_rel
 //	futex:   none
-//	crash:   0, or the generation of an earlier participant, may be left: of a later one nothing is known but that it
-//	         was pending
+//	crash:   0, or the generation of an earlier participant, may be left. All that is then known of a later
+//	         participant is that it was pending
 func (a *Arena) describe(i int) description {
 	s := a.slot(i)
 	word := a.u32(s + slotDescribed)
@@ -130,7 +130,7 @@ func (a *Arena) describe(i int) description {
 	d := description{generation: word.Load()}
 	d.flags, d.pid = a.deathRecordFlags(i), a.u32(s+slotPID).Load()
 	d.died, d.label = a.u64(s+slotDied).Load(), a.getLabel(s+slotLabel)
-	asm.LoadFence() // because plain loads have read the bytes of the label
+	asm.LoadFence() // the plain loads of the label must come before the next load
 	if d.generation == 0 || word.Load() != d.generation {
 		return description{}
 	}

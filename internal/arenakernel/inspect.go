@@ -1,6 +1,7 @@
 package arenakernel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -192,7 +193,8 @@ func (i *Inspector) Current(n ParticipantID) bool { return i.a.Current(n) }
 type Witness struct {
 	Participant
 	// Life is "alive", "dead" or "unknown". It is "dead" for a dead participant that has not been
-	// reaped yet, although its State is still live.
+	// reaped yet, although its State is still live. It is "unknown" if the participant has left, or was
+	// reaped, since the copy was made.
 	Life string
 }
 
@@ -234,7 +236,12 @@ func (i *Inspector) life(slot int) string {
 	}
 	if w.hasByte() {
 		if locked, err := shmsync.ByteLocked(i.img.File(), a.lockByte(slot)); err == nil {
-			if locked {
+			// The copy is older than this answer. The answer is about the participant of the copy only if the
+			// participant still has the slot. Otherwise it may have left.
+			switch now := i.stateNow(slot); {
+			case now.generation() != w.generation() || !now.taken():
+				return LifeUnknown
+			case locked && now.phase() != phaseDead:
 				return LifeAlive
 			}
 			return LifeDead
@@ -244,6 +251,16 @@ func (i *Inspector) life(slot int) string {
 		return LifeAlive
 	}
 	return LifeUnknown
+}
+
+// stateNow returns the state that a slot has in the file. If it cannot be read, the state is that of the
+// copy.
+func (i *Inspector) stateNow(slot int) slotWord {
+	var b [4]byte
+	if _, err := i.img.File().ReadAt(b[:], int64(i.a.slot(slot)+slotState)); err != nil {
+		return i.a.slotState(slot)
+	}
+	return slotWord(binary.LittleEndian.Uint32(b[:]))
 }
 
 // A DeathRecord describes a participant that died or left.

@@ -1,6 +1,9 @@
 package arenakernel
 
-import "bytes"
+import (
+	"bytes"
+	"time"
+)
 
 // EachPart calls f for the parts of the arena that a report needs, in order: everything before the
 // heap, then wait nodes and objects. It leaves out user data (blocks of Alloc, values, items)
@@ -50,16 +53,43 @@ func (i *Inspector) part(off, size uint64, keep func(off uint64, b []byte), f fu
 	return nil
 }
 
-// lasting reports whether the block b was a slot record of the same object all the time since the copy was begun. Parts
-// of the copy are read at different times. So if the object was made or deleted meanwhile, the bytes in the copy may be
-// those of another object, or of a user, that had the block before or afterwards.
+// lasting reports whether the block b was a slot record of the same object all the time since the
+// copy was begun. Parts of the copy are read at different times. So if the object was made or deleted
+// meanwhile, the bytes in the copy may come from another use of the block, before or afterwards.
 //
 // Preconditions: recordWords knows b, and the copy contains b.
 func (i *Inspector) lasting(b block) bool {
 	o, _ := i.a.locate(Offset(i.a.peek64(b.off + recordObject)))
-	return int64(i.a.peek64(o.off+objCreated)) < i.began &&
-		i.unchanged(o.off, objState) && i.unchanged(o.off+objNameOff, objRecords-objNameOff) &&
-		i.unchanged(b.off, SlotRecordHeader) && i.unchanged(i.a.placeOfBlockWord(b.chunk, b.index), blockWordSize)
+	return i.lastingObject(o) && i.stillIs(b, SlotRecordHeader)
+}
+
+// lastingObject reports, as the method lasting does, whether the block o was the same object all the
+// time since the copy was begun.
+//
+// Preconditions: the copy contains the header of o.
+func (i *Inspector) lastingObject(o block) bool {
+	created := int64(i.a.peek64(o.off + objCreated))
+	// If the object was made in the future, the clock was set back, but not while the copy was made.
+	return (created < i.began || created > time.Now().UnixNano()) && i.sameObject(o)
+}
+
+// sameObject reports whether the block o is the same object in the file as in the copy.
+func (i *Inspector) sameObject(o block) bool {
+	return i.unchanged(o.off, objState) && i.unchanged(o.off+objNameOff, objRecords-objNameOff) && i.stillIs(o, 0)
+}
+
+// IsThere reports whether the object o, which is in the copy, is still in the file. So what the caller has
+// read from the file since the copy was made belongs to o.
+func (i *Inspector) IsThere(o Object) bool {
+	b, ok := i.a.locate(o.Offset)
+	return ok && i.sameObject(b)
+}
+
+// stillIs reports whether the block b and its first n bytes have the use and the contents in the file that
+// they have in the copy. So these bytes belong to that use, even if the copy has the word of the block and
+// the bytes from different times.
+func (i *Inspector) stillIs(b block, n uint64) bool {
+	return i.unchanged(i.a.placeOfBlockWord(b.chunk, b.index), blockWordSize) && i.unchanged(b.off, n)
 }
 
 // unchanged reports whether the file has the same n bytes at off as the copy.
@@ -100,7 +130,9 @@ func (i *Inspector) objectsOnly(off uint64, b []byte) {
 		if a.isRecord(blk, blk.load()) {
 			n, known := a.recordWords(blk)
 			if !known || !i.lasting(blk) {
-				n = min(SlotRecordHeader, blk.size)
+				if n = SlotRecordHeader; !i.stillIs(blk, n) {
+					n = 0 // the bytes may be those of a user
+				}
 			}
 			each(uint64(blk.off), n, func(dst, src []byte) { copy(dst, src) })
 		}
@@ -108,8 +140,10 @@ func (i *Inspector) objectsOnly(off uint64, b []byte) {
 			continue
 		}
 		h, err := a.readHeader(blk)
-		if err != nil {
-			each(uint64(blk.off), objectHeader, func(dst, src []byte) { copy(dst, src) })
+		if err != nil || !i.lastingObject(blk) {
+			if i.stillIs(blk, objectHeader) { // otherwise the bytes may be those of a user
+				each(uint64(blk.off), objectHeader, func(dst, src []byte) { copy(dst, src) })
+			}
 			continue
 		}
 		each(uint64(blk.off), blk.size, func(dst, src []byte) { copy(dst, src) })

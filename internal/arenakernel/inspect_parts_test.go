@@ -69,3 +69,36 @@ func TestInspectPartsOfAReplacedObject(t *testing.T) {
 		})
 	}
 }
+
+// TestInspectPartsOfABlockWithAnotherUse: an Inspector has copied the words of the blocks, and then an object and its slot
+// record are deleted, and Alloc returns their blocks. The report shows nothing that a user writes there.
+func TestInspectPartsOfABlockWithAnotherUse(t *testing.T) {
+	const secret = 0x5ec7e75ec7e75ec7
+	a, path := inspected(t, Options{Size: 2 << 20})
+	o, _, err := a.OpenObject(ObjectSpec{Kind: testKind, Name: "x", Size: 8})
+	require.NoError(t, err)
+	record, err := a.SlotRecord(o, 1000)
+	require.NoError(t, err)
+	i, err := Inspect(path)
+	require.NoError(t, err)
+	defer i.Close()
+	require.EqualValues(t, 1, i.Stats().Objects)
+	require.EqualValues(t, 1, i.Stats().SlotRecords)
+	a.CloseObject(o)
+	require.NoError(t, a.DeleteObject(o))
+	used := map[Offset]bool{}
+	for _, size := range []uint64{1000, 100} {
+		off := mustAlloc(t, a, size, 0)
+		used[off] = true
+		for k := uint64(0); k+8 <= size; k += 8 {
+			a.u64(off + Offset(k)).Store(secret)
+		}
+	}
+	require.Equal(t, map[Offset]bool{o.Offset: true, record: true}, used, "the same blocks")
+	require.NoError(t, i.EachPart(false, func(off uint64, b []byte) error {
+		for k := 0; k+8 <= len(b); k += 8 {
+			require.NotEqualValues(t, uint64(secret), binary.LittleEndian.Uint64(b[k:]), "at %#x", off+uint64(k))
+		}
+		return nil
+	}))
+}

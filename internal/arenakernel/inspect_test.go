@@ -228,3 +228,17 @@ func TestInspectReadsClaimedRecordsBeforeWaits(t *testing.T) {
 	a.u64(records[0] + 64).Store(1)
 	require.Zero(t, i.a.u64(records[0]+64).Load())
 }
+
+// TestInspectLifeOfALeaver: a participant leaves after an Inspector has copied its slot. The Inspector finds
+// its byte lock free, but that does not show a death.
+func TestInspectLifeOfALeaver(t *testing.T) {
+	a, path := inspected(t, Options{})
+	i, err := Inspect(path)
+	require.NoError(t, err)
+	defer i.Close()
+	require.Equal(t, LifeAlive, i.Participants()[0].Life)
+	require.NoError(t, a.Close())
+	require.Equal(t, LifeUnknown, i.Participants()[0].Life)
+	require.NoError(t, i.Refresh())
+	require.Empty(t, i.Participants())
+}

@@ -9,10 +9,10 @@ import (
 // than possible.
 const mostWaits = 1 << 17
 
-// findWaitsOfCopy finds the waits in the copy of an Inspector. It reads the waits from the file
-// after the bodies of all objects. The order matters because tools infer since when a participant
-// has held an object from a wait that began in that time. A hold in the copy may have begun after a
-// wait began, but never after that wait ended.
+// findWaitsOfCopy finds the waits in the copy of an Inspector. It reads the waits from the file after
+// the bodies of all objects. The order matters because tools infer the age of a hold from a wait that
+// began during the hold. A hold in the copy may have begun after a wait began, but never after that
+// wait ended.
 func (a *Arena) findWaitsOfCopy() {
 	if !a.copied || a.waits != nil {
 		return
@@ -148,12 +148,13 @@ func (a *Arena) sleepers() (all []sleeper) {
 			continue
 		}
 		for k := range announceCount {
+			// The owner stores the word last, and clears it first. So if the word is the same before and after,
+			// the object belongs to it, and not to the wait before or after.
 			r := a.announceRecord(i, k)
-			s := sleeper{
-				owner: participantIn(i, w), object: Offset(a.u64(r + announceObject).Load()),
-				word: Offset(a.u64(r + announceWord).Load()), since: int64(a.u64(r + announceSince).Load()),
-			}
-			if s.word != 0 && s.object != 0 {
+			word := a.u64(r + announceWord)
+			s := sleeper{owner: participantIn(i, w), word: Offset(word.Load())}
+			s.object, s.since = Offset(a.u64(r+announceObject).Load()), int64(a.u64(r+announceSince).Load())
+			if s.word != 0 && s.object != 0 && Offset(word.Load()) == s.word {
 				all = append(all, s)
 			}
 		}

@@ -25,10 +25,10 @@ type Inspection struct {
 
 // Values of Hold.Mode.
 const (
-	HoldExclusive  = "exclusive"  // exclusive
+	HoldExclusive  = "exclusive"  // no other participant can hold the object
 	HoldShared     = "shared"     // shared, for reading
 	HoldUpgradable = "upgradable" // a read hold that can become exclusive before any other
-	HoldClosing    = "closing"    // a read hold that can become exclusive before all other holds
+	HoldClosing    = "closing"    // a writer that keeps new readers out, and waits for the present readers to unlock
 	HoldRecovering = "recovering" // the participant repairs what a dead holder left behind
 	HoldReserved   = "reserved"   // the object was granted to a waiter of the participant, which has not taken it yet
 	HoldPermits    = "permits"    // permits of a semaphore

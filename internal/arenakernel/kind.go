@@ -94,8 +94,8 @@ type KindOps struct {
 	// finds.
 	Inspect func(a *Arena, o Object) Inspection
 	// RecordWords says how many bytes at the beginning of a slot record contain no user data. 0 means
-	// all bytes of the record. Reports leave the other bytes out. Of the record of an object that is not
-	// known, or was made or deleted while the report was made, they show the header only.
+	// all bytes of the record. Reports leave the other bytes out. If the object is not known, or was
+	// made or deleted while the report was made, the report shows at most the header of the record.
 	RecordWords uint64
 	// UserData calls the function hide for each range of the body that contains user data. It
 	// passes the offset of the range in the body and its length. Reports leave these bytes out. For

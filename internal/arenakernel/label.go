@@ -33,7 +33,8 @@ func copyBytes(to, from []byte) {
 	}
 }
 
-// stringOf returns bytes that another participant may change as a string; see copyBytes.
+// stringOf returns a string with the given bytes, which another participant may change meanwhile; see
+// copyBytes.
 func stringOf(b []byte) string {
 	if !race.Enabled {
 		return string(b)

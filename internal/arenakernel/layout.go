@@ -64,7 +64,8 @@ type geometry struct {
 	blocksOff      uint64 // blockWords uint32s for each chunk
 	heapOff        uint64 // a multiple of chunkSize
 	chunkCount     uint64
-	counted        bool // the bit compatCounted
+	headroom       headroom // which chunks are the headroom; the size of the segment determines it
+	counted        bool     // the bit compatCounted
 }
 
 func alignUp(v, to uint64) uint64 { return (v + to - 1) &^ (to - 1) }
@@ -86,6 +87,7 @@ func plan(size uint64, slots int) geometry {
 	if g.heapOff < size {
 		g.chunkCount = (size - g.heapOff) / chunkSize
 	}
+	g.headroom = planHeadroom(g.heapOff, g.chunkCount)
 	return g
 }
 

@@ -9,7 +9,7 @@ type unfinished struct{ atomic.Uint32 }
 const (
 	leftToReap = 1 << iota // at least one reap is unfinished
 	leftToFree             // at least one slot has to be freed when the kernel has ended its process
-	leftOnce               // the unit of the counter in the other bits
+	leftOnce               // the number 1 of the counter that the remaining bits form
 )
 
 func (u *unfinished) leave(what uint32) {

@@ -29,8 +29,8 @@ func (m *meeting) arrive() {
 
 // await waits until another goroutine calls arrive. The parameter locked means that the calling
 // goroutine is locked to its thread. For such a goroutine, runtime.Gosched would switch threads, so
-// await yields the CPU in the kernel instead, and keeps its P, that is, the Go runtime's permission
-// to run Go code. If there is no other P with which the other goroutine could run, await sleeps at
+// await yields the CPU in the kernel instead. It keeps its P meanwhile, the Go runtime's permission
+// to run Go code. If the other goroutine cannot run, because there is no other P, await sleeps at
 // once.
 func (m *meeting) await(locked bool) {
 	if !locked || runtime.GOMAXPROCS(0) > 1 {

@@ -53,7 +53,10 @@ func (c *core) claimNode() (Offset, error) {
 // newNode claims a block for a node, and makes this participant its owner. The node is not
 // published yet.
 func (c *core) newNode() (Offset, *Node, error) {
-	off, err := c.claimBlock(classNode)
+	off, err := c.claimBlock(classNode, roomOfAll)
+	if err != nil && isNoSpace(err) && c.geo.headroom.nodes > 0 {
+		off, err = c.claimBlock(classNode, roomOfNodes)
+	}
 	if err != nil {
 		return 0, nil, err
 	}
@@ -196,8 +199,8 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 // A poller node stays on the list of its object. It loses its owner, so the next participant that needs
 // a poller node can take it.
 //
-// A node on a queue is freed by the kind of the object. If a participant took such a node off its queue
-// and then died, the node is freed by freeNodesOf for that participant.
+// The code of the object's kind frees a node on a queue. If a participant takes such a node off its
+// queue and then dies, freeNodesOf for that participant frees the node.
 //
 // A node that another participant may still push on the ready stack of the dead participant stays.
 // It is freed after the next death or leave of a participant that has changed something.
@@ -225,7 +228,8 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 			case owner != 0 && list == 0 && !n.onQueue() && !c.current(owner) && a.offQueue(n) && !untold(n):
 				// The node was taken off its queue when its owner was reaped. The participant that
 				// took the node off the queue has not freed the node. Either that participant died,
-				// or it is about to free the node.
+				// or it is about to free the node. The guard is for forgetWait.
+				c.guard(n.Object())
 				c.reapNode(off, n, owner, func() bool { return n.sameUse(w) && !n.onQueue() && !c.current(owner) })
 			}
 			return
@@ -308,52 +312,86 @@ func (c *core) awaitTold() bool {
 	return c.allTold()
 }
 
-// toldYields is how often a reaper yields the CPU while it waits for a participant that is between
-// beginTell and endTell, that is, in a section in which it ends waits of other participants.
+// toldYields is how often a reaper yields the CPU while it waits until another participant has
+// finished its telling section. In such a section, between beginTell and endTell, a participant ends
+// waits of others.
 const toldYields = 50
 
 // freeNodesAt frees the nodes of an object that no process has open. These are poller nodes, and waits
 // of dead participants that no process which knows the kind of the object has examined since the death.
 func (c *core) freeNodesAt(object Offset) {
 	c.eachNode(func(off Offset, n *Node) {
+		owner := n.Owner() // one load: a reaper makes itself the owner of the node of a dead participant
+		// This load comes before the load of the object. If the node is freed meanwhile, and becomes a poller node of
+		// another object, its new owner stores the object first.
+		list := n.list.Load()
 		switch {
 		case n.Object() != object:
-		case n.list.Load() != 0:
+		case list != 0:
 			c.freeNode(off)
-		case n.stamp.Load() != 0 && c.orphaned(n):
+		case n.stamp.Load() != 0 && c.orphaned(n, owner):
 			// The reaper of the owner may be about to free the node, too.
-			c.reapNode(off, n, n.Owner(), func() bool { return n.Object() == object })
+			c.reapNode(off, n, owner, func() bool { return n.Object() == object && !c.current(owner) })
 		case n.stamp.Load() != 0:
-			c.forgetWait(off, n)
+			c.forgetWait(off, n, object)
 		}
 	})
 }
 
-// forgetWait clears the stamp of a node whose object is being deleted. Its owner has discarded the node,
-// because a peer had overwritten the queue, which might still have named the node. The queue does not
-// exist any more. If the node kept its stamp, the next object at that offset would take the node for one
-// of its own waits. If the wait was over, the node stays until its owner leaves or dies.
-func (c *core) forgetWait(off Offset, n *Node) {
+// forgetWait clears the stamp of a node whose object is being deleted. Its owner discarded the node
+// when a peer had overwritten the queue, because the queue might still have named the node. By now
+// the queue does not exist any more. If the node kept its stamp, the next object at that offset would
+// take the node for one of its own waits. If the wait was over, the node stays until its owner leaves
+// or dies.
+//
+// If the owner dies, its reaper may free the node at any time, and another participant may then use the
+// node for another object. So forgetWait reads the object after the other words, and its changes are
+// conditional on what it has read before that.
+//
+// The owner that forgetWait finds may also be a reaper, or a participant that leaves, which is about to
+// free the node:
+//
+//	participant that is about to free the node    forgetWait
+//	guards the object                             loads the owner
+//	makes itself the owner, by CAS                is the object guarded? is the node still in the same use?
+//	frees the node                                makes itself the owner, by CAS
+//	ends the guard                                is the object guarded? is the node still in the same use?
+//	                                              frees the node
+//
+// If the CAS of forgetWait is the first one, the other CAS fails. If the owner that forgetWait has loaded
+// is a reaper, the reaper had guarded the object before. So forgetWait finds the guard, or the reaper has
+// freed the node and forgetWait finds another use. In both cases it leaves the node alone: the reaper may
+// have claimed the node again. A participant that leaves claims no nodes, so the second check is enough
+// for it. If forgetWait finds a guard that is there for another reason, such as a short lookup, the node
+// and its stamp stay until its owner leaves or dies.
+func (c *core) forgetWait(off Offset, n *Node, object Offset) {
 	c.beginTell() // until the call of endTell, no participant gets the ID of the owner
 	defer c.endTell()
-	w, owner := n.Load(), n.Owner()
-	if w.State() != NodeResolved && w.State() != NodeLeft {
-		return
+	owner, stamp, w := n.Owner(), n.stamp.Load(), n.Load()
+	// The guard comes first, and the use last.
+	if owner == 0 || c.guarded(object) || n.Object() != object || !n.sameUse(w) {
+		return // another participant is freeing the node, or the node has another wait now
 	}
-	// This participant becomes the owner before it clears the stamp. If it dies between the two steps,
-	// its reaper frees the node.
-	ours := w.State() == NodeLeft && c.takeNode(n, owner)
-	n.stamp.Store(0)
-	if ours {
-		c.freeNode(off)
+	switch w.State() {
+	case NodeResolved:
+		n.stamp.CompareAndSwap(stamp, 0)
+	case NodeLeft:
+		// If this participant dies after it has become the owner, its reaper frees the node.
+		if !c.takeNode(n, owner) {
+			return
+		}
+		if c.guarded(object) {
+			n.stamp.CompareAndSwap(stamp, 0)
+		} else if n.sameUse(w) {
+			c.freeNode(off)
+		}
 	}
 }
 
-// orphaned reports whether the owner of a node is dead, and no participant is still going to push
-// the node on that owner's ready stack, the stack of nodes at which the poller of a process has to
-// look.
-func (c *core) orphaned(n *Node) bool {
-	owner := n.Owner()
+// orphaned reports whether the given owner of a node is dead, and no participant is still going to push
+// the node on that owner's ready stack. The ready stack of a participant has the nodes at which its
+// poller has to look.
+func (c *core) orphaned(n *Node, owner ParticipantID) bool {
 	return owner != 0 && !c.current(owner) && (n.State() != NodeResolved || c.allTold())
 }
 

@@ -80,3 +80,31 @@ func TestPollerNodeOfWhoLeavesIsToldStill(t *testing.T) {
 	require.Equal(t, NodeFree, n.State())
 	requireSound(t, a)
 }
+
+// TestReaperGuardsTheObjectOfANode: a reaper that frees the node of an earlier dead participant guards the
+// object of the node. A participant that deletes the object then leaves the node to the reaper.
+func TestReaperGuardsTheObjectOfANode(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, earlier, dead := p.join(1), p.join(2), p.join(3), p.join(4)
+	o, _, err := a.OpenObject(spec("x"))
+	require.NoError(t, err)
+	off, err := earlier.ClaimNode()
+	require.NoError(t, err)
+	n := a.node(off)
+	n.SetObject(o.Offset)
+	n.enqueue()
+	n.swapState(NodeIdle, NodeLeft)
+	n.next.Store(RecordedRemoved << 32)
+	p.kill(earlier.self)
+	inherited := false
+	crashpoint.ArmFunc("arena.node.inherited", 1, func() {
+		inherited = true
+		b.freeNodesAt(o.Offset)
+		require.EqualValues(t, 1, a.Stats().Nodes)
+	})
+	defer crashpoint.Disarm()
+	p.reap(a, dead.self)
+	require.True(t, inherited)
+	require.Zero(t, a.Stats().Nodes)
+	requireSound(t, a)
+}

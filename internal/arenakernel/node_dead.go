@@ -52,9 +52,10 @@ func (a *Arena) NodesOfDead(object Offset, dead ParticipantID) []Offset {
 }
 
 // NodesOfAllDead returns the nodes of an object that belonged to dead participants. The result is
-// complete for all participants that were marked dead more than age ago. If age is not 0, that includes
-// participants that the kernel has marked, but no process yet, because all processes that watch them may
-// be stopped. The caller has to check each node: see [deadNodes].
+// complete for all participants that were marked dead more than age ago. If age is not 0, the result
+// includes the nodes of participants that so far only the kernel has marked. All processes that watch
+// such a participant may be stopped, so that none of them marks it. The caller has to check each
+// node: see [deadNodes].
 func (a *Arena) NodesOfAllDead(object Offset, age time.Duration) []Offset {
 	l := &a.deadNodes
 	l.mu.Lock()

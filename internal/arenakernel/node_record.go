@@ -67,27 +67,43 @@ func (a *Arena) ReapRemoved(off Offset, dead ParticipantID, next uint64) {
 	}
 }
 
-// mayJoin reports whether a record, that is, a change that a participant has committed and not
-// completed, may still put the node on a recorded queue.
-func (n *Node) mayJoin() bool { return n.recorded() && n.next.Load()>>32 == 0 }
-
 // RecordedEnds reports whether v is a value of a node's field next that ends the wait of an owner
 // that still waits.
 func RecordedEnds(v uint32) bool {
 	return v == RecordedGranted || v == RecordedRefused || v == RecordedOwes
 }
 
-// ending reports whether a record has ended the wait of the node, and the node's state does not
-// show the end of the wait yet.
-func (n *Node) ending() bool {
-	if !n.recorded() || !RecordedEnds(uint32(n.next.Load()>>32)) {
-		return false
+// A waitProgress says how far the wait of a dead participant has come.
+type waitProgress uint8
+
+const (
+	waitOff     waitProgress = iota // the node is on no queue
+	waitOn                          // the node is on a queue, or owes; see onQueue
+	waitJoining                     // a record that is committed and not completed may still put the node on a queue
+	waitEnding                      // a record has ended the wait, and the state of the node does not show that yet
+)
+
+// progress returns how far the wait of a node has come. Records of other participants may change the node
+// meanwhile, so one load of next decides. The state of the node is loaded after that, because a record
+// changes it later.
+func (n *Node) progress() waitProgress {
+	if !n.recorded() {
+		return waitOff
 	}
-	switch n.State() {
-	case NodeQueued, NodeAsleep, NodeParked:
-		return true
+	v := uint32(n.next.Load() >> 32)
+	if RecordedEnds(v) {
+		switch n.State() {
+		case NodeQueued, NodeAsleep, NodeParked:
+			return waitEnding
+		}
 	}
-	return false
+	switch {
+	case v == 0:
+		return waitJoining
+	case v == RecordedLast, v == RecordedOwes, v >= RecordedFirst:
+		return waitOn
+	}
+	return waitOff
 }
 
 // offQueue reports whether the node of a dead participant is on no queue, and whether no pending
@@ -98,30 +114,38 @@ func (n *Node) ending() bool {
 // Preconditions: the owner of the node is not current, so it changes nothing any more. The caller holds
 // c.handles, and calls c.unguard later.
 func (a *Arena) offQueue(n *Node) bool {
-	if n.mayJoin() || n.ending() {
+	// After the first completion the node may be on a queue, from which the record of another participant
+	// takes it at once. A further completion makes sure that this record is complete, too.
+	for completed := range 3 {
+		switch p := n.progress(); {
+		case p == waitOff, p == waitJoining && completed > 0:
+			return true
+		case p == waitOn:
+			return false
+		}
 		object := n.Object()
 		a.guard(object)
 		h, err := a.headerAt(object)
-		switch {
-		case n.Object() != object:
+		if n.Object() != object {
 			return false
-		case object == 0 || err != nil || !h.load().there():
-			// The object does not exist any more, so its queue does not exist either.
-		default:
-			ops, known := opsOf(h.Object)
-			if !known {
-				return false
-			}
-			if ops.Complete != nil {
-				// If this process dies before it has woken the owners of the waits that it resolves,
-				// its reaper wakes all owners.
-				a.beginTell()
-				done := ops.Complete(a, h.Object)
-				a.endTell()
-				if !done {
-					return false
-				}
-			}
+		}
+		if object == 0 || err != nil || !h.load().there() {
+			break // the object does not exist any more, so its queue does not exist either
+		}
+		ops, known := opsOf(h.Object)
+		if !known {
+			return false
+		}
+		if ops.Complete == nil {
+			break
+		}
+		// If this process dies before it has woken the owners of the waits that it resolves, its reaper
+		// wakes all owners.
+		a.beginTell()
+		done := ops.Complete(a, h.Object)
+		a.endTell()
+		if !done {
+			return false
 		}
 	}
 	return !n.onQueue()

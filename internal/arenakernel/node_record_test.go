@@ -106,3 +106,39 @@ func TestNodeThatOwesIsKept(t *testing.T) {
 	a.ReapRemoved(off, b.self, settled)
 	require.Zero(t, n.Owner())
 }
+
+// TestNodeIsKeptUntilItsEndShows: a record puts the node of a dead participant on a queue, and the record of
+// another participant takes it off again at once, because the wait was granted. Until the second record is
+// complete, the node must not be freed: the other participant may still push it on a ready stack.
+func TestNodeIsKeptUntilItsEndShows(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, other := p.join(1), p.join(2), p.join(3)
+	s := spec("x")
+	s.Kind, s.Version = recordedKind, 1
+	o, _, err := a.OpenObject(s)
+	require.NoError(t, err)
+	off, err := b.ClaimNode()
+	require.NoError(t, err)
+	n := b.node(off)
+	n.SetObject(o.Offset)
+	n.Swap(n.Load(), n.Load().With(NodeQueued))
+	n.Stamp().Store(RecordedStamp | 1<<32)
+	calls := 0
+	completes = func(Object) bool {
+		switch calls++; calls {
+		case 1:
+			other.BeginTell()
+			n.Next().Store(RecordedGranted << 32)
+		case 2:
+			n.Swap(n.Load(), n.Load().With(NodeResolved))
+		}
+		return true
+	}
+	p.kill(b.self)
+	a.freeNodesOf(b.self)
+	require.Equal(t, b.self, n.Owner(), "the other participant has not pushed it yet")
+	require.Equal(t, 2, calls)
+	other.EndTell()
+	a.freeNodesOf(b.self)
+	require.Zero(t, n.Owner())
+}

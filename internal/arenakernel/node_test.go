@@ -289,6 +289,18 @@ func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
 	requireSound(t, a)
 }
 
+// waitFor makes a node of a wait of the participant a for the object o, in the given state.
+func waitFor(t *testing.T, a *Arena, o Object, state NodeState) (off Offset, n *Node) {
+	t.Helper()
+	off, err := a.ClaimNode()
+	require.NoError(t, err)
+	n = a.node(off)
+	n.SetObject(o.Offset)
+	n.enqueue()
+	n.swapState(NodeIdle, state)
+	return off, n
+}
+
 // TestWaitsOfTheDeadGoWithTheirObject: normally the kind of an object cleans up the waits of a dead
 // participant. If no process that knows the kind does so before the object is deleted, the deletion
 // frees the nodes.
@@ -298,12 +310,7 @@ func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 		a, b := p.join(1), p.join(2)
 		o, _, err := a.OpenObject(ObjectSpec{Kind: KindOf("NOBO"), Version: 1, Name: "x", Size: 64})
 		require.NoError(t, err)
-		off, err := b.ClaimNode()
-		require.NoError(t, err)
-		n := b.node(off)
-		n.SetObject(o.Offset)
-		n.enqueue()
-		n.swapState(NodeIdle, state)
+		waitFor(t, b, o, state)
 		p.reap(a, b.self)
 		require.EqualValues(t, 1, a.Stats().Nodes, "its kind takes it off the queue")
 		a.CloseObject(o)
@@ -322,12 +329,7 @@ func TestWaitsGoWithTheirObject(t *testing.T) {
 		a, b := p.join(1), p.join(2)
 		o, _, err := a.OpenObject(spec("x"))
 		require.NoError(t, err)
-		off, err := b.ClaimNode()
-		require.NoError(t, err)
-		n := b.node(off)
-		n.SetObject(o.Offset)
-		n.enqueue()
-		n.swapState(NodeIdle, state)
+		waitFor(t, b, o, state)
 		a.CloseObject(o)
 		require.NoError(t, a.Delete("x"))
 		next, _, err := a.OpenObject(spec("y"))
@@ -342,6 +344,70 @@ func TestWaitsGoWithTheirObject(t *testing.T) {
 		require.Zero(t, a.Stats().Nodes, "%v", state)
 		requireSound(t, a)
 	}
+}
+
+// TestNodeThatIsUsedAgainIsNotForgotten: while a participant deletes an object, the owner of a discarded
+// node dies, its reaper frees the node, and another participant waits with the node for another object.
+// The deleter leaves that wait alone.
+func TestNodeThatIsUsedAgainIsNotForgotten(t *testing.T) {
+	for _, state := range []NodeState{NodeResolved, NodeLeft} {
+		p := newNeighbours(2<<20, 4)
+		a, b := p.join(1), p.join(2)
+		deleted, _, err := a.OpenObject(spec("x"))
+		require.NoError(t, err)
+		o, _, err := b.OpenObject(spec("y"))
+		require.NoError(t, err)
+		off, n := waitFor(t, b, o, state)
+		stamp := n.stamp.Load()
+		a.forgetWait(off, n, deleted.Offset)
+		require.Equal(t, b.self, n.Owner(), "%v", state)
+		require.Equal(t, stamp, n.stamp.Load(), "%v", state)
+		require.EqualValues(t, 1, a.Stats().Nodes, "%v", state)
+	}
+}
+
+// TestDeleterFreesNoNodeThatAnotherFrees: while a participant deletes an object, another participant is about
+// to free a node of that object. It is the reaper of the owner, or the owner that leaves. It guards the object
+// and is the owner of the node, or has cleared the owner already. Only that participant frees the node.
+func TestDeleterFreesNoNodeThatAnotherFrees(t *testing.T) {
+	for name, begin := range map[string]func(b *Arena, n *Node, deleted Offset){
+		"guards":           func(b *Arena, n *Node, deleted Offset) { b.guard(deleted) },
+		"clears the owner": func(b *Arena, n *Node, deleted Offset) { n.owner.Store(0) },
+	} {
+		p := newNeighbours(2<<20, 4)
+		a, b := p.join(1), p.join(2)
+		deleted, _, err := a.OpenObject(spec("x"))
+		require.NoError(t, err)
+		off, n := waitFor(t, b, deleted, NodeLeft)
+		begin(b, n, deleted.Offset)
+		a.freeNodesAt(deleted.Offset)
+		require.EqualValues(t, 1, a.Stats().Nodes, name)
+		require.NoError(t, b.freeNode(off), name)
+		b.unguard()
+		require.Zero(t, a.Stats().Nodes, name)
+	}
+}
+
+// TestDeleterTakesNoNodeFromAReaper: a participant that deletes an object finds that the owner of a node is
+// dead. Before it makes itself the owner, the reaper of the dead participant does so. Only the reaper frees
+// the node.
+func TestDeleterTakesNoNodeFromAReaper(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, reaper := p.join(1), p.join(2), p.join(3)
+	deleted, _, err := a.OpenObject(spec("x"))
+	require.NoError(t, err)
+	off, n := waitFor(t, b, deleted, NodeQueued)
+	p.kill(b.self)
+	a.current = func(id ParticipantID) bool {
+		if id == b.self {
+			n.owner.CompareAndSwap(uint32(b.self), uint32(reaper.self))
+		}
+		return p.current(id)
+	}
+	a.freeNodesAt(deleted.Offset)
+	require.Equal(t, reaper.self, n.Owner())
+	require.NoError(t, reaper.freeNode(off))
+	require.Zero(t, a.Stats().Nodes)
 }
 
 // TestCheckFindsWaitsInNoObject: Check finds a wait of a dead participant for an object that does

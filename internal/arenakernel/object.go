@@ -50,8 +50,8 @@ const (
 // objectWord is the state word of an object.
 //
 //	bits 0..2   phase  below
-//	bits 3..31  name   the maker of a pending, the deleter of a deleting object,
-//	                   either of an aborted one
+//	bits 3..31  name   the maker of a pending object; the deleter of a deleting one;
+//	                   the one or the other for an aborted one
 //
 //	phase      name  meaning                                      left by
 //	pending    n     in the directory, private to n               create

@@ -63,9 +63,11 @@ func (a *Arena) deleteAlone(name string) error {
 	return a.erase(h.Offset)
 }
 
-// DeleteObject removes an object as Delete does. The object need not have a name. If an interrupted
-// upgrade has left the contents of an earlier object of the same name, DeleteObject does not remove
-// them. The next upgrade finds them.
+// DeleteObject removes an object as Delete does. The object need not have a name. If the object was
+// deleted, and an object of another name, kind, type or size is at its offset now, DeleteObject does not
+// remove that one. It cannot tell objects apart that agree in all of these. If o has only an offset,
+// DeleteObject removes whatever object is there. If an interrupted upgrade has left the contents of an
+// earlier object of the same name, DeleteObject does not remove them. The next upgrade finds them.
 func (a *Arena) DeleteObject(o Object) error {
 	if err := a.BeginCall("arena.delete"); err != nil {
 		return err
@@ -79,8 +81,13 @@ func (a *Arena) DeleteObject(o Object) error {
 	a.handles.Lock()
 	defer a.handles.Unlock()
 	a.releaseDeferred()
-	if _, err := a.openAt(o.Offset); err != nil {
+	h, err := a.openAt(o.Offset)
+	if err != nil {
 		return err
+	}
+	if h.Object != o && o != (Object{Offset: o.Offset}) {
+		a.forget(o.Offset)
+		return a.failObject("arena.delete", o.String(), shmsync.ErrIncompatible, "it was deleted, and "+KindPhrase(h.Kind)+" is at its offset now")
 	}
 	return a.erase(o.Offset)
 }

@@ -97,6 +97,12 @@ func (c *core) guarded(off Offset) bool {
 // an object. If a participant guards the block, releaseUnseen only marks the block as freeing. This
 // process then releases it later.
 func (c *core) releaseUnseen(b block, w blockWord) {
+	if w.kind() == blockClaimed {
+		// A claimed block has no slot records. If its participant died before it had cleared the bytes,
+		// they may be those of an object that was there before, and may name a block that another
+		// participant has claimed.
+		c.u32(b.off + objRecords).Store(0)
+	}
 	if !c.guarded(b.off) {
 		// Free the wait nodes only now. While the block was guarded, a reaper could still examine
 		// them.
@@ -195,7 +201,8 @@ func (c *core) adopt(h *header) (bool, error) {
 		s := h.load()
 		switch {
 		case s.legal() && s.phase() == objectDeleting:
-			// lin: the deletion is cancelled. While our bit is set, no further deletion is decided.
+			// lin: the deletion is cancelled. While this participant's bit is set, no further
+			// deletion can become final.
 			crashpoint.Hit("arena.object.cancelling")
 			if h.swap(s, makeObject(objectCommitted, 0)) {
 				c.remember(h, kept)
@@ -238,7 +245,7 @@ func (a *Arena) forget(off Offset) bool {
 	}
 	if ref.count--; ref.count == 0 {
 		delete(a.handles.refs, off)
-		if !ref.kept || !a.undoing(a.self) { // a rollback may still write into the object
+		if !ref.kept || !a.undoing(a.self) { // otherwise a rollback may still write into the object
 			word, mask := a.openBit(&ref.header, a.self.Slot())
 			word.And(^mask)
 		}

@@ -133,6 +133,28 @@ func TestAnonymousObjects(t *testing.T) {
 	requireSound(t, a)
 }
 
+// TestDeleteObjectLeavesAnotherObjectAlone: an object is deleted, and another one gets its place. Then
+// DeleteObject of the first one deletes nothing.
+func TestDeleteObjectLeavesAnotherObjectAlone(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b := p.join(1), p.join(2)
+	x, _, err := a.OpenObject(spec("x"))
+	require.NoError(t, err)
+	a.CloseObject(x)
+	require.NoError(t, b.DeleteObject(x))
+	y, _, err := b.OpenObject(spec("y"))
+	require.NoError(t, err)
+	require.Equal(t, x.Offset, y.Offset)
+	b.CloseObject(y)
+	require.ErrorIs(t, a.DeleteObject(x), shmsync.ErrIncompatible)
+	there, err := a.ObjectAt(y.Offset)
+	require.NoError(t, err)
+	require.Equal(t, y, there)
+	a.CloseObject(there)
+	require.NoError(t, a.DeleteObject(y), "nobody has it open")
+	requireSound(t, a)
+}
+
 func TestDelete(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)

@@ -127,7 +127,7 @@ func enterNamed(ctx context.Context, op, name string, opts *Options, find func()
 			judged, _ = seg.Reopen() // while this descriptor is open, no other file can get its inode number
 		}
 		if err == nil {
-			a, joined, err = join(ctx, seg, opts, created, true, watcher)
+			a, joined, err = join(ctx, seg, opts, created, name, watcher)
 		}
 		watcher.dismiss()
 		if err == nil {
@@ -182,7 +182,7 @@ func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 		return nil, err
 	}
 	name := seg.Name()
-	a, _, err := join(context.Background(), seg, opts, false, false, nil)
+	a, _, err := join(context.Background(), seg, opts, false, "", nil)
 	if errors.Is(err, errMoved) {
 		err = &shmsync.Error{Op: "arena.from_segment", Object: name, Err: shmsync.ErrIncompatible, Detail: "the arena was removed"}
 	}
@@ -208,11 +208,11 @@ func (o *Options) size() int64 { return int64(alignUp(uint64(o.Size), chunkSize)
 
 func (o *Options) format(seg *shm.Segment) error { return format(seg, o.MaxParticipants, o.Counted) }
 
-// join makes this process a participant of the arena in seg. The parameter named means that seg was
-// found by its name. The parameter watcher may be nil. The result joined means that the segment
+// join makes this process a participant of the arena in seg. The parameter name is the name by which
+// seg was found, or "". The parameter watcher may be nil. The result joined means that the segment
 // contains the arena that was asked for. This result may be true together with an error, for
 // example an error of OnFirst.
-func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named bool, watcher *watcherThread) (_ *Arena, joined bool, _ error) {
+func join(ctx context.Context, seg *shm.Segment, opts *Options, created bool, name string, watcher *watcherThread) (_ *Arena, joined bool, _ error) {
 	dev, ino := seg.ID()
 	id := segmentID{dev, ino}
 	o := opts.orDefault()
@@ -252,6 +252,7 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named b
 		seg.Close()
 		return nil, false, err
 	}
+	a.home = workingDirOf(name)
 	a.opens = 1
 	a.opening, a.opened = true, make(chan struct{})
 	if attached.arenas == nil {
@@ -272,7 +273,7 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named b
 		attached.Unlock()
 		close(a.opened)
 	}()
-	if err := a.admit(ctx, &o, named); err != nil {
+	if err := a.admit(ctx, &o, name != ""); err != nil {
 		return nil, true, err
 	}
 	admitted = true
@@ -360,7 +361,7 @@ func newMember(seg *shm.Segment, bytes []byte, opts *Options, created bool, watc
 	}
 	a.caps |= o.KernelIO.caps()
 	if o.OnEvent != nil {
-		a.firstHook = a.events.hook(o.OnEvent) // before this process repairs anything
+		a.firstHook = a.events.hook(o.OnEvent) // made before this process repairs anything, which causes events
 	}
 	if err := a.enter(o.Label, watcher); err != nil {
 		return nil, err

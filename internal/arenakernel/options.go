@@ -92,7 +92,7 @@ const (
 func (o *Options) replaces(a *Arena, e Epoch, untouched bool) bool {
 	return o.Lifetime == LifetimeEphemeral && !untouched ||
 		o.Recreate&RecreateUnclean != 0 && !e.Clean ||
-		o.Recreate&RecreateCorrupt != 0 && a.Check() != nil
+		o.Recreate&RecreateCorrupt != 0 && a.isDamaged()
 }
 
 // KernelIO says which system calls of a process write into an arena. After the death of the process,

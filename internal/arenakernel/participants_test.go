@@ -4,6 +4,7 @@ package arenakernel
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/asm"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -384,4 +387,65 @@ func TestWhoReadsTheRecordWhileTheSlotIsCleared(t *testing.T) {
 		require.Equal(t, "worker", who.Label)
 		a.u32(a.slot(3) + slotState).Store(uint32(makeSlotWord(phaseFree, uint32(5+k))))
 	}
+}
+
+// TestWhoIsMarkedDeadMeanwhile: a participant is marked dead while another one calls Who. The death has no
+// record yet, but the slot still describes the participant.
+func TestWhoIsMarkedDeadMeanwhile(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	a.reapMu.Lock() // the death watcher must not clean up
+	defer a.reapMu.Unlock()
+	live := makeSlotWord(phaseLive, 5)
+	state := a.u32(a.slot(3) + slotState)
+	defer state.Store(0)
+	a.u32(a.slot(3) + slotPID).Store(4711)
+	a.u32(a.slot(3) + slotDescribed).Store(live.generation())
+	var round atomic.Uint32 // odd while Who may run
+	marked := make(chan struct{})
+	rounds := uint32(proctest.Rounds(20_000, 200_000))
+	go func() {
+		defer close(marked)
+		for r := range rounds {
+			for round.Load() != 2*r+1 {
+				runtime.Gosched()
+			}
+			for range r % 64 { // meet Who at different points
+				asm.Pause(1)
+			}
+			state.Store(uint32(live.with(phaseDead)))
+			round.Add(1)
+		}
+	}()
+	missed := 0
+	for r := range rounds {
+		state.Store(uint32(live))
+		round.Store(2*r + 1)
+		for round.Load() == 2*r+1 {
+			if id := a.Who(participantIn(3, live)); id == nil || id.PID != 4711 {
+				missed++
+			}
+			runtime.Gosched()
+		}
+	}
+	<-marked
+	require.Zero(t, missed)
+}
+
+// TestDeathWithoutATimeIsRecorded: a participant is killed after it has marked another one dead and before
+// it has stored the time of the death. The record of the death has the time when it was written.
+func TestDeathWithoutATimeIsRecorded(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	a.reapMu.Lock() // the death watcher must not clean up
+	defer a.reapMu.Unlock()
+	dead := makeSlotWord(phaseDead, 5)
+	a.u32(a.slot(3) + slotState).Store(uint32(dead))
+	defer a.u32(a.slot(3) + slotState).Store(0)
+	a.u32(a.slot(3) + slotPID).Store(4711)
+	a.u32(a.slot(3) + slotDescribed).Store(dead.generation())
+	before := time.Now()
+	require.True(t, a.recordDeaths(3, dead, dead.generation()))
+	id := a.findDeathRecord(deathRecordsOfDead, participantIn(3, dead))
+	require.NotNil(t, id)
+	require.Equal(t, 4711, id.PID)
+	require.False(t, id.Died.Before(before), "%v", id.Died)
 }

@@ -1,9 +1,12 @@
 package arenakernel
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -24,15 +27,84 @@ const (
 // other process can join the arena by its path. The file may be removed by mistake: systemd's
 // RemoveIPC and clean-up jobs also remove files that are in use. The call makes two system calls.
 // [Arena.Metrics] reports the state, too.
+//
+// If the program passed a relative path, the path belongs to the working directory of that time. It
+// still leads to the file after that directory was renamed.
 func (a *Arena) PathState() PathState {
 	a.mustUse("arena.path_state")
-	return pathState(a.seg.File(), a.label)
+	return a.pathState()
+}
+
+func (a *Arena) pathState() PathState {
+	s := pathState(a.seg.File(), a.label)
+	if (s == PathRemoved || s == PathReplaced) && a.home.leadsTo(a.seg.File()) != "" {
+		return PathThere
+	}
+	return s
+}
+
+// currentPath returns the path of the arena. If the path is below a working directory that was
+// renamed since, currentPath returns the path that leads to the file now.
+func (a *Arena) currentPath() string {
+	if stateOfPath(a.seg.File(), a.label) == PathThere {
+		return a.label
+	}
+	return cmp.Or(a.home.leadsTo(a.seg.File()), a.label)
+}
+
+// workingDir is the working directory in which the program passed the relative path of an arena. The zero value stands
+// for an arena without such a path, or for a directory that this process may not read.
+type workingDir struct {
+	dir   *os.File
+	below string // the relative path
+}
+
+func workingDirOf(name string) workingDir {
+	if !isPath(name) || filepath.IsAbs(name) {
+		return workingDir{}
+	}
+	dir, err := os.Open(".")
+	if err != nil {
+		return workingDir{}
+	}
+	return workingDir{dir, strings.TrimPrefix(name, "./")}
+}
+
+// leadsTo returns an absolute path of f, if the relative path still leads from the directory to f. Otherwise it returns
+// "". The directory may have been renamed, so leadsTo asks the kernel for its current path. The kernel does not know the
+// path of every file: if f was made without a name, the kernel says that f is deleted.
+func (w workingDir) leadsTo(f *os.File) string {
+	if w.dir == nil {
+		return ""
+	}
+	dir, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", w.dir.Fd()))
+	if err != nil {
+		return ""
+	}
+	path := strings.TrimSuffix(dir, "/") + "/" + w.below
+	if stateOfPath(f, path) != PathThere {
+		return ""
+	}
+	return path
+}
+
+func (w workingDir) close() { w.dir.Close() } // dir may be nil; then Close only returns an error
+
+// leadsToFile reports whether the label of an arena is the path of its file. The label of a memfd may have slashes, too.
+func leadsToFile(label string) bool {
+	return strings.Contains(label, "/") && !strings.HasPrefix(label, "memfd:")
 }
 
 func pathState(f *os.File, path string) PathState {
-	if !strings.Contains(path, "/") {
+	if !leadsToFile(path) {
 		return PathNone
 	}
+	return stateOfPath(f, path)
+}
+
+// stateOfPath does what pathState does. Its argument path is certainly a path, for example because
+// the program has passed it as one.
+func stateOfPath(f *os.File, path string) PathState {
 	own, err := f.Stat()
 	if err != nil {
 		return PathNone

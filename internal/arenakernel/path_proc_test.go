@@ -3,6 +3,9 @@
 package arenakernel
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,6 +53,32 @@ func TestMemfdHasNoPath(t *testing.T) {
 	require.False(t, i.Removed())
 }
 
+// TestLabelOfMemfdIsNoPath: the label of a memfd has a slash. It is not taken for a path that leads to no file.
+func TestLabelOfMemfdIsNoPath(t *testing.T) {
+	seg, err := shm.CreateMemfd("service/jobs", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
+	require.NoError(t, err)
+	again, err := shm.FromFile(seg.File(), nil)
+	require.NoError(t, err)
+	require.Equal(t, seg.Name(), again.Name())
+	require.NoError(t, seg.Close())
+	a, err := FromSegment(again, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	require.Equal(t, PathNone, a.PathState())
+	require.False(t, a.moved(), "OnDetached would be called")
+}
+
+// TestRemoveBesideALabelOfMemfd: the relative path of an arena begins like the label of a memfd. Remove removes it.
+func TestRemoveBesideALabelOfMemfd(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.Mkdir("memfd:d", 0o700))
+	a, err := Open("memfd:d/jobs", &Options{Size: 2 << 20, MaxParticipants: 4})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	require.NoError(t, Remove("memfd:d/jobs"))
+	require.NoFileExists(t, "memfd:d/jobs")
+}
+
 // TestRelativePathOutlivesChdir: a process opens an arena by a relative path, and then changes its working
 // directory, as a daemon does. The path still counts as the path of the arena, and the last Close removes
 // the file of an ephemeral arena.
@@ -69,4 +98,77 @@ func TestRelativePathOutlivesChdir(t *testing.T) {
 			require.NoFileExists(t, dir+"/jobs")
 		}
 	}
+}
+
+// TestRelativePathOutlivesARenamedWorkingDirectory: a process opens an arena by a relative path. Then its working directory
+// is renamed, and even another directory with another arena gets its name. The path still counts as the path of the arena,
+// and the last Close removes the file of an ephemeral arena. If the file itself, or a directory in the relative path, is
+// renamed, the path leads to the file no more.
+func TestRelativePathOutlivesARenamedWorkingDirectory(t *testing.T) {
+	top := t.TempDir()
+	opts := &Options{Size: 2 << 20, MaxParticipants: 4, Lifetime: LifetimeEphemeral}
+	for _, path := range []string{"./jobs", "sub/jobs", "sub/../jobs"} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprint(path, ", another in its place: ", again), func(t *testing.T) {
+				dir, moved := top+"/dir", top+"/moved"
+				require.NoError(t, os.MkdirAll(dir+"/sub", 0o700))
+				defer os.RemoveAll(dir)
+				defer os.RemoveAll(moved)
+				t.Chdir(dir)
+				a, err := Open(path, opts)
+				require.NoError(t, err)
+				require.NoError(t, os.Rename(dir, moved))
+				if again {
+					require.NoError(t, os.MkdirAll(dir+"/sub", 0o700))
+					other, err := Open(dir+"/"+path, opts)
+					require.NoError(t, err)
+					defer other.Close()
+				}
+				require.Equal(t, PathThere, a.PathState())
+				require.False(t, a.moved(), "OnDetached would be called")
+				for _, name := range []string{filepath.Clean(path), filepath.Dir(path)} {
+					if name != "." {
+						require.NoError(t, os.Rename(name, "aside"))
+						require.NotEqual(t, PathThere, a.PathState(), "%s was renamed", name)
+						require.NoError(t, os.Rename("aside", name))
+					}
+				}
+				require.Equal(t, PathThere, a.PathState())
+				t.Chdir("/")
+				require.NoError(t, a.Close())
+				require.NoFileExists(t, moved+"/"+path)
+				if again {
+					require.FileExists(t, dir+"/"+path)
+				}
+			})
+		}
+	}
+}
+
+// TestPrivateNameIsBesideTheFile: the path of an arena has ".." behind a symbolic link. The private name that the file
+// has during its removal is in the directory of the file, and not in the directory that the path has without "..".
+func TestPrivateNameIsBesideTheFile(t *testing.T) {
+	top := t.TempDir()
+	require.NoError(t, os.MkdirAll(top+"/elsewhere/sub", 0o700))
+	require.NoError(t, os.Symlink("elsewhere/sub", top+"/link"))
+	path := top + "/link/../jobs" // in the directory elsewhere
+	a, err := Open(path, &Options{Size: 2 << 20, MaxParticipants: 4})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	st, err := os.Stat(path)
+	require.NoError(t, err)
+	private := fmt.Sprint("/.jobs.", inode(st), removedSuffix)
+	require.NoError(t, os.WriteFile(top+private, nil, 0o600))
+	require.NoError(t, Remove(path))
+	require.NoFileExists(t, top+"/elsewhere/jobs")
+
+	left, err := os.Create(top + "/elsewhere/left")
+	require.NoError(t, err)
+	defer left.Close()
+	st, err = left.Stat()
+	require.NoError(t, err)
+	private = fmt.Sprint(top, "/elsewhere/.jobs.", inode(st), removedSuffix)
+	require.NoError(t, os.Rename(left.Name(), private))
+	sweepRemoved(path)
+	require.NoFileExists(t, private)
 }

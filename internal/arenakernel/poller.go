@@ -56,8 +56,8 @@ func (a *Arena) ReadyAll(head *atomic.Uint64) {
 	})
 }
 
-// ReadyOf makes a waiting poller node ready that belongs to the participant with the ID who. It
-// reports whether it has made a node ready.
+// ReadyOf searches the list for a waiting poller node of the participant who, and makes the node
+// ready. It reports whether it has made a node ready.
 func (a *Arena) ReadyOf(head *atomic.Uint64, who ParticipantID) (done bool) {
 	a.EachPollerNode(head, func(off Offset, n *Node) bool {
 		if n.Owner() == who {
@@ -68,9 +68,9 @@ func (a *Arena) ReadyOf(head *atomic.Uint64, who ParticipantID) (done bool) {
 	return done
 }
 
-// The method ready moves a poller node from waiting to ready, pushes it on the ready stack of its
-// owner, and rings the owner's doorbell. If this process dies in between, the node is ready but on
-// no stack. The owner finds such a node by its periodic check.
+// The method called ready moves a poller node from waiting to ready, pushes it on the ready stack of
+// its owner, and rings the owner's doorbell. If this process dies in between, the node is ready but
+// on no stack. The owner finds such a node by its periodic check.
 func (a *Arena) ready(off Offset, n *Node) bool {
 	if n.State() != NodeWaiting {
 		return false
@@ -152,8 +152,9 @@ func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
 	return stale > 0
 }
 
-// staleMax bounds how many entries of a stack a walk passes over that are not ready. A faulty peer may also have made
-// a stack endless whose nodes seem to be ready; nodeWalk ends the walk of such a stack.
+// staleMax is the number of entries that are not ready after which the walk of a stack ends. A faulty
+// peer may also make an endless stack of nodes that seem to be ready; nodeWalk ends the walk of such
+// a stack.
 const staleMax = 1000
 
 // SetWaiting marks this participant's poller node as waiting, so that releasers can find it.

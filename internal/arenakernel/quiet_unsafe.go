@@ -84,7 +84,8 @@ type ask struct {
 	round uint64
 }
 
-// turn records when this watcher first saw a death that another watcher has to handle first.
+// turn records a death that another watcher has to handle first, and when this watcher saw it for the
+// first time.
 type turn struct {
 	slot   int
 	of     slotWord
@@ -365,7 +366,7 @@ func (q *quietWatch) add(n uint, word *uint32) {
 	q.entries[n%(1+watchTargets)] = shmsync.NewWaitVEntry(word, atomic.LoadUint32(word))
 }
 
-// The method by limits the next sleep, which then ends no later than at the given time.
+// The method called by limits the next sleep, which then ends no later than at the given time.
 //
 //go:nosplit
 //go:nocheckptr

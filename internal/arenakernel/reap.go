@@ -21,10 +21,14 @@ var (
 // a step, another process repeats the step.
 func (a *Arena) reap(i int, w slotWord) {
 	if w.present() && !a.mark(i, w) {
-		if a.slotState(i) == w {
-			a.leaveFor(i) // the slot cannot be marked yet
+		// If another participant has marked the slot, that participant may be stopped or dead by now. So this
+		// process goes on.
+		if s := a.slotState(i); s == w {
+			a.leaveFor(i) // the slot cannot be marked yet, so this process looks again later
+			return
+		} else if s != w.with(phaseDead) {
+			return
 		}
-		return
 	}
 	a.reapMarked(i, w.with(phaseDead))
 }
@@ -273,14 +277,20 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	dead := participantIn(i, b.of)
 	now := shmsync.Monotonic()
 	if b.written == 0 {
-		b.written = now
-		if a.hasDeathRecord(dead) {
+		switch {
+		case a.hasDeathRecord(dead):
 			// Another participant has written the record before, so the waiters that the death woke
 			// have already had the CPU. The delay is not repeated for each reaper: with a series of
 			// short-lived reapers it would never end.
-			b.written -= reclaimAfter
-		} else {
-			a.recordDeaths(i, b.of, dead.Generation())
+			b.written = now - reclaimAfter
+		case a.recordDeaths(i, b.of, dead.Generation()):
+			b.written = now
+		default:
+			// A joiner has taken the slot over since the check above, and waits for this process. If it
+			// gives the slot back instead, this process has to write the record after all.
+			a.leaveFor(i)
+			word.CompareAndSwap(uint32(a.self), 0)
+			return
 		}
 		crashpoint.Hit("arena.finish.recorded")
 		a.ringTold()

@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -47,14 +46,20 @@ func Remove(name string) error {
 // the gate only for a moment.
 const gateTimeout = time.Second
 
-// removeUnused removes the file of an arena if there is no participant in the arena. If the
-// parameter judged is not nil, removeUnused removes no other file than that one.
+// removeUnused removes the file of an arena if there is no participant in the arena. If the parameter
+// judged is not nil, removeUnused removes the file only if it is the file judged. If the path leads
+// to another file again and again, removeUnused gives up after maxMoves attempts.
 func removeUnused(name string, judged *os.File) error {
-	end := time.Now().Add(gateTimeout)
+	end, moves := time.Now().Add(gateTimeout), 0
 	for pause := minGatePause; ; pause = min(2*pause, maxGatePause) {
 		again, err := tryRemove(name, judged)
 		if !again || err != nil && time.Now().After(end) {
 			return err
+		}
+		if err == nil { // the path has come to mean another file
+			if moves++; moves == maxMoves {
+				return &shmsync.Error{Op: "arena.remove", Object: name, Err: errBusy, Detail: "the path leads to another file each time"}
+			}
 		}
 		pauseRemoval(pause)
 	}
@@ -115,7 +120,7 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 			return false, fail(err, "")
 		case in:
 			return false, fail(errBusy, "a process has it open")
-		case pathState(f, path) != PathThere:
+		case stateOfPath(f, path) != PathThere:
 			return true, nil
 		}
 		return removeIt(f, path)
@@ -132,11 +137,11 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 	if !locked {
 		return !a.occupied(), a.busy("arena.remove")
 	}
-	if pathState(f, path) != PathThere {
+	if stateOfPath(f, path) != PathThere {
 		return true, nil
 	}
 	if a.epochWord().phase() == epochRemoved {
-		return removeIt(f, path) // the file was removed under another name, and the path is a further name of it
+		return removeIt(f, path) // the arena was removed by another path; this path is a further name of its file
 	}
 	if in, _ := a.anyIn(); in != 0 {
 		return false, a.busy("arena.remove")
@@ -158,7 +163,7 @@ func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 	if a.epochWord() != w {
 		return true, nil // a joiner without byte locks has ended the claim
 	}
-	if moved, err = removeIt(a.seg.File(), a.label); err != nil {
+	if moved, err = removeIt(a.seg.File(), a.currentPath()); err != nil {
 		return false, err
 	}
 	crashpoint.Hit("arena.remove.unlinked")
@@ -192,14 +197,14 @@ func sameFile(f, g *os.File) bool {
 // other participant is in the arena. If this process dies first, the first participant of the next
 // epoch replaces the arena.
 //
-// Several participants may leave at the same time. One of them has the gate, and finds that another
-// one is still in the arena. The other one then leaves, and must not give up because the first one
-// still has the gate: no other process would remove the file. So removeLast waits for the gate. It
-// does not wait while a participant is in the arena, because that participant removes the file. If
-// a process is stopped while it has the gate, removeLast gives up after gateTimeout.
+// Several participants may leave at the same time. Suppose that A has the gate, and does not remove
+// the file because B is still in the arena. Then B leaves while A still has the gate. If B gave up
+// now, no process would remove the file. So removeLast waits for the gate. It does not wait while a
+// participant is in the arena, because that participant removes the file. If a process is stopped
+// while it has the gate, removeLast gives up after gateTimeout.
 func (a *Arena) removeLast() {
-	if strings.Contains(a.label, "/") && !a.moved() {
-		removeUnused(a.label, a.seg.File())
+	if leadsToFile(a.label) && !a.moved() {
+		removeUnused(a.currentPath(), a.seg.File())
 	}
 }
 

@@ -7,12 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
 // TestRecreateRemovesOnlyTheFileItJudged: two processes replace the same file. The slower process must
@@ -221,4 +224,36 @@ func TestRemoveByPlaceholderLeavesAFileThatTookThePath(t *testing.T) {
 	_, err = os.Lstat(private)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.NoError(t, a.Close())
+}
+
+// TestRemoveOfAPathThatKeepsChanging: a peer puts another arena at the path during each attempt to remove the file. The
+// removal gives up.
+func TestRemoveOfAPathThatKeepsChanging(t *testing.T) {
+	ta, other := newTestArena(t, 4), newTestArena(t, 4)
+	ta.join(t, "one").close(t)
+	other.join(t, "two").close(t)
+	before := pauseRemoval
+	t.Cleanup(func() { pauseRemoval = before })
+	pauses := 0
+	pauseRemoval = func(time.Duration) {
+		if pauses++; pauses > 2*maxMoves {
+			panic("the removal does not give up")
+		}
+	}
+	defer crashpoint.Disarm()
+	var exchange func()
+	exchange = func() {
+		aside := ta.path() + ".aside"
+		require.NoError(t, os.Rename(ta.path(), aside))
+		require.NoError(t, os.Rename(other.path(), ta.path()))
+		require.NoError(t, os.Rename(aside, other.path()))
+		crashpoint.ArmFunc("arena.remove.checked", 1, exchange)
+	}
+	crashpoint.ArmFunc("arena.remove.checked", 1, exchange)
+	err := Remove(ta.name)
+	require.ErrorIs(t, err, syscall.EBUSY)
+	require.ErrorContains(t, err, "leads to another file each time")
+	crashpoint.Disarm()
+	require.NoError(t, Remove(ta.name))
+	require.NoError(t, Remove(other.name))
 }

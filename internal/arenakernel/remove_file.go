@@ -1,6 +1,7 @@
 package arenakernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,6 +23,13 @@ var (
 // same directory. No segment can have such a name.
 const removedSuffix = ".removed~"
 
+// directoryOf returns the directory of the file at path, with a slash at the end. It does not remove ".." from the path,
+// as filepath.Dir does, because ".." may follow a symbolic link.
+func directoryOf(path string) string {
+	dir, _ := filepath.Split(path)
+	return cmp.Or(dir, "./")
+}
+
 // removedPrefix returns the beginning of the private names of files at path. It uses at most 200 bytes
 // of the file name, so that a private name is not too long. The C code of this library does the same.
 func removedPrefix(path string) string {
@@ -40,7 +48,7 @@ func removeFile(f *os.File, path string) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	private := filepath.Join(filepath.Dir(path), fmt.Sprint(removedPrefix(path), inode(own), removedSuffix))
+	private := fmt.Sprint(directoryOf(path), removedPrefix(path), inode(own), removedSuffix)
 	crashpoint.Hit("arena.remove.checked")
 	switch err := takePrivateName(own, path, private); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -113,7 +121,7 @@ func leftByRemover(own os.FileInfo, private string) bool {
 // sweepRemoved cleans up after processes that died while they removed the file at path, and that
 // left the file at its private name. It leaves files that it cannot remove.
 func sweepRemoved(path string) {
-	dir, err := os.Open(filepath.Dir(path))
+	dir, err := os.Open(directoryOf(path))
 	if err != nil {
 		return
 	}
@@ -123,7 +131,7 @@ func sweepRemoved(path string) {
 		names, err := dir.Readdirnames(64)
 		for _, name := range names {
 			if number, ok := strings.CutSuffix(name, removedSuffix); ok && strings.HasPrefix(number, prefix) {
-				sweepRemovedFile(filepath.Join(dir.Name(), name), number[len(prefix):])
+				sweepRemovedFile(dir.Name()+name, number[len(prefix):])
 			}
 		}
 		if err != nil {

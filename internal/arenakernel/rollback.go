@@ -37,6 +37,7 @@ func (a *Arena) hasTransactionOf(o Object, dead ParticipantID) bool {
 		return false
 	}
 	const held, biased, recovering = 0, 1, 4
+	// sync(tx.idle): acquire
 	owner, state := m.owner.Load(), m.state.Load()
 	if kind := owner >> 29; owner == 0 || kind != held && kind != biased && kind != recovering {
 		return false // the log is idle, or will not be undone
@@ -66,6 +67,7 @@ func (a *Arena) hasWriteOf(o Object, dead ParticipantID) bool {
 		return false
 	}
 	const held, recovering = 0, 4
+	// sync(tx.idle): acquire
 	gate, state := ParticipantID(a.WordOfKind(o).Load()), m.state.Load()
 	if kind := gate >> 29; gate == 0 || kind != held && kind != recovering {
 		return false

@@ -118,7 +118,7 @@ func (w slotWord) hasByte() bool               { return w&heldByte != 0 }
 func (w slotWord) is(p phase, gen uint32) bool { return w&^heldByte == makeSlotWord(p, gen) }
 func (w slotWord) String() string              { return fmt.Sprintf("%s.%d", w.phase(), w.generation()) }
 
-// The method with returns the state word that the slot of the same participant has in phase p.
+// The method called with returns the state word that the slot of the same participant has in phase p.
 func (w slotWord) with(p phase) slotWord {
 	v := makeSlotWord(p, w.generation())
 	if p != phaseFree {
@@ -139,7 +139,7 @@ func (a *membership) ownWord(p phase, generation uint32) slotWord {
 // makeCaps returns the word of a slot with the capabilities of a participant.
 //
 //	bits 0..13   capabilities
-//	bits 14..31  generation of the participant; those of another one mean none
+//	bits 14..31  generation of the participant; in another generation the word says nothing
 //
 //	writers: the participant
 //	readers: every process that examines the participant

@@ -44,11 +44,11 @@ var (
 //
 // The first bytes of a record are its header:
 //
-//	0..7    next    offset of the next record of the object; 0 at the end. Immutable after the push
-//	8..15   object  offset of the object. Immutable before the push
-//	16..19  slot    Immutable before the push
+//	0..7    next    offset of the next record of the object; 0 at the end. Never changes after the push
+//	8..15   object  offset of the object. Set before the push
+//	16..19  slot    the slot. Set before the push
 //	20..23  number  0 in a slot record. In an additional block, one more than the number of the
-//	                nearest additional block behind it on the list. Immutable after the push
+//	                nearest additional block behind it on the list. Never changes after the push
 //
 // So the numbers of the additional blocks fall along the list. A walk of the list ends at a number
 // that does not, and at a slot that it has seen before. Therefore it ends even if a peer has made
@@ -63,7 +63,7 @@ const (
 // objRecords is the offset of a field of an object header. The field contains the offset of the first
 // slot record, divided by linkUnit, or 0.
 //
-//	writers: SlotRecord, by CAS
+//	writers: SlotRecord, by CAS; releaseUnseen, in a claimed block
 //	readers: all participants
 //	order:   seq_cst
 //	futex:   none
@@ -103,8 +103,8 @@ func (w blockWord) recordSlot() int {
 
 // SlotRecord returns the block, of at least size bytes, in which the object o keeps data for this
 // participant's slot. If there is no such record yet, SlotRecord makes a new one. After the first
-// [SlotRecordHeader] bytes, a new record is zero. If there is not enough room, the error Is
-// [shmsync.ErrNoSpace].
+// [SlotRecordHeader] bytes, a new record is zero. If there is not enough room, not
+// even in the headroom, the error Is [shmsync.ErrNoSpace].
 //
 // Preconditions: this participant has o open, or visits o in a reap.
 func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
@@ -122,10 +122,10 @@ func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
 	})
 }
 
-// AddBlock adds a block of at least size bytes to the object o. After the first [SlotRecordHeader]
-// bytes, the block is zero when the function init is called with its offset, and other participants
-// find the block after that. The block is deleted with the object. If there is not enough room, the
-// error Is [shmsync.ErrNoSpace].
+// AddBlock adds a block of at least size bytes to the object o. AddBlock calls the function init with
+// the offset of the block before other participants can find the block. At that time the block is
+// zero after its first [SlotRecordHeader] bytes. The block is deleted with the object. If there is
+// not enough room, the error Is [shmsync.ErrNoSpace].
 //
 // The argument head is the value that the word SlotRecords had before the caller found that o needs a
 // block. If the word has another value now, another call may have added the block. Then AddBlock adds
@@ -151,23 +151,20 @@ func (a *Arena) addRecord(add func() (Offset, error)) (Offset, error) {
 }
 
 // pushRecord makes the slot record of an object for the given slot. If the argument init is not nil,
-// pushRecord makes an additional block instead, and init initializes the block. In this case, it does
-// nothing and returns 0 if the object's list does not begin with the record first any more.
+// pushRecord makes an additional block instead, and init initializes the block. In this case,
+// pushRecord does nothing and returns 0 if the object's list no longer begins with the record that
+// the parameter first names.
 //
 // pushRecord pushes the record on the object's list while the block is still marked as claimed. So if
 // the participant dies before the push, its reaper frees the record like other claimed blocks.
 func (c *core) pushRecord(object Offset, slot int, size uint64, first uint32, init func(off Offset)) (Offset, error) {
 	head := c.u32(object + objRecords)
-	off, err := c.claim(max(size, SlotRecordHeader), 1)
+	off, err := c.claimListed(max(size, SlotRecordHeader), init == nil && head.Load() != 0)
 	if err != nil {
 		if init != nil && head.Load() != first {
 			return 0, nil
 		}
 		return 0, err
-	}
-	if uint64(off/linkUnit) > math.MaxUint32 {
-		c.unclaim(off)
-		return 0, c.noSpace(size) // there may be room beyond the first 256 GiB
 	}
 	c.u64(off + recordObject).Store(uint64(object))
 	c.u32(off + recordSlot).Store(uint32(slot))
@@ -184,7 +181,7 @@ func (c *core) pushRecord(object Offset, slot int, size uint64, first uint32, in
 		if init != nil {
 			number, err := c.lastNumber(object, Offset(first)*linkUnit)
 			if err == nil && number == math.MaxUint32 {
-				err = c.noSpace(size)
+				err = c.noSpace(size, roomOfAll)
 			}
 			if err != nil {
 				c.unclaim(off)
@@ -230,11 +227,12 @@ func (a *Arena) EachSlotRecord(o Object, size uint64, f func(off Offset, slot in
 	})
 }
 
-// EachAddedBlock calls f for the additional blocks that o got after its list of slot records began
-// with the record until, and before it began with the record head; the latest block comes first. The
-// argument has of f is the size of the block. The arguments head and until are values of the word
-// SlotRecords; until may be 0. Each block has at least size bytes. If the list contains anything but slot records and additional blocks, or does
-// not lead from head to until, the error Is [shmsync.ErrCorrupt].
+// EachAddedBlock walks the list of slot records of o, and calls f for each additional block on it,
+// the latest first. The walk begins with the record head, and ends before the record until, or at the
+// end of the list if until is 0. Both arguments are values that the word SlotRecords had; until is
+// the earlier one. Each block has at least size bytes. The function f gets the size of the block as
+// its argument has. If the list contains anything but slot records and additional blocks, or does not
+// lead from head to until, the error Is [shmsync.ErrCorrupt].
 //
 // Preconditions: this participant has o open, or guards it.
 func (a *Arena) EachAddedBlock(o Object, size uint64, head, until uint32, f func(off Offset, has uint64)) error {
@@ -266,8 +264,9 @@ func (c *core) eachRecord(object Offset, f func(b block, slot int) bool) error {
 	})
 }
 
-// eachRecordFrom calls f for the records of an object from the one at off on, until f returns false
-// as the result more. If f returns false as the result ok, the record is not one of that object.
+// eachRecordFrom calls f for the records of an object, from the record at off on. The result more of
+// f says whether to go on. The result ok of f says whether the record can belong to the object; if it
+// cannot, eachRecordFrom returns an error.
 func (c *core) eachRecordFrom(object, off Offset, f func(b block, slot int, number uint32) (more, ok bool)) error {
 	var seen slotSet
 	last := uint64(1 << 32)
@@ -371,25 +370,29 @@ func (a *Arena) recordWords(b block) (n uint64, known bool) {
 // offsets of their records. So keepRecord keeps a block that could be a record of that list.
 func (c *core) keepRecord(b block, w blockWord) bool {
 	object := Offset(c.peek64(b.off + recordObject))
+	// While the object is guarded, its list loses no record: a deleter either sees the guard, or has
+	// already made the block of the object something else. One load of that block's word decides which
+	// it is, because a deleter may change the word between two loads.
+	c.guard(object)
+	defer c.unguard()
 	o, ok := c.locate(object)
 	if !ok || o.size < objectHeader {
 		return false
 	}
-	if o.load().kind() == blockFreeing && c.listsRecord(object, b) {
+	switch o.load().kind() {
+	case blockObject:
+	case blockFreeing:
 		// The process that deletes the object frees the published records on the object's list, so
 		// this record must be published first.
-		b.swap(w, makeRecordWord(int(c.peek32(b.off+recordSlot))))
-		return true
-	}
-	if o.load().kind() != blockObject {
+		if c.listsRecord(object, b) {
+			b.swap(w, makeRecordWord(int(c.peek32(b.off+recordSlot))))
+			return true
+		}
+		return false
+	default:
 		return false
 	}
-	// While the object is guarded, its list does not change: a deleter either sees the guard, or
-	// has already made the block something else than an object. In the second case, the deleter has
-	// published the records on the list before.
-	c.guard(object)
-	defer c.unguard()
-	if now, ok := c.locate(object); !ok || now != o || o.load().kind() != blockObject {
+	if now, ok := c.locate(object); !ok || now != o {
 		return false
 	}
 	slot := 0

@@ -35,6 +35,27 @@ func slotsOfRecords(t *testing.T, a *Arena, o Object) (slots []int) {
 	return slots
 }
 
+// TestReaperFreesNoBlockThatStaleBytesName: a participant died after it had claimed a block, and before it
+// had cleared the bytes, which are those of an object that was there before. The bytes name a former slot
+// record, whose block another participant has just claimed, and has not cleared either. The reaper frees only
+// the first block.
+func TestReaperFreesNoBlockThatStaleBytesName(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	stale, err := b.claim(256, 1)
+	require.NoError(t, err)
+	named, err := c.claim(128, 1)
+	require.NoError(t, err)
+	b.u32(stale + objRecords).Store(uint32(named / linkUnit))
+	c.u64(named + recordObject).Store(uint64(stale))
+	c.u32(named + recordSlot).Store(uint32(c.mySlot))
+	p.reap(a, b.self)
+	require.NoError(t, c.publish(named, blockRaw))
+	require.EqualValues(t, 1, a.Stats().Raw)
+	require.Zero(t, a.Stats().Claimed)
+	requireSound(t, a)
+}
+
 // TestSlotRecordBelongsToTheSlot: each slot has one record of an object at most. The next participant
 // of the slot inherits the record. The record is freed with the object.
 func TestSlotRecordBelongsToTheSlot(t *testing.T) {
@@ -220,6 +241,42 @@ func TestReaperOfARecordIsLate(t *testing.T) {
 	require.EqualValues(t, 1, a.Stats().PollerNodes)
 	p.reap(a, v.self)
 	requireSound(t, a)
+}
+
+// TestRecordOfAnObjectThatIsDeletedMeanwhile: a reaper decides whether a claimed block is a slot record, while
+// another participant begins to free the object. The block is on the list of the object, so the reaper must
+// keep it at any moment. Otherwise the deleter would not find the rest of the list.
+func TestRecordOfAnObjectThatIsDeletedMeanwhile(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v, d := p.join(1), p.join(2), p.join(3)
+	o, records := withSlotRecords(t, "x", v)
+	r, ok := v.locate(records[0])
+	require.True(t, ok)
+	object, ok := v.locate(o.Offset)
+	require.True(t, ok)
+	claimed := makeBlock(blockClaimed, v.self)
+	p.kill(v.self)
+	var over atomic.Bool
+	var changes atomic.Uint64
+	var deleter sync.WaitGroup
+	deleter.Go(func() {
+		for freeing := makeBlock(blockFreeing, d.self); !over.Load(); changes.Add(1) {
+			object.word.Store(uint32(freeing))
+			object.word.Store(uint32(makeBlock(blockObject, 0)))
+		}
+	})
+	a.handles.Lock()
+	defer a.handles.Unlock()
+	lost := 0
+	for n := 0; n < 1_000_000 || changes.Load() < 1_000_000; n++ {
+		r.word.Store(uint32(claimed))
+		if !a.keepRecord(r, claimed) || r.load() != makeRecordWord(2) {
+			lost++
+		}
+	}
+	over.Store(true)
+	deleter.Wait()
+	require.Zero(t, lost)
 }
 
 // addBlock adds a block of 128 bytes to an object, with a number for the test. It tries again if another

@@ -17,11 +17,11 @@ var (
 
 // claimSpan claims as many whole chunks as size bytes need, and zeroes them. It searches from the
 // top of the heap downwards, because slabs, which are chunks for small blocks, are made from the
-// bottom.
+// bottom. The span does not lie in the headroom.
 func (c *core) claimSpan(size uint64) (Offset, error) {
 	n := size/chunkSize + min(size%chunkSize, 1)
-	if n > c.geo.chunkCount {
-		return 0, c.noSpace(size)
+	if n > c.geo.common() {
+		return 0, c.noSpace(size, roomOfAll)
 	}
 	var failed error
 	for range claimTries {
@@ -42,7 +42,7 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 		if off != 0 || err != nil && !isNoSpace(err) {
 			return off, err
 		}
-		if c.sweep(c.geo.chunkCount) > 0 {
+		if c.sweep(c.geo.chunkCount, roomOfAll) > 0 {
 			continue
 		}
 		if !busy {
@@ -53,7 +53,7 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 	if failed != nil {
 		return 0, failed
 	}
-	return 0, c.noSpace(size)
+	return 0, c.noSpace(size, roomOfAll)
 }
 
 func isNoSpace(err error) bool { return errors.Is(err, shmsync.ErrNoSpace) }
@@ -65,6 +65,10 @@ func (c *core) spanBelow(top, n uint64) (off Offset, busy bool, err error) {
 	run := uint64(0)
 	for i := top; i > 0; i-- {
 		w := c.loadChunk(i - 1)
+		if c.geo.roomOf(i-1) != roomOfAll {
+			run = 0
+			continue
+		}
 		if w.kind() != chunkFree {
 			busy = busy || w.kind() == chunkClaimed || w.kind() == chunkSweeping
 			run = 0
@@ -96,13 +100,13 @@ func (c *core) spanAt(head, n uint64) (Offset, error) {
 }
 
 // fullestRow returns the first chunk of the row of n free chunks in which most chunks are backed by
-// memory. It returns false if there is no row in which a chunk is. It reads each chunk word at most
-// twice. Other participants may change chunks meanwhile, so the result may be wrong.
+// memory. It returns false if there is no row with at least one such chunk. It reads each chunk word
+// at most twice. Other participants may change chunks meanwhile, so the result may be wrong.
 func (c *core) fullestRow(n uint64) (head uint64, found bool) {
 	run, backed, most := uint64(0), 0, 0
 	for i := c.geo.chunkCount; i > 0; i-- {
 		w := c.loadChunk(i - 1)
-		if w.kind() != chunkFree {
+		if w.kind() != chunkFree || c.geo.roomOf(i-1) != roomOfAll {
 			run, backed = 0, 0
 			continue
 		}
@@ -153,7 +157,7 @@ func (c *core) freeRun(head, n uint64) {
 // written before the tails, because a reaper starts from the head to find everything that a dead owner
 // has left.
 func (c *core) makeSpan(head, n uint64) (bool, error) {
-	used := make([]bool, n) // the memory of a chunk that was never reserved is zero
+	used := make([]bool, n) // the chunks to clear; the memory of a chunk that was never reserved is zero
 	for i := range used {
 		used[i] = c.loadChunk(head + uint64(i)).reserved()
 	}

@@ -32,13 +32,14 @@ func (a *Arena) BeginTell() { a.beginTell() }
 // decided in the section.
 func (a *Arena) EndTell() { a.endTell() }
 
-// AllTold reports whether no participant is still going to push a node on a ready stack after it
-// made the node ready, or decided its wait, before this call. Dead participants do not count.
+// AllTold is about nodes that were made ready, or whose waits were decided, before this call. It
+// reports whether no participant will push such a node on a ready stack any more. Dead participants
+// do not count.
 func (a *Arena) AllTold() bool { return a.allTold() }
 
-// The methods below do the same for a core, and are not exported. The type Arena of package arena
-// is defined by the type Arena of this package, so it has the methods of its embedded fields. An
-// exported method of a core would therefore be visible to users.
+// The methods below do the work of the methods above. They are methods of core, which is embedded in
+// Arena, and are not exported. Package arena defines its type Arena by the Arena of this package, so
+// users would see exported methods of an embedded field.
 
 func (c *core) beginTell() { c.u32(c.slot(c.self.Slot()) + slotTelling).Add(1) }
 

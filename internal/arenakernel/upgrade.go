@@ -28,11 +28,11 @@ var (
 //
 //	object  successor              meaning                                          the next upgrade
 //	old     none                   nothing was done                                 begins
-//	old     made from that old     the successor is whole; the old one decides      deletes the successor, and begins
+//	old     made from this object  the successor is whole; the old object decides   deletes the successor, and begins
 //	none    any                    the deletion was the decision: the successor     makes the object of the successor
 //	                               decides
-//	new     of its bytes           the upgrade is done                              deletes the successor
-//	other   made from another old  a program has made the object again              fails: both have data
+//	new     with the same bytes    the upgrade is done                              deletes the successor
+//	other   made from another one  a program has made the object again              fails: both have data
 //
 // crash: each row is a state that a death can leave, and says what the next process does.
 //
@@ -116,8 +116,8 @@ func (a *Arena) openExisting(name string) (h header, created uint64, err error) 
 	return h, a.u64(h.Offset + objCreated).Load(), nil
 }
 
-// buildSuccessor makes the object that holds the new body of the object in the parameter old while
-// this is upgraded. No process can find the successor before it is complete.
+// buildSuccessor makes the successor of the object old, that is, the object that holds its new body
+// during the upgrade. No process can find the successor before it is complete.
 func (a *Arena) buildSuccessor(spec ObjectSpec, next string, old Object, created uint64, fill func(body []byte)) error {
 	o, made, err := a.OpenObject(ObjectSpec{
 		Kind: KindBlock, Version: 1, Name: next, Size: spec.Size + successorTrailer, Layout: spec.Layout, Type: spec.Type,

@@ -205,9 +205,9 @@ func TestReadsInFlightEndBeforeGone(t *testing.T) {
 		"file, pread, with O_DIRECT":     {false, busyReader{By: "pread", Direct: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			if c.shm {
-				dir = shm.Dir
+			dir := shm.Dir
+			if !c.shm {
+				dir = proctest.DirNotOn(t, unix.TMPFS_MAGIC, unix.RAMFS_MAGIC)
 			}
 			c.r.Size = 32 << 20
 			require.Zero(t, lateStores(t, dir, c.r, kills), "of %d kills", kills)
@@ -221,11 +221,11 @@ func TestReadsInFlightEndBeforeGone(t *testing.T) {
 // shows that it happens.
 func TestDirectReadsOfARingOutliveTheProcess(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: it shows a limit of the kernel, not a property of the library")
+		t.Skip("needs a run without -short: it shows a limit of the kernel, not a property of the library")
 	}
 	late := 0
 	for kills := 0; late == 0 && kills < 20; kills += 5 {
-		late = lateStores(t, t.TempDir(), busyReader{By: "io_uring", Direct: true, Size: busyParts << 20}, 5)
+		late = lateStores(t, proctest.DirNotOn(t, unix.TMPFS_MAGIC, unix.RAMFS_MAGIC), busyReader{By: "io_uring", Direct: true, Size: busyParts << 20}, 5)
 	}
 	if late == 0 {
 		t.Skip("needs a slower device: no read was in flight after the end of its process")

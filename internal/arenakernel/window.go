@@ -371,8 +371,8 @@ func (a *Arena) stepBack() bool {
 // it has the byte lock that the dead participant had: no reaper frees the slot meanwhile. So it
 // leaves the slot of a participant without a byte lock to a participant in another slot.
 //
-// Preconditions: if both have byte locks, this joiner found that of the participant free, and has it
-// now.
+// Preconditions: if both participants use byte locks, this joiner has found the byte lock of the dead
+// participant free, and holds it now.
 func (a *Arena) endStepBack(i int, w slotWord) {
 	if a.lock == nil || !w.hasByte() || w.phase() != phaseJoining || a.slotState(i) != w ||
 		a.u32(a.slot(i)+slotReclaimed).Load() != w.generation() {

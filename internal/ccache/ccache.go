@@ -85,9 +85,13 @@ func place(cc string, args []string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, path, compiler.Size(), compiler.ModTime().UnixNano())
 	for _, a := range args {
-		if dir, ok := strings.CutPrefix(a, "-I"); ok { // omit the directory: its name changes with each run, and is in the line markers
+		// Omit directories: their names change with each run, and are in the line markers.
+		if dir, ok := strings.CutPrefix(a, "-I"); ok {
 			read = bytes.ReplaceAll(read, []byte(dir), nil)
 			a = "-I"
+		} else if filepath.IsAbs(a) {
+			read = bytes.ReplaceAll(read, []byte(`"`+a+`"`), nil)
+			a = filepath.Base(a)
 		}
 		fmt.Fprintf(h, "%q\n", a)
 	}

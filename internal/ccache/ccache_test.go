@@ -12,16 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A program is compiled once, whatever the directory of its header is, and again after a change of the source, of
-// the header or of a flag. A program that does not compile is not kept.
+// A program is compiled once, whatever the directories of its source and of its header are, and again after a change
+// of the source, of the header or of a flag. A program that does not compile is not kept.
 func TestCompile(t *testing.T) {
 	cc := proctest.CCompiler(t)
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
-	source := filepath.Join(t.TempDir(), "source.c")
 	write := func(path, text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+	const text = "#include <stdio.h>\n#include \"header.h\"\nint main(void) { printf(\"%d %d\", VALUE, FLAG); return 0; }\n"
 	build := func(header string, flags ...string) (printed string, kept int, err error) {
 		dir := t.TempDir()
+		source := filepath.Join(t.TempDir(), "source.c")
+		write(source, text)
 		write(filepath.Join(dir, "header.h"), header)
 		out := filepath.Join(dir, "program")
 		err = Compile(cc, append(flags, "-Werror", "-Wall", "-I"+dir, source), out)
@@ -34,8 +36,6 @@ func TestCompile(t *testing.T) {
 		require.NoError(t, err2)
 		return printed, len(all), err
 	}
-	const text = "#include <stdio.h>\n#include \"header.h\"\nint main(void) { printf(\"%d %d\", VALUE, FLAG); return 0; }\n"
-	write(source, text)
 	for i, c := range []struct {
 		header, flag, printed string
 		kept                  int

@@ -13,7 +13,7 @@ import (
 )
 
 // manDate is the date of the pages: the day of the last change to the texts of this package.
-const manDate = "November 23, 2026"
+const manDate = "November 29, 2026"
 
 // ManPages makes the manual pages of the C API from the comments of the header, the examples of c/examples, and
 // the documents below root. It returns the contents of each file by name. The file links has the other names of
@@ -89,8 +89,6 @@ func errnos(text string) map[string]string {
 			names = nil
 		}
 	}
-	known["EDEADLK"] = "the call would wait for itself"
-	known["ENOMEM"] = "the process has no memory left"
 	return known
 }
 

@@ -46,6 +46,23 @@ func TestHeaderManPages(t *testing.T) {
 	require.Equal(t, slices.Sorted(maps.Keys(want)), there)
 }
 
+// The first comment of the header, and so shmsync(7), names the calls that a signal handler may make. They are those of
+// the table in docs/c-api.md, from which the other pages take them.
+func TestHeaderNamesTheCallsOfSignalHandlers(t *testing.T) {
+	preamble, err := os.ReadFile(filepath.Join(root, "include", "parts", "00-preamble.h"))
+	require.NoError(t, err)
+	_, signals, found := strings.Cut(string(preamble), "SIGNALS. A handler may make these calls, and no others:")
+	require.True(t, found)
+	signals, _, _ = strings.Cut(signals, "They may change errno")
+	api, err := os.ReadFile(filepath.Join(root, "docs", "c-api.md"))
+	require.NoError(t, err)
+	safe, err := handlerCalls(string(api))
+	require.NoError(t, err)
+	named := regexp.MustCompile(`shmsync_\w+`).FindAllString(signals, -1)
+	slices.Sort(named)
+	require.Equal(t, slices.Sorted(maps.Keys(safe)), named)
+}
+
 // Every public declaration has a comment of its own, and a page.
 func TestEveryDeclarationOfTheHeaderHasAComment(t *testing.T) {
 	decls, err := Declarations(filepath.Join(root, "include", "parts"))

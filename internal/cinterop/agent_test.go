@@ -160,13 +160,13 @@ func (x *goAgent) act(o order) (n uint64, err error) {
 				n++
 			}
 		})
-		// A WaitGroup or Latch has no queue: the events are at 128 in it, the poller nodes at 152.
+		// A WaitGroup or Latch has no queue: the events are at 64 in it, the poller nodes at 88.
 		// The state of a Once is at 0, its poller nodes are at 24. The words of the two sides of a Queue are at 16
 		// and 40, their poller nodes at 32 and 56. The events of a Barrier are at 320, its poller nodes at 344.
 		// The cells of a Sequencer, from 128 on, have both.
 		off := arena.Offset(o.arg(0))
 		for _, w := range (*arenakernel.Arena)(x.a).WaitsOf(arenakernel.Object{Offset: off}) {
-			in := slices.Contains([]arena.Offset{128, 152, 0, 24, 16, 40, 32, 56, 320, 344}, w.At)
+			in := slices.Contains([]arena.Offset{64, 88, 0, 24, 16, 40, 32, 56, 320, 344}, w.At)
 			if w.Want == nil && (in || x.isSequencer(off) && w.At >= 128) {
 				n += w.Count
 			}

@@ -71,8 +71,7 @@ func TestSuccessorInCOwesWhatTheDeadOwed(t *testing.T) {
 	a, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 1})
 	require.NoError(t, err)
 	require.NoError(t, a.Close())
-	out, err := exec.Command(program(t, "heir.c"), name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runC(t, "heir.c", name)
 	sound(t, name)
 }
 
@@ -80,8 +79,7 @@ func TestSuccessorInCOwesWhatTheDeadOwed(t *testing.T) {
 // its process.
 func TestRefusedCallChangesNothing(t *testing.T) {
 	name := coreArena(t, 2<<20)
-	out, err := exec.Command(program(t, "refused.c"), name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runC(t, "refused.c", name)
 	sound(t, name)
 	a, err := arena.Attach(name, nil)
 	require.NoError(t, err)
@@ -100,15 +98,13 @@ func TestPeerChangesSlotRecordsThatCFrees(t *testing.T) {
 	a, err := arena.Create(name, &arena.Options{Size: 4 << 20, MaxParticipants: 64})
 	require.NoError(t, err)
 	require.NoError(t, a.Close())
-	out, err := exec.Command(program(t, "records.c"), name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runC(t, "records.c", name)
 }
 
 // A close of an arena in C frees the memory of handles that are still open.
 func TestCloseFreesHandles(t *testing.T) {
 	name := coreArena(t, 2<<20)
-	out, err := exec.Command(program(t, "unclosed.c"), name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runC(t, "unclosed.c", name)
 	sound(t, name)
 }
 
@@ -116,8 +112,7 @@ func TestCloseFreesHandles(t *testing.T) {
 // closed, and when a peer changes the list of the records.
 func TestCKeepsKnownRecords(t *testing.T) {
 	name := coreArena(t, 2<<20)
-	out, err := exec.Command(program(t, "shares.c"), name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runC(t, "shares.c", name)
 }
 
 // A process in C asks a transferable Semaphore for more permits than there are. The refused call changes nothing,

@@ -36,6 +36,13 @@ var programs struct {
 	paths map[string]string
 }
 
+// runC runs a C program of testdata, and requires that it ends well.
+func runC(t *testing.T, source string, args ...string) {
+	t.Helper()
+	out, err := exec.Command(program(t, source), args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
 // program builds a C program of testdata, once for each set of flags, and returns its path.
 func program(t testing.TB, source string, flags ...string) string {
 	t.Helper()
@@ -445,8 +452,7 @@ func TestNodesOfTheDeadGoWithTheirObjectInC(t *testing.T) {
 	eventually(t, "they wait", name, func() bool { return other.do(t, "waiters", "-", off) == waitersInWaitable })
 	other.do(t, "close", "-")
 	x.kill(t) // now no waiter is left
-	out, err := exec.Command(program(t, "core.c"), "delete", name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runC(t, "core.c", "delete", name)
 
 	a, err := arena.Attach(name, nil)
 	require.NoError(t, err)
@@ -489,7 +495,7 @@ func TestFromFD(t *testing.T) {
 // compiledAgain skips, with -short, a test that has to compile the header again.
 func compiledAgain(t *testing.T) {
 	if proctest.Quick() {
-		t.Skip("-short: it compiles the header again")
+		t.Skip("needs a run without -short: it compiles the header again")
 	}
 }
 

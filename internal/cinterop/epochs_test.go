@@ -101,7 +101,7 @@ func TestFirstIsAloneUnderKills(t *testing.T) {
 }
 
 func killJoiners(t *testing.T, lifetime arena.Lifetime) {
-	kills := proctest.Rounds(20, 200)
+	kills := proctest.Rounds(20, 800)
 	name := unusedName(t)
 	c := program(t, "epochs.c")
 	witness := filepath.Join(t.TempDir(), "witness")

@@ -3,21 +3,21 @@
 package cinterop
 
 import (
-	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
 
 // runFirsts runs a verb of firsts.c. SIGALRM ends a verb that hangs.
 func runFirsts(t *testing.T, verb, name string) {
 	t.Helper()
-	out, err := exec.Command(program(t, "firsts.c"), verb, name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runC(t, "firsts.c", verb, name)
 }
 
 // A joiner is stopped while it takes over the slot of a dead participant. A C program that then becomes the first
@@ -41,8 +41,7 @@ func TestFirstInCReapsTheDead(t *testing.T) {
 	for _, verb := range []string{"reap", "pending", "closing", "twice", "opened", "heirs", "given up", "dying", "overwritten", "waiting", "version"} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel() // these verbs wait for seconds
-			out, err := exec.Command(program(t, "firstreap.c"), verb, emptyArena(t)).CombinedOutput()
-			require.NoError(t, err, "%s", out)
+			runC(t, "firstreap.c", verb, emptyArena(t))
 		})
 	}
 }
@@ -60,19 +59,162 @@ func runRecover(t *testing.T, verb string) {
 	a, err := arena.Create(name, &arena.Options{Size: 8 << 20, MaxParticipants: 8})
 	require.NoError(t, err)
 	require.NoError(t, a.Close())
-	out, err := exec.Command(program(t, "recover.c"), verb, name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runC(t, "recover.c", verb, name)
 }
+
+// shmsync_recover_all finds a lock that a death has left, although a living process reads, or has begun to lock.
+func TestRecoverAllInCBesideCallsOfTheLiving(t *testing.T) { runRecover(t, "busy") }
 
 // shmsync_recover_all locks no healthy object, so a process that dies at any point of it leaves healthy objects
 // healthy.
 func TestRecoverAllInCLocksNothingThatIsHealthy(t *testing.T) { runRecover(t, "healthy") }
+
+// TestRecoverAllInCNeedsNoMemory: shmsync_recover_all of a participant that has opened no object only reads healthy
+// objects. It takes no memory of the arena, and succeeds in a full one.
+func TestRecoverAllInCNeedsNoMemory(t *testing.T) {
+	name := unusedName(t)
+	a, err := arena.Open(name, &arena.Options{Size: 2 << 20, MaxParticipants: 8})
+	require.NoError(t, err)
+	defer a.Close()
+	for what, open := range healthyObjects {
+		require.NoError(t, open(a), what)
+	}
+	newcomer := func() {
+		t.Helper()
+		runC(t, "recover.c", "newcomer", name)
+	}
+	before := a.Stats()
+	newcomer()
+	after := a.Stats()
+	require.Equal(t, before.SlotRecords, after.SlotRecords)
+	require.Equal(t, before.BytesUsed, after.BytesUsed)
+	for size := uint64(64 << 10); size >= 64; {
+		if _, err := a.Alloc(size, 0); err != nil {
+			size -= 64 // each class of blocks
+		}
+	}
+	newcomer()
+	require.Equal(t, before.SlotRecords, a.Stats().SlotRecords)
+	require.NoError(t, a.Check())
+}
+
+// healthyObjects has a function for each kind that shmsync_recover_all knows. It opens an object of that kind, uses it,
+// and leaves it usable.
+var healthyObjects = map[string]func(a *arena.Arena) error{
+	"mutex": func(a *arena.Arena) error {
+		l, err := prims.OpenMutex(a, "mutex", nil)
+		return usedLock(l, err)
+	},
+	"rwmutex": func(a *arena.Arena) error {
+		l, err := prims.OpenRWMutex(a, "rwmutex", nil)
+		return usedLock(l, err)
+	},
+	"rwmutex with an undo log": func(a *arena.Arena) error {
+		l, err := prims.OpenRWMutex(a, "logged", &prims.RWMutexOptions{Policy: prims.PolicyRollback})
+		return usedLock(l, err)
+	},
+	"fairmutex": func(a *arena.Arena) error {
+		l, err := prims.OpenFairMutex(a, "fair", nil)
+		return usedLock(l, err)
+	},
+	"spinlock": func(a *arena.Arena) error {
+		l, err := prims.OpenSpinLock(a, "spin", nil)
+		return usedLock(l, err)
+	},
+	"rwspinlock": func(a *arena.Arena) error {
+		l, err := prims.OpenRWSpinLock(a, "rwspin", nil)
+		return usedLock(l, err)
+	},
+	"multilock": func(a *arena.Arena) error {
+		m, err := prims.OpenMultiLock(a, "multi", nil)
+		if err == nil {
+			m.Lock(7).Unlock()
+			m.Lock(9) // a living participant holds it
+		}
+		return err
+	},
+	"waitgroup": func(a *arena.Arena) error {
+		g, err := prims.OpenWaitGroup(a, "group", nil)
+		if err == nil {
+			g.Add(2)
+			g.Done()
+		}
+		return err
+	},
+	"latch": func(a *arena.Arena) error {
+		l, err := prims.OpenLatch(a, "latch", 2, nil)
+		if err == nil {
+			l.Claim(1) // the commit word becomes one of the logged form
+		}
+		return err
+	},
+	"barrier": func(a *arena.Arena) error {
+		b, err := prims.OpenBarrier(a, "barrier", 2, nil)
+		if err == nil {
+			b.Register(1)
+		}
+		return err
+	},
+	"future": func(a *arena.Arena) error {
+		f, err := prims.OpenFuture(a, "future", nil)
+		if err == nil {
+			f.Claim()
+		}
+		return err
+	},
+}
+
+// usedLock uses a lock that was opened, and holds it at the end.
+func usedLock(l sync.Locker, err error) error {
+	if err == nil {
+		l.Lock()
+		//lint:ignore SA2001 the lock has been used before it is held
+		l.Unlock()
+		l.Lock()
+	}
+	return err
+}
+
+// TestRecoverAllInCFindsWhatIsLost: shmsync_recover_all of a participant that has opened no object finds what the death
+// of a participant, a failed repair, or a peer has done to each of them.
+func TestRecoverAllInCFindsWhatIsLost(t *testing.T) { runRecover(t, "found") }
+
+// TestRecoverAllInCSaysThatThereIsNoRoom: in a full arena, shmsync_recover_all does not pass over a lost object for whose
+// recovery there is no room.
+func TestRecoverAllInCSaysThatThereIsNoRoom(t *testing.T) {
+	for _, object := range []string{"rwmutex", "fair", "rwspin", "multi", "group", "latch", "barrier"} {
+		t.Run(object, func(t *testing.T) { runRecover(t, "full "+object) })
+	}
+}
+
+// TestRecoverAllInCUsesTheHeadroom: users have filled an arena with their data. shmsync_recover_all recovers an object
+// whose record takes room of the arena, although no process with a slot record is left.
+func TestRecoverAllInCUsesTheHeadroom(t *testing.T) {
+	for _, object := range []string{"rwmutex", "fair", "rwspin", "multi", "group", "latch", "barrier"} {
+		t.Run(object, func(t *testing.T) { runRecover(t, "headroom "+object) })
+	}
+}
+
+// TestFullArenaLosesNothingInC: users have filled an arena with their data. A process that joins uses objects of all kinds,
+// and waits for some. After the death of the process that holds them, another process that joins recovers them.
+func TestFullArenaLosesNothingInC(t *testing.T) {
+	for _, verb := range []string{"newcomers", "newcomers, one by one"} {
+		t.Run(verb, func(t *testing.T) { runRecover(t, verb) })
+	}
+}
 
 // If repair sets a Future whose producer has died, that result stays.
 func TestRecoverAllInCKeepsWhatRepairHasSet(t *testing.T) { runRecover(t, "kept") }
 
 // shmsync_recover_all returns an error if a peer has overwritten an object, and if memory ran out.
 func TestRecoverAllInCReportsDamage(t *testing.T) { runRecover(t, "damage") }
+
+// A peer overwrites the word of a lock while a process in C repairs the lock. The call returns an error.
+func TestRecoveryInCThatAPeerOverwrites(t *testing.T) { runRecover(t, "lost") }
+
+// A lock in C that meets a death and repairs has succeeded, so shmsync_error and shmsync_who_died still describe the last
+// failure.
+func TestRepairInCIsNoFailure(t *testing.T) { runRecover(t, "notes") }
 
 // A process in C removes only the file that it has checked, and leaves no other file behind if it dies.
 func TestRemovalInC(t *testing.T) {

@@ -3,7 +3,6 @@
 package cinterop
 
 import (
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -11,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // runGate runs a verb of gate.c. SIGALRM ends a verb that hangs.
 func runGate(t *testing.T, verb, name string) {
 	t.Helper()
-	out, err := exec.Command(program(t, "gate.c"), verb, name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runC(t, "gate.c", verb, name)
 }
 
 // A peer overwrites the admission word of a joiner in C. The open fails and does not loop.
@@ -48,19 +47,19 @@ func TestLastCloseInCAwaitsTheGate(t *testing.T) { runGate(t, "last", unusedName
 // A relative path of a process in C still counts as the path of the arena after a chdir.
 func TestRelativePathInCOutlivesChdir(t *testing.T) { runGate(t, "chdir", t.TempDir()) }
 
+// A relative path of a process in C still counts as the path of the arena after its working directory was renamed.
+func TestRelativePathInCOutlivesARenamedWorkingDirectory(t *testing.T) {
+	runGate(t, "rename", t.TempDir())
+}
+
 // A loop over the participants in C ends when the arena is closed meanwhile.
 func TestLoopInCEndsWithClose(t *testing.T) { runGate(t, "loop", unusedName(t)) }
 
 // A process in C that cannot read the boot ID does not conclude that the host has rebooted.
 func TestUnknownBootInCIsNoReboot(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "disk")
+	path := filepath.Join(proctest.DirNotOn(t, unix.TMPFS_MAGIC, unix.RAMFS_MAGIC), "disk")
 	a, err := arena.Create(path, &arena.Options{Size: 2 << 20, MaxParticipants: 4})
 	require.NoError(t, err)
 	require.NoError(t, a.Close())
-	var fs unix.Statfs_t
-	require.NoError(t, unix.Statfs(path, &fs))
-	if fs.Type == unix.TMPFS_MAGIC {
-		t.Skip("needs a file system that outlives a reboot")
-	}
 	runGate(t, "boot", path)
 }

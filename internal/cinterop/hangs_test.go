@@ -2,19 +2,13 @@
 
 package cinterop
 
-import (
-	"os/exec"
-	"testing"
-
-	"github.com/stretchr/testify/require"
-)
+import "testing"
 
 // runHangs runs a verb of hangs.c. SIGALRM ends a verb that hangs.
 func runHangs(t *testing.T, verb string) {
 	t.Helper()
 	name := coreArena(t, 2<<20)
-	out, err := exec.Command(program(t, "hangs.c"), verb, name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runC(t, "hangs.c", verb, name)
 	sound(t, name)
 }
 

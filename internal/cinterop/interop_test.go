@@ -516,8 +516,7 @@ func TestBarrierReplacedParties(t *testing.T) {
 // A Reset in C begins no phase while a party that it knows to be dead is not gone.
 func TestBarrierBeginsWhenTheDeadAreGoneInC(t *testing.T) {
 	name := newArena(t)
-	out, err := exec.Command(program(t, "barrier_gone.c"), name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runC(t, "barrier_gone.c", name)
 	sound(t, name)
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // A C program is killed while it waits for an item, or after it was woken for one. Another waiter gets the item.
@@ -83,4 +85,34 @@ func TestKillQueue(t *testing.T) {
 			sound(t, name)
 		})
 	}
+}
+
+// A C program is killed after it has put an item back, and before it has told of the item. Another item came back before,
+// and the C program that gets the items remembers that there were no others. It finds the item of the dead program all
+// the same.
+func TestKillQueueReturnAfterASearch(t *testing.T) {
+	name := newArena(t)
+	x := newAgent(t, "c", name, "gets")
+	x.do(t, "queue.open", "q", 4)
+	victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT=queue.back.committed")
+	victim.mortal = true
+	x.do(t, "queue.put", "q", 1)
+	x.do(t, "queue.put", "q", 2)
+	require.Equal(t, uint64(1), x.do(t, "queue.lease", "q"))
+	require.Equal(t, uint64(2), victim.do(t, "queue.lease", "q"))
+	x.do(t, "queue.nack", "q")
+	require.Equal(t, uint64(1), x.do(t, "queue.tryget", "q"), "it searches for items that came back")
+	there := func() int {
+		i, err := arenakernel.Inspect(name)
+		require.NoError(t, err)
+		defer i.Close()
+		return len(i.Participants())
+	}
+	before := there()
+	victim.start(t, "queue.nack", "q")
+	victim.ends(t)
+	eventually(t, "the victim is reaped", name, func() bool { return there() == before-1 })
+	require.Equal(t, uint64(2), x.do(t, "queue.tryget", "q"))
+	x.start(t, "queue.tryget", "q").fails(t, syscall.EBUSY)
+	sound(t, name)
 }

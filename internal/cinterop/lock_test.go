@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
 // eachWay runs a test with the first agent in one language and the second in the other, both ways round, and then
@@ -112,6 +113,69 @@ func TestMutexKilledHolder(t *testing.T) {
 		c.do(t, "mutex.unlock", "m")
 		sound(t, name)
 	})
+}
+
+// A process finds the death of the holder, makes the lock owner-dead, and is stopped. Another process recovers the lock,
+// and its repair fails. The lock names the process that died. Go programs have crash points only with the build tag
+// crashpoint.
+func TestMutexRecoveredBesideItsFinder(t *testing.T) {
+	eachWay(t, func(t *testing.T, first, second string) {
+		if first == "go" && !crashpoint.Enabled {
+			t.Skip("needs the build tag crashpoint")
+		}
+		name := newArena(t)
+		x := newAgent(t, second, name, "other")
+		off := x.do(t, "mutex.open", "m", 1)
+		finder := newAgent(t, first, name, "finder", "SHMSYNC_CRASHPOINT_STOP=mutex.owner_dead.marked")
+		victim := newAgent(t, second, name, "victim")
+		victim.do(t, "mutex.lock", "m")
+		waits := finder.asleep(t, off, 1, "mutex.lock", "m")
+		x.stop(t)
+		pid := victim.cmd.Process.Pid
+		victim.kill(t)
+		finder.awaitStop(t)
+		require.NoError(t, x.cmd.Process.Signal(syscall.SIGCONT))
+		x.start(t, "mutex.badrecover", "m").fails(t, syscall.ENOTRECOVERABLE)
+		got := x.start(t, "mutex.lock", "m").wait(t)
+		require.Equal(t, syscall.ENOTRECOVERABLE, got.err)
+		require.EqualValues(t, pid, got.n)
+		require.EqualValues(t, 1, x.do(t, "mutex.recover", "m"))
+		require.NoError(t, finder.cmd.Process.Signal(syscall.SIGCONT))
+		waits.must(t)
+		finder.do(t, "mutex.unlock", "m")
+		sound(t, name)
+	})
+}
+
+// The same for other locks in C. For Go, see TestRecoverBesideTheFinderOfADeath of prims.
+func TestLockRecoveredBesideItsFinder(t *testing.T) {
+	for _, c := range []struct{ kind, wait, unlock, point string }{
+		{"rw", "rw.rlock", "rw.runlock", "rwmutex.owner_dead.marked"}, // a writer would be stopped with the writers' mutex
+		{"spin", "spin.lock", "spin.unlock", "spinlock.owner_dead.marked"},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			name := newArena(t)
+			x := newAgent(t, "c", name, "other")
+			off := x.do(t, c.kind+".open", "l", 1)
+			finder := newAgent(t, "c", name, "finder", "SHMSYNC_CRASHPOINT_STOP="+c.point)
+			victim := newAgent(t, "c", name, "victim")
+			victim.do(t, c.kind+".lock", "l")
+			waits := finder.asleep(t, off, 1, c.wait, "l")
+			x.stop(t)
+			pid := victim.cmd.Process.Pid
+			victim.kill(t)
+			finder.awaitStop(t)
+			require.NoError(t, x.cmd.Process.Signal(syscall.SIGCONT))
+			got := x.start(t, c.kind+".spoil", "l").wait(t)
+			require.Equal(t, syscall.ENOTRECOVERABLE, got.err)
+			require.EqualValues(t, pid, got.n)
+			require.EqualValues(t, 1, x.do(t, c.kind+".recover", "l"))
+			require.NoError(t, finder.cmd.Process.Signal(syscall.SIGCONT))
+			waits.must(t)
+			finder.do(t, c.unlock, "l")
+			sound(t, name)
+		})
+	}
 }
 
 // With PolicyRelease the lock becomes free.

@@ -2,12 +2,7 @@
 
 package cinterop
 
-import (
-	"os/exec"
-	"testing"
-
-	"github.com/stretchr/testify/require"
-)
+import "testing"
 
 // An opening in C ends once, and not while the death watcher checks the object. The watcher itself does not wait for the
 // end of its own check. A call that comes after the end does not count itself.
@@ -15,8 +10,7 @@ func TestEndOfAnOpening(t *testing.T) {
 	for _, verb := range []string{"check", "begins", "reset"} {
 		t.Run(verb, func(t *testing.T) {
 			name := newArena(t)
-			out, err := exec.Command(program(t, "openings.c"), name, verb).CombinedOutput()
-			require.NoError(t, err, "%s", out)
+			runC(t, "openings.c", name, verb)
 			sound(t, name)
 		})
 	}
@@ -31,8 +25,7 @@ func TestOpeningEndsWithAWait(t *testing.T) {
 	} {
 		t.Run(verb, func(t *testing.T) {
 			name := newArena(t)
-			out, err := exec.Command(program(t, "endsbeside.c"), name, verb).CombinedOutput()
-			require.NoError(t, err, "%s", out)
+			runC(t, "endsbeside.c", name, verb)
 			sound(t, name)
 		})
 	}
@@ -43,8 +36,7 @@ func TestOpeningEndsWithAWait(t *testing.T) {
 func TestLateCallChangesNoOtherObject(t *testing.T) {
 	for _, verb := range []string{"mutex", "mutex, not biased", "mutex, checked", "rwmutex", "spinlock", "rwspinlock", "rwspinlock, read"} {
 		t.Run(verb, func(t *testing.T) {
-			out, err := exec.Command(program(t, "late.c"), newArena(t), verb).CombinedOutput()
-			require.NoError(t, err, "%s", out)
+			runC(t, "late.c", newArena(t), verb)
 		})
 	}
 }
@@ -53,6 +45,14 @@ func TestLateCallChangesNoOtherObject(t *testing.T) {
 // does not read the handle.
 func TestCloseBesideTheRestOfACall(t *testing.T) {
 	for _, verb := range []string{"latch", "sequencer", "signal waker"} {
+		t.Run(verb, func(t *testing.T) { runLate(t, verb) })
+	}
+}
+
+// A trylock finds the death of the holder before the death watcher does, and another thread closes the handle after the call
+// has taken the lock from the holder. The object stays open until the call returns.
+func TestCloseBesideATryThatFindsADeath(t *testing.T) {
+	for _, verb := range []string{"try mutex", "try reserved mutex", "try rwmutex", "try spinlock", "try rwspinlock", "read rwmutex", "read rwspinlock"} {
 		t.Run(verb, func(t *testing.T) { runLate(t, verb) })
 	}
 }
@@ -69,11 +69,17 @@ func TestLateReaperOfAWaitGroupInCSparesTheLiving(t *testing.T) {
 	runLate(t, "waitgroup")
 }
 
+// A handle of an RWMutex that is made while an unlock is between its two steps does not take the writers' mutex for an
+// upgradable hold.
+func TestOpenBesideAnUnlockInC(t *testing.T) { runLate(t, "opened") }
+
+// A close of the last handle beside lock_upgradable leaves the hold to the next handle.
+func TestCloseBesideLockUpgradableInC(t *testing.T) { runLate(t, "upgradable") }
+
 func runLate(t *testing.T, verb string) {
 	t.Helper()
 	name := newArena(t)
-	out, err := exec.Command(program(t, "late.c"), name, verb).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runC(t, "late.c", name, verb)
 	sound(t, name)
 }
 
@@ -82,8 +88,7 @@ func runLate(t *testing.T, verb string) {
 func TestAwaitInC(t *testing.T) {
 	for _, verb := range []string{"nomem", "closed"} {
 		t.Run(verb, func(t *testing.T) {
-			out, err := exec.Command(program(t, "await.c"), newArena(t), verb).CombinedOutput()
-			require.NoError(t, err, "%s", out)
+			runC(t, "await.c", newArena(t), verb)
 		})
 	}
 }

@@ -2,12 +2,7 @@
 
 package cinterop
 
-import (
-	"os/exec"
-	"testing"
-
-	"github.com/stretchr/testify/require"
-)
+import "testing"
 
 // The options of every object have two flags: one to create only, and one to open only. An options struct begins
 // with its size, so that the library understands programs with an older or newer header.
@@ -18,8 +13,7 @@ func TestOptions(t *testing.T) {
 			if verb != "arenas" { // this verb makes its own arenas
 				name = coreArena(t, 4<<20)
 			}
-			out, err := exec.Command(program(t, "options.c"), verb, name).CombinedOutput()
-			require.NoError(t, err, "%s", out)
+			runC(t, "options.c", verb, name)
 			if verb != "arenas" {
 				sound(t, name)
 			}

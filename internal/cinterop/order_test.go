@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // cut returns the text of a part of the header from one string up to another, without the second string.
@@ -26,11 +28,7 @@ func cut(t *testing.T, name, from, to string) []byte {
 // the description of a participant. This has to hold on ARMv8.0 too, where an exchange is two instructions, and
 // later stores can overtake the second one. Otherwise a reader could see a torn record.
 func TestDeathRecordIsInvalidBeforeItChanges(t *testing.T) {
-	clang, err := exec.LookPath("clang")
-	if err != nil {
-		require.Empty(t, os.Getenv("SHMSYNC_NEED_CLANG"), err)
-		t.Skip("needs clang, which compiles for arm64 on every machine")
-	}
+	clang := proctest.Program(t, "clang") // compiles for arm64 on every machine
 	dir := t.TempDir()
 	h := cut(t, "01-arena-api.h", "typedef struct shmsync_participant {", "\n\n")
 	h = append(h, cut(t, "22-sys.h", "SHMI_FN uint32_t shmi_ld32", "SHMI_FN void shmi_put64(")...)

@@ -205,8 +205,9 @@ func TestSignalWakerKilledHolder(t *testing.T) {
 		w := b.asleep(t, off, 1, "sig.acquire", "w")
 		a.kill(t)
 		w.must(t)
+		// A reaper changes the word of a gate first, and makes the queue visible for Next after that.
 		eventually(t, "both are scheduled", s.arena, func() bool {
-			return b.do(t, "sig.state", "w", 5)&3 == 1 && b.do(t, "sig.state", "w", 100)&3 == 1
+			return b.do(t, "sig.state", "w", 5)&3 == 1 && b.do(t, "sig.state", "w", 100)&3 == 1 && b.do(t, "sig.summary", "w") == 3
 		})
 		walk(t, "w", []step{{b, gives(5, "next", 0)}, {b, gives(100, "next", 0)}, {b, gives(2|3<<2, "state", 5)}, {b, do("finish", 5)}, {b, do("finish", 100)}, {b, refuses(syscall.EBUSY, "next", 0)}})
 		eventually(t, "what it had is given back", s.arena, func() bool {

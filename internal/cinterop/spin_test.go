@@ -13,6 +13,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -328,4 +329,37 @@ func TestRWSpinLockRecoveryGivesUp(t *testing.T) {
 		s.b.do(t, "rwspin.lock", "l")
 		s.b.do(t, "rwspin.unlock", "l")
 	})
+}
+
+// A peer damages the list of slot records. A writer gets an error, because a reader may be missing from the list, and a
+// process that has not opened the lock cannot open it. Readers go on. When the list is whole again, the lock works as
+// before, and the hold of a reader that died meanwhile has ended.
+func TestRWSpinLockDamagedListInC(t *testing.T) {
+	for _, lang := range []string{"c", "go"} {
+		name := newArena(t)
+		x, y := newAgent(t, "c", name, "writes"), newAgent(t, lang, name, "reads")
+		off := x.do(t, "rwspin.open", "l")
+		y.do(t, "rwspin.rlock", "l")
+		x.start(t, "rwspin.try", "l").fails(t, syscall.EBUSY)
+		var was uint32
+		asPeer(t, name, off, func(a *arena.Arena, o arenakernel.Object) {
+			was = (*arenakernel.Arena)(a).SlotRecords(o).Swap(1)
+		})
+		x.start(t, "rwspin.state", "l").fails(t, syscall.EPROTO)
+		x.start(t, "rwspin.lock", "l").fails(t, syscall.EPROTO)
+		x.do(t, "rwspin.rlock", "l")
+		x.do(t, "rwspin.runlock", "l")
+		x.do(t, "rwspin.ulock", "l")
+		x.start(t, "rwspin.up", "l").fails(t, syscall.EPROTO)
+		x.do(t, "rwspin.uunlock", "l")
+		newAgent(t, lang, name, "opens").start(t, "rwspin.open", "l").fails(t, syscall.EPROTO)
+		y.kill(t)
+		asPeer(t, name, off, func(a *arena.Arena, o arenakernel.Object) {
+			(*arenakernel.Arena)(a).SlotRecords(o).Store(was)
+		})
+		x.do(t, "rwspin.state", "l")
+		x.do(t, "rwspin.lock", "l")
+		x.do(t, "rwspin.unlock", "l")
+		sound(t, name)
+	}
 }

@@ -164,7 +164,7 @@ func TestCommitOrderInC(t *testing.T) {
 			if name == "gcc, amd64" && runtime.GOARCH != "amd64" {
 				t.Skip("needs a gcc for amd64")
 			}
-			needsCompiler(t, words[0])
+			proctest.Program(t, words[0])
 			found++
 			listing := func(dir, level string) string {
 				args := append(words[1:], "-ffreestanding", level, "-I"+dir, "-S", "-o", "-", filepath.Join("testdata", "commit.c"))

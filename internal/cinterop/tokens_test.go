@@ -3,7 +3,6 @@
 package cinterop
 
 import (
-	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,6 +17,5 @@ func TestFarTokensInC(t *testing.T) {
 	a, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 4})
 	require.NoError(t, err)
 	defer a.Close()
-	out, err := exec.Command(program(t, "tokens.c"), name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	runC(t, "tokens.c", name)
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // txRegisters has, by architecture, the registers in which the function change of tx_order.c gets the addresses
@@ -40,7 +42,7 @@ func TestTxStateIsStoredInOrder(t *testing.T) {
 	} {
 		for _, level := range []string{"-O1", "-O2", "-O3"} {
 			t.Run(c.compiler+"/"+c.arch+"/"+level, func(t *testing.T) {
-				needsCompiler(t, c.compiler)
+				proctest.Program(t, c.compiler)
 				if c.compiler == "gcc" {
 					machine, err := exec.Command(c.compiler, "-dumpmachine").Output()
 					require.NoError(t, err)

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// killCommand returns the shell command that sends a signal to the process of a participant. It returns an empty string
-// if the process is not visible here. It also does so for a dump, because a dump may be of another host.
+// killCommand returns the shell command that sends a signal to the process of a participant. It
+// returns an empty string if the process is not visible here, and always for a dump, because a dump
+// may be of another host.
 func (s *Snapshot) killCommand(signal, name string) string {
 	i, ok := s.who[name]
 	if !ok || s.Participants[i].HostPID == 0 || s.opts.Dump != nil {
@@ -22,14 +23,34 @@ func (s *Snapshot) killCommand(signal, name string) string {
 // SIGTERM and continue; for that case Force sends SIGKILL.
 func (f *Finding) end(s *Snapshot, name string) {
 	f.Command, f.Force = s.killCommand("", name), s.killCommand("-9 ", name)
+	f.needs(s, name)
 }
 
-// continueAdvice sets the advice on how to continue a stopped participant. If a debugger has stopped the process, no
-// signal continues it. It continues when the debugger ends.
+// needs adds to the advice who may carry out the command, if this user may not signal the process.
+func (f *Finding) needs(s *Snapshot, name string) {
+	i, ok := s.who[name]
+	if !ok || f.Command == "" {
+		return
+	}
+	if pid := s.Participants[i].HostPID; !maySignal(pid) {
+		f.Advice += fmt.Sprintf("; root may do so, or the user %s", ownerOf(pid))
+	}
+}
+
+// continueAdvice sets the advice on how to continue a stopped participant. If a debugger has stopped the process, or a
+// control group has frozen it, no signal continues it. It continues when the debugger ends, or when the group is thawed.
 func (f *Finding) continueAdvice(s *Snapshot, name string) {
 	i, ok := s.who[name]
+	if ok && s.Participants[i].Life == LifeFrozen {
+		f.Advice, f.Command = "thaw its control group, as docker unpause and systemctl thaw do", ""
+		if s.opts.Dump == nil {
+			f.Command = s.freezer.of(s.Participants[i].HostPID).command()
+		}
+		return
+	}
 	if !ok || s.Participants[i].Life != LifeTraced {
 		f.Advice, f.Command = "let it go on", s.killCommand("-CONT ", name)
+		f.needs(s, name)
 		return
 	}
 	f.Advice, f.Command = "let its debugger continue it, or end the debugger", ""
@@ -86,18 +107,42 @@ func (s *Snapshot) dumpCommand() string {
 }
 
 // Argument returns the argument that names an object on the command line: its name, or else its offset. The offset is
-// needed if another object is printed with the same name, or if Clean has changed the name.
+// needed if another object is printed with the same name, or if Clean has changed the name. The offset gets zeros in
+// front if an object has that name.
 func (s *Snapshot) Argument(o *Object) string {
-	same := 0
-	for i := range s.Objects {
-		if s.Objects[i].Name == o.Name {
-			same++
+	if s.named == nil {
+		s.named = map[string]int{}
+		for i := range s.Objects {
+			s.named[s.Objects[i].Name]++
 		}
 	}
-	if same > 1 || strings.Contains(o.Name, "?") {
-		return "0x" + strconv.FormatUint(o.Offset, 16)
+	if s.named[o.Name] == 1 && !strings.Contains(o.Name, "?") {
+		return o.Name
 	}
-	return o.Name
+	digits := strconv.FormatUint(o.Offset, 16)
+	for s.named["0x"+digits] > 0 {
+		digits = "0" + digits
+	}
+	return "0x" + digits
+}
+
+// Find returns the objects that an argument may name. A name has precedence over an offset, because programs choose
+// names freely. Several objects can be printed with the same name, if Clean has changed their names.
+func (s *Snapshot) Find(argument string) (found []*Object) {
+	var at *Object
+	off, err := strconv.ParseUint(argument, 0, 64)
+	for i := range s.Objects {
+		switch o := &s.Objects[i]; {
+		case err == nil && o.Offset == off:
+			at = o
+		case o.Name == argument:
+			found = append(found, o)
+		}
+	}
+	if at != nil && (len(found) == 0 || at.Name == argument && at.Named) {
+		found = append(found, at)
+	}
+	return found
 }
 
 // Command returns a command of shmctl for this arena, quoted for a shell. If o is not nil, the command is for this
@@ -118,9 +163,9 @@ func (s *Snapshot) change(verb string, flags []string, names ...string) string {
 }
 
 func (s *Snapshot) command(verb string, flags []string, names ...string) string {
-	arena := s.Info.Name
-	if s.opts.Dump != nil {
-		arena = s.Info.Path
+	arena := s.Info.Path
+	if s.opts.Dump == nil {
+		arena = arenaName(arena)
 	}
 	names = append([]string{arena}, names...)
 	words := append([]string{"shmctl", verb}, flags...)
@@ -134,13 +179,30 @@ func (s *Snapshot) command(verb string, flags []string, names ...string) string 
 	return strings.Join(words, " ")
 }
 
-// Quote quotes a text so that it is one word for a shell.
+// escaped returns a text for a shell's quotes of the form $'...', in which no character can control a terminal.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		if c < ' ' || c >= 0x7f || c == '\'' || c == '\\' {
+			fmt.Fprintf(&b, `\%03o`, c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// Quote quotes a text so that it is one word for a shell. For a text that could control a terminal, it needs a shell
+// that knows quotes of the form $'...', such as bash.
 func Quote(text string) string {
 	special := func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r))
 	}
 	if text != "" && !strings.ContainsFunc(text, special) {
 		return text
+	}
+	if Clean(text) != text {
+		return "$'" + escaped(text) + "'"
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

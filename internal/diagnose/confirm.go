@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // Confirm compares the snapshot s with a later one, which the function again takes. It returns those findings of s that
@@ -21,13 +23,34 @@ func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot
 	if err != nil {
 		return nil, s, err
 	}
+	earlier := map[string][]Finding{} // a map by key, because there may be very many findings
+	for _, before := range f {
+		earlier[key(before)] = append(earlier[key(before)], before)
+	}
 	stays := func(now Finding) bool {
-		return slices.ContainsFunc(f, func(before Finding) bool {
-			return key(before) == key(now) && slices.EqualFunc(before.proof, now.proof, proof.same)
+		return slices.ContainsFunc(earlier[key(now)], func(before Finding) bool {
+			return slices.EqualFunc(before.proof, now.proof, proof.same)
 		})
 	}
 	still := slices.DeleteFunc(later.findings(), func(f Finding) bool { return !stays(f) })
-	return causes(still), later, nil // causes is called last: a deadlock that did not stay must hide no long hold
+	isUnreaped := func(f Finding) bool { return f.Kind == DeadHolder }
+	for end := time.Now().Add(ReapWithin); later.hasReaper() && slices.ContainsFunc(still, isUnreaped) && time.Now().Before(end); {
+		time.Sleep(ConfirmAfter)
+		if later, err = again(); err != nil {
+			return nil, s, err
+		}
+		still = slices.DeleteFunc(later.findings(), func(f Finding) bool { return !stays(f) })
+	}
+	return causes(still), later, nil // called last, so that an unconfirmed deadlock hides no long hold
+}
+
+// ReapWithin is how long a living participant may take to reap a dead one before that is reported. On a busy host it
+// takes longer than the time between the two snapshots. Tests change it.
+var ReapWithin = time.Second
+
+// hasReaper reports whether a participant lives that can reap the dead ones.
+func (s *Snapshot) hasReaper() bool {
+	return slices.ContainsFunc(s.Participants, func(p Participant) bool { return p.Life == arenakernel.LifeAlive && p.State == "live" })
 }
 
 // proof identifies one wait and one hold, so that they can be recognized in a later snapshot. The next wait of the same
@@ -39,17 +62,30 @@ type proof struct {
 	words string
 }
 
-// prove returns the proof of an edge, which identifies its wait and its hold. The proof consists of the stamp of the
-// oldest wait, and of those words of the object that a release changes while there are waiters.
+// prove returns the proof of an edge, which identifies its wait and its hold. The proof consists of
+// four parts: the stamp of the oldest wait, the words of the object that a release changes while
+// there are waiters, the phase that the wait is for, and what the other participant holds.
 func (s *Snapshot) prove(e Edge) (p proof) {
 	for _, w := range s.Waits {
 		if w.Owner != e.From || w.Object != e.Object || w.For != e.For {
 			continue
 		}
+		held := ""
+		for _, i := range w.OnHolds {
+			if h := &s.Holds[i]; h.Owner == e.To {
+				held += fmt.Sprintf("%s %d ", h.Mode, h.Count)
+			}
+		}
+		if held == "" {
+			continue // another wait of this participant for the same object, such as for another key
+		}
 		if p.words == "" || w.Order < p.order || w.Order == p.order && w.since != 0 && w.since < p.since {
-			p = proof{w.Order, w.since, " "}
+			p = proof{w.Order, w.since, held}
 			if w.ObjectIndex < len(s.Objects) {
-				p.words = " " + wordsOf(&s.Objects[w.ObjectIndex], &w)
+				p.words += wordsOf(&s.Objects[w.ObjectIndex], &w)
+			}
+			if w.Want != nil {
+				p.words += fmt.Sprintf("for %d", *w.Want)
 			}
 		}
 	}

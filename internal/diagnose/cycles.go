@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
@@ -51,8 +52,15 @@ func (s *Snapshot) stuck() map[string]bool {
 	return set
 }
 
+// CycleOfWork is the age from which a wait for work may be part of a deadlock. The goroutine that does the work is often
+// not the one that waits, so a young cycle of such waits is usual in a process with several goroutines. Tests change it.
+var CycleOfWork = time.Second
+
 // hopeless reports whether a wait can end only if a participant of the set releases something.
 func (s *Snapshot) hopeless(w *Wait, set map[string]bool) bool {
+	if slices.Contains([]string{"phase", "zero", "result"}, w.For) && (w.AgeNs == nil || time.Duration(*w.AgeNs) < CycleOfWork) {
+		return false
+	}
 	others, in := 0, 0
 	for _, h := range w.OnHolds {
 		if owner := s.Holds[h].Owner; owner != w.Owner {

@@ -146,7 +146,7 @@ func (s *Snapshot) holderFinding(o *Object, h *Hold, waiters string) (f Finding,
 		f.Command = s.change("reap", nil)
 		return f, true
 	}
-	if life := s.Participants[i].Life; life == LifeStopped || life == LifeTraced {
+	if s.isStopped(h.Owner) {
 		f.Kind = StoppedHolder
 		f.Trouble = waiters != ""
 		f.Text = fmt.Sprintf("%s %s and is %s%s", s.Title(h.Owner), what, s.Participants[i].Process, waiters)

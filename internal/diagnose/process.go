@@ -38,11 +38,59 @@ func (p *processes) find(ns uint64, pid int, start uint64) (process, bool) {
 	if here == 0 {
 		return process{}, false
 	}
-	state, began, ok := p.stat(here)
+	state, began, ok := p.stat(strconv.Itoa(here))
+	if state == 'Z' {
+		state = p.zombie(here)
+	}
 	if !ok || start != 0 && began != start {
 		return process{}, false
 	}
 	return process{here, state}, true
+}
+
+// findMember returns the process of a participant whose slot has only its pid, in a namespace that is not known. A
+// participant stores the rest a moment after its join, and SIGSTOP or a debugger may stop it before. The process is one
+// that has the file of the arena open and is none of the participants that are known. There must be exactly one with
+// that pid, because shmctl prints commands that end it.
+func (p *processes) findMember(pid int, file *os.File, known []Participant) (found process, ok bool) {
+	arena, err := file.Stat()
+	if err != nil || pid == 0 {
+		return process{}, false
+	}
+	others := map[int]bool{os.Getpid(): true}
+	for i := range known {
+		others[known[i].HostPID] = true
+	}
+	dirs, _ := filepath.Glob(p.proc + "/[0-9]*")
+	for _, dir := range dirs {
+		here, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || others[here] || p.innerPID(dir) != pid || !hasOpen(dir, arena) {
+			continue
+		}
+		state, _, alive := p.stat(strconv.Itoa(here))
+		if !alive {
+			continue
+		}
+		if state == 'Z' {
+			state = p.zombie(here)
+		}
+		if ok {
+			return process{}, false
+		}
+		found, ok = process{here, state}, true
+	}
+	return found, ok
+}
+
+// hasOpen reports whether the process of a directory of /proc has that file open.
+func hasOpen(dir string, file os.FileInfo) bool {
+	fds, _ := filepath.Glob(dir + "/fd/[0-9]*")
+	for _, fd := range fds {
+		if info, err := os.Stat(fd); err == nil && os.SameFile(info, file) {
+			return true
+		}
+	}
+	return false
 }
 
 // scan finds out which pids the processes of this host have in other namespaces.
@@ -96,9 +144,22 @@ func (p *processes) innerPID(dir string) int {
 	return 0
 }
 
-// stat reads the state of a process and when it was started.
-func (p *processes) stat(pid int) (state byte, start uint64, ok bool) {
-	b, err := os.ReadFile(p.proc + "/" + strconv.Itoa(pid) + "/stat")
+// zombie returns the state of a process whose main thread has ended. In a C program the other threads may go on, and
+// then one of them tells whether the process is stopped.
+func (p *processes) zombie(pid int) byte {
+	tasks, _ := filepath.Glob(p.proc + "/" + strconv.Itoa(pid) + "/task/[0-9]*")
+	for _, task := range tasks {
+		state, _, ok := p.stat(strings.TrimPrefix(task, p.proc+"/"))
+		if ok && state != 'Z' && state != 'X' {
+			return state
+		}
+	}
+	return 'Z'
+}
+
+// stat reads the state of a process or thread, given as its directory below /proc, and when it was started.
+func (p *processes) stat(dir string) (state byte, start uint64, ok bool) {
+	b, err := os.ReadFile(p.proc + "/" + dir + "/stat")
 	if err != nil {
 		return 0, 0, false
 	}
@@ -107,7 +168,7 @@ func (p *processes) stat(pid int) (state byte, start uint64, ok bool) {
 	if i < 0 {
 		return 0, 0, false
 	}
-	const startField = 22 - 3 // the rest begins with field 3
+	const startField = 22 - 3 // the text after the parenthesis begins with field 3
 	fields := strings.Fields(string(b[i+1:]))
 	if len(fields) <= startField || fields[0] == "" {
 		return 0, 0, false

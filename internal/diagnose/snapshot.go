@@ -28,6 +28,9 @@ type Snapshot struct {
 	ins  *arenakernel.Inspector
 	opts Options
 	who  map[string]int // index of each participant, by its name
+
+	named   map[string]int // how many objects are printed with each name; made by Argument
+	freezer freezer
 }
 
 // Options say how to take a snapshot.
@@ -50,7 +53,7 @@ type Dump struct {
 
 // Look makes a snapshot of the bytes that the Inspector has read.
 func Look(ins *arenakernel.Inspector, opts Options) *Snapshot {
-	s := &Snapshot{ins: ins, Time: shmsync.Monotonic(), Damage: ins.Damage(), opts: opts, who: map[string]int{}}
+	s := &Snapshot{ins: ins, Time: shmsync.Monotonic(), Damage: ins.Damage(), opts: opts, who: map[string]int{}, freezer: freezer{proc: "/proc"}}
 	s.addParticipants()
 	if d := opts.Dump; d != nil {
 		s.Time = d.Time
@@ -98,7 +101,7 @@ func infoOf(ins *arenakernel.Inspector, present int) Arena {
 	epoch, _, clean := ins.Epoch()
 	return Arena{
 		Removed: removed, Epoch: epoch, Clean: clean,
-		Name: arenaName(ins.Path()), Path: ins.Path(), Size: ins.Size(), Used: st.Reserved << 16,
+		Name: Clean(arenaName(ins.Path())), Path: ins.Path(), Size: ins.Size(), Used: st.Reserved << 16,
 		Created: timeOf(created), Participants: present, MaxParticipants: ins.MaxParticipants(),
 		Objects: st.Objects, Nodes: st.Nodes, Deaths: ins.Deaths(), Counted: ins.Counted(), Health: "ok",
 		Layout: arenakernel.LayoutVersion,
@@ -123,6 +126,7 @@ func timeOf(t time.Time) *time.Time {
 func (s *Snapshot) addParticipants() {
 	procs := newProcesses()
 	boot := bootID()
+	var unnamed []int // the participants whose slots do not say yet which processes they are
 	for _, w := range s.ins.Participants() {
 		p := Participant{
 			Name: w.Participant.Name().String(), Slot: w.Slot, Generation: w.Generation, Label: Clean(w.Label),
@@ -138,18 +142,34 @@ func (s *Snapshot) addParticipants() {
 		}
 		if boot == w.BootID || boot == [16]byte{} {
 			if proc, ok := procs.find(w.PIDNS, w.PID, w.StartTime); ok {
-				p.HostPID, p.Process = proc.pid, proc.stateText()
-				switch {
-				case w.Life == arenakernel.LifeDead:
-				case proc.state == 'T':
-					p.Life = LifeStopped
-				case proc.state == 't':
-					p.Life = LifeTraced
-				}
+				s.identify(&p, proc)
 			}
+		}
+		if w.PIDNS == 0 && w.Life == arenakernel.LifeAlive && s.opts.Dump == nil {
+			unnamed = append(unnamed, len(s.Participants))
 		}
 		s.who[p.Name] = len(s.Participants)
 		s.Participants = append(s.Participants, p)
+	}
+	for _, i := range unnamed {
+		p := &s.Participants[i]
+		if proc, ok := procs.findMember(p.PID, s.ins.File(), s.Participants); ok {
+			s.identify(p, proc)
+		}
+	}
+}
+
+// identify records that the process of p is proc.
+func (s *Snapshot) identify(p *Participant, proc process) {
+	p.HostPID, p.Process = proc.pid, proc.stateText()
+	switch {
+	case p.Life == arenakernel.LifeDead:
+	case proc.state == 'T':
+		p.Life = LifeStopped
+	case proc.state == 't':
+		p.Life = LifeTraced
+	case s.opts.Dump == nil && s.freezer.of(proc.pid).frozen:
+		p.Life, p.Process = LifeFrozen, LifeFrozen
 	}
 }
 
@@ -157,6 +177,7 @@ func (s *Snapshot) addParticipants() {
 const (
 	LifeStopped = "stopped"
 	LifeTraced  = "traced"
+	LifeFrozen  = "frozen" // by a control group
 )
 
 func bootID() (id [16]byte) {
@@ -172,7 +193,7 @@ func (s *Snapshot) addObjects() {
 	for _, info := range s.ins.Objects() {
 		look := s.ins.Look(info.Object)
 		o := Object{
-			Name: Clean(info.String()), Offset: uint64(info.Offset), Kind: Clean(info.Kind.String()), Type: typeOf(info.Kind), Version: info.Version,
+			Name: Clean(info.String()), Named: info.Name != "", Offset: uint64(info.Offset), Kind: Clean(info.Kind.String()), Type: typeOf(info.Kind), Version: info.Version,
 			Size: info.Size, Memory: s.Usage.Objects[info.Offset], Created: timeOf(info.Created), OpenBy: []string{}, State: look.State, Policy: look.Policy, Spin: look.Spin,
 			Key: look.Key,
 		}

@@ -37,7 +37,7 @@ type Participant struct {
 	PID          int        `json:"pid"` // in its own pid namespace
 	PIDNamespace uint64     `json:"pid_namespace"`
 	HostPID      int        `json:"host_pid"` // in the pid namespace of this process; 0 if the process was not found
-	Life         string     `json:"life"`     // alive, stopped, traced, dead, unknown
+	Life         string     `json:"life"`     // alive, stopped, traced, frozen, dead, unknown
 	State        string     `json:"state"`    // state of its slot: joining, pending, first, live, leaving, dead
 	Process      string     `json:"process"`  // the kernel's state of the process, if it was found
 	UID          int        `json:"uid"`
@@ -55,18 +55,19 @@ type DeathRecord struct {
 	Label string     `json:"label"`
 	PID   int        `json:"pid"`
 	Time  *time.Time `json:"time"`
-	Left  bool       `json:"left"` // it left by Close; false: it died
+	Left  bool       `json:"left"` // the participant left by Close, and did not die
 }
 
 // Object is an object of an arena.
 type Object struct {
 	Name     string     `json:"name"` // its name, or its offset if it has none
+	Named    bool       `json:"-"`    // it has a name
 	Offset   uint64     `json:"offset"`
 	Kind     string     `json:"kind"` // four letters
 	Type     string     `json:"type"`
 	Version  uint16     `json:"version"`
 	Size     uint64     `json:"size"`
-	Memory   uint64     `json:"memory"` // bytes of the heap that it takes, with its header, its slot records and what blocks round up
+	Memory   uint64     `json:"memory"` // bytes of the heap for its header, body and slot records, each rounded up to its block
 	Created  *time.Time `json:"created"`
 	OpenBy   []string   `json:"open_by"`
 	State    string     `json:"state"`

@@ -73,12 +73,16 @@ func (s *Snapshot) wedgeFindings(o *Object) (all []Finding) {
 		switch {
 		case w.For == "permits" && age >= work:
 			f = s.exhausted(o)
-		case (w.For == "zero" || w.For == "phase") && age >= work:
-			f = s.missingParties(o, w)
+		case w.For == "zero" || w.For == "phase":
+			if age >= work || age >= lock && s.allStopped(o) {
+				f = s.missingParties(o, w)
+			}
 		case w.For == "room" && (age >= work || s.allStopped(o)):
 			f = s.fullQueue(o)
 		case len(w.OnHolds) > 0 && !w.Any && age >= lock:
 			f = s.longHold(o, w)
+		case len(w.OnHolds) == 0 && age >= lock && s.allStopped(o):
+			f = s.missingParties(o, w)
 		}
 		if f.Kind == "" || seen[key(f)+f.Text] {
 			continue
@@ -111,6 +115,7 @@ func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 		f.end(s, h.Owner)
 		return f
 	}
+	f.Advice = "if it is stuck, end it; a death passes the hold on by the policy of the lock"
 	var behind *Wait
 	for i := range s.Waits {
 		if v := &s.Waits[i]; v.Owner == h.Owner && v.Object != o.Name && (behind == nil || v.AgeNs != nil) {
@@ -128,28 +133,53 @@ func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 		f.Advice = "see why that does not come"
 		f.Command = s.Command("show", &s.Objects[behind.ObjectIndex])
 		return f
+	case s.opts.Dump != nil:
+		f.Kind = LongHold
+		f.Text = fmt.Sprintf("%s%s; a dump does not say whether it runs", hold, waiters)
+		f.Advice = "look at what it does, if it is still there"
+	case !s.isSeen(h.Owner):
+		f.Kind = LongHold
+		f.Text = fmt.Sprintf("%s%s; its process cannot be seen from here, so it may run, sleep or be stopped", hold, waiters)
+		f.Advice = "run shmctl where /proc shows that process, such as in its container, or on the host as root"
 	case s.runs(h.Owner):
 		f.Kind = LongHold
 		f.Text = fmt.Sprintf("%s and runs%s", hold, waiters)
 	default:
 		f.Kind = LeakedHold
-		f.Text = fmt.Sprintf("%s, sleeps, and waits for nothing in this arena%s; it may have forgotten to unlock", hold, waiters)
+		f.Text = fmt.Sprintf("%s, sleeps, and waits for nothing in this arena%s", hold, waiters)
+		if slices.Contains([]string{arenakernel.HoldExclusive, arenakernel.HoldShared, arenakernel.HoldUpgradable}, h.Mode) {
+			f.Text += "; it may have forgotten to unlock"
+		}
 	}
-	f.Advice = "if it is stuck, end it; a death passes the hold on by the policy of the lock"
 	f.end(s, h.Owner)
 	return f
 }
 
+// heldTexts has a phrase for each mode of a hold. The name of the object follows "of" or "to".
+var heldTexts = map[string]string{
+	arenakernel.HoldExclusive:  "holds %s",
+	arenakernel.HoldShared:     "holds %s for reading",
+	arenakernel.HoldUpgradable: "holds %s upgradable",
+	arenakernel.HoldClosing:    "keeps new readers out of %s",
+	arenakernel.HoldRecovering: "recovers %s",
+	arenakernel.HoldReserved:   "is the next to get %s",
+	arenakernel.HoldPermits:    "has permits of %s",
+	arenakernel.HoldOwes:       "owes work to %s",
+	arenakernel.HoldParty:      "is a party of %s",
+	arenakernel.HoldRunner:     "runs the function of %s",
+	arenakernel.HoldProducer:   "is the producer of %s",
+	arenakernel.HoldLease:      "has an item of %s on lease",
+	arenakernel.HoldClaim:      "has a claim of %s",
+	arenakernel.HoldExecutor:   "examines %s",
+}
+
 // heldText returns a phrase that says what a participant holds of an object.
 func (s *Snapshot) heldText(o *Object, h *Hold) string {
-	text := "has " + h.Mode + " of"
-	if h.Mode == arenakernel.HoldExclusive {
-		text = "holds"
-	}
+	object := o.Type + " " + o.Name
 	if h.Key != nil {
-		return fmt.Sprintf("%s %s %s (%d)", text, o.Type, o.Name, *h.Key)
+		object += fmt.Sprintf(" (%d)", *h.Key)
 	}
-	return fmt.Sprintf("%s %s %s", text, o.Type, o.Name)
+	return fmt.Sprintf(cmp.Or(heldTexts[h.Mode], "has "+strings.ReplaceAll(h.Mode, "%", "")+" of %s"), object)
 }
 
 // exhausted returns a finding about a semaphore whose permits are not returned.
@@ -178,32 +208,43 @@ func (s *Snapshot) missingParties(o *Object, w *Wait) Finding {
 	if holders == "" {
 		holders = "; no participant has claimed what is missing"
 	}
+	if w.For != "zero" && w.For != "phase" {
+		holders = "" // only a count or an arrival can be claimed
+	}
 	f.Participants = none(most)
 	f.Text = fmt.Sprintf("%s %s waits for what does not come (%s)%s%s%s", o.Type, o.Name, o.State, holders, s.others(o), s.waiters(o))
 	f.Advice = "see which of them should come; a process that left without it has to be started again"
 	f.Command = s.Command("show", o)
+	if stopped := s.stoppedUser(o); stopped != "" {
+		f.Participants = []string{stopped}
+		f.continueAdvice(s, stopped)
+	}
 	return f
+}
+
+// stoppedUser returns the first participant that has the object open and is stopped, or an empty string.
+func (s *Snapshot) stoppedUser(o *Object) string {
+	if i := slices.IndexFunc(o.OpenBy, s.isStopped); i >= 0 {
+		return o.OpenBy[i]
+	}
+	return ""
 }
 
 // fullQueue returns a finding about a full queue from which no process takes items.
 func (s *Snapshot) fullQueue(o *Object) Finding {
 	f := Finding{Kind: FullQueue, Advice: "see why none of them takes items", Command: s.Command("show", o)}
 	f.Text = fmt.Sprintf("%s %s is full (%s), and no process takes items%s%s", o.Type, o.Name, o.State, s.others(o), s.waiters(o))
-	for _, name := range o.OpenBy {
-		if s.isStopped(name) {
-			f.Participants = append(f.Participants, name)
-		}
-	}
-	if len(f.Participants) > 0 {
-		f.Text = fmt.Sprintf("%s %s is full (%s), and %s is stopped%s", o.Type, o.Name, o.State, s.Title(f.Participants[0]), s.waiters(o))
-		f.continueAdvice(s, f.Participants[0])
+	if stopped := s.stoppedUser(o); stopped != "" {
+		f.Participants = []string{stopped}
+		f.Text = fmt.Sprintf("%s %s is full (%s), and %s is %s%s", o.Type, o.Name, o.State, s.Title(stopped), s.Participants[s.who[stopped]].Process, s.waiters(o))
+		f.continueAdvice(s, stopped)
 	}
 	return f
 }
 
 func (s *Snapshot) isStopped(name string) bool {
 	i, ok := s.who[name]
-	return ok && slices.Contains([]string{LifeStopped, LifeTraced}, s.Participants[i].Life)
+	return ok && slices.Contains([]string{LifeStopped, LifeTraced, LifeFrozen}, s.Participants[i].Life)
 }
 
 // allStopped reports whether no process can take items from a queue. This is so if each process that has the queue open
@@ -249,7 +290,11 @@ func (s *Snapshot) others(o *Object) string {
 	var names []string
 	for _, name := range o.OpenBy {
 		if !s.IsGone(name) && !slices.ContainsFunc(o.Waits, func(w int) bool { return s.Waits[w].Owner == name }) {
-			names = append(names, s.Title(name))
+			text := s.Title(name)
+			if s.isStopped(name) {
+				text += ", which is " + s.Participants[s.who[name]].Process
+			}
+			names = append(names, text)
 		}
 	}
 	switch {
@@ -259,6 +304,12 @@ func (s *Snapshot) others(o *Object) string {
 		names = append(names[:5], fmt.Sprintf("%d more", len(names)-5))
 	}
 	return "; open in " + strings.Join(names, ", ")
+}
+
+// isSeen reports whether /proc shows the process of a participant.
+func (s *Snapshot) isSeen(name string) bool {
+	i, ok := s.who[name]
+	return ok && s.Participants[i].HostPID != 0
 }
 
 // runs reports whether the process of a participant is busy. This is so if one of its threads runs, waits for a CPU, or

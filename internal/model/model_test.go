@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,7 +50,7 @@ func outcomes(t *testing.T, threads ...ThreadSpec) map[string]bool {
 			return nil
 		},
 	}
-	spec := Spec[Sys]{Init: []Sys{{}}, Next: y.next, Check: y.Check, Done: func(*Sys) bool { return true }}
+	spec := Spec[Sys]{Init: []Sys{{}}, Next: (&stepper{System: &y}).next, Check: y.Check, Done: func(*Sys) bool { return true }}
 	require.Nil(t, spec.Explore().Violation)
 	return seen
 }
@@ -130,7 +131,7 @@ func (y *System) explore(done func(*Sys) bool) Result {
 	}
 	// The threads of these tests are not idle at step 0, so they have to continue.
 	next := func(s *Sys, emit func(Step[Sys])) {
-		y.next(s, func(step Step[Sys]) {
+		(&stepper{System: y}).next(s, func(step Step[Sys]) {
 			step.Optional = step.Optional && (step.Label == "wakes for no reason" || step.Label == "is killed")
 			emit(step)
 		})
@@ -260,4 +261,23 @@ func TestKill(t *testing.T) {
 	require.False(t, late(true, false))
 	require.True(t, late(false, false))
 	require.True(t, late(true, true))
+}
+
+// TestStatesHaveNoPadding: Go hashes and compares a struct without padding as one block of memory.
+func TestStatesHaveNoPadding(t *testing.T) {
+	var padding func(reflect.Type) uintptr
+	padding = func(typ reflect.Type) (n uintptr) {
+		switch typ.Kind() {
+		case reflect.Array:
+			return uintptr(typ.Len()) * padding(typ.Elem())
+		case reflect.Struct:
+			n = typ.Size()
+			for i := range typ.NumField() {
+				field := typ.Field(i).Type
+				n -= field.Size() - padding(field)
+			}
+		}
+		return n
+	}
+	require.Zero(t, padding(reflect.TypeFor[Sys]()))
 }

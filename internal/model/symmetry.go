@@ -1,5 +1,7 @@
 package model
 
+import "encoding/binary"
+
 // Symmetry says that the first few threads run the same program, each in a process of its own,
 // which has the number of the thread. States that differ only in the order of these threads are
 // then explored only once.
@@ -49,20 +51,18 @@ func (y *Symmetry) before(s *Sys, a, b uint8) bool {
 	if s.Life[a] != s.Life[b] {
 		return s.Life[a] < s.Life[b]
 	}
-	return y.key(&s.Thread[a]) < y.key(&s.Thread[b])
+	ra, ka := y.key(&s.Thread[a])
+	rb, kb := y.key(&s.Thread[b])
+	return ra < rb || ra == rb && ka < kb
 }
 
-// key returns a number that describes the state of a thread, without the registers Names.
-func (y *Symmetry) key(t *Thread) (k uint64) {
-	registers := t.R
-	for _, r := range y.Names {
-		registers[r] = 0
+// key returns two numbers that describe the state of a thread, without the registers Names and the stores in its
+// buffer.
+func (y *Symmetry) key(t *Thread) (registers, rest uint64) {
+	r := t.R
+	for _, name := range y.Names {
+		r[name] = 0
 	}
-	for _, v := range registers {
-		k = k*31 + uint64(v)
-	}
-	for _, v := range [...]uint16{uint16(t.PC), uint16(t.Run), t.on, uint16(t.buffered)} {
-		k = k*67 + uint64(v)
-	}
-	return k
+	rest = uint64(t.PC)<<32 | uint64(t.Run)<<24 | uint64(t.on)<<8 | uint64(t.buffered)
+	return binary.LittleEndian.Uint64(r[:]), rest
 }

@@ -1,7 +1,8 @@
 package model
 
 // The sizes of a [Sys]. They are as large as the largest model needs, and no larger, because a
-// state is hashed and compared as a whole.
+// state is hashed and compared as a whole. Its fields are ordered so that no padding is between them; otherwise Go would
+// hash and compare each field by itself.
 const (
 	Threads   = 5
 	Words     = 12
@@ -18,23 +19,23 @@ type Sys struct {
 	// Ghost is memory for the invariant: what it has to remember from earlier steps. No thread can read it.
 	Ghost  [Ghosts]uint8
 	Thread [Threads]Thread
+	kills  uint16 // how many processes have been killed
 	// Life says for each process whether it is alive.
 	Life [Threads]Life
 
-	kills uint8          // how many processes have been killed
 	queue [Threads]uint8 // sleepers in the order of arrival, as thread + 1
 }
 
 // Thread is the state of one thread.
 type Thread struct {
+	on uint16 // the words that a sleeper sleeps on, one bit each
+
 	PC   uint8            // the next step of its program
 	R    [Registers]uint8 // its registers, which keep values between steps
 	Run  Run
 	then uint8 // where a sleeper continues when it is woken
 	quit uint8 // where a sleeper continues when its context ends; 0 if it has no context
 	deep bool  // only a wake ends the sleep; see SleepDeep
-
-	on uint16 // the words that a sleeper sleeps on, one bit each
 
 	buffered uint8 // number of stores that have not reached memory
 	where    [bufferLen]uint8

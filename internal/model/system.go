@@ -61,8 +61,9 @@ func (y *System) Explore() Result {
 		y.Init(&first)
 	}
 	y.canon(&first)
+	steps := stepper{System: y}
 	spec := Spec[Sys]{
-		Init: []Sys{first}, Next: y.next, Check: y.Check, Done: y.quiet, Show: y.Show, Limit: y.Limit,
+		Init: []Sys{first}, Next: steps.next, Check: y.Check, Done: y.quiet, Show: y.Show, Limit: y.Limit,
 	}
 	return spec.Explore()
 }
@@ -95,82 +96,96 @@ func (y *System) quiet(s *Sys) bool {
 	return y.Done == nil || y.Done(s)
 }
 
+// stepper finds the steps of a system. It has the state that a step leads to, and an Exec, so that they are not allocated
+// for each step.
+type stepper struct {
+	*System
+	to   Sys
+	exec Exec
+	emit func(Step[Sys])
+}
+
 // next calls emit for every step that is possible in s.
-func (y *System) next(s *Sys, emit func(Step[Sys])) {
-	send := func(to *Sys, who, what string, optional bool) {
-		y.canon(to)
-		emit(Step[Sys]{To: *to, By: who, Label: what, Optional: optional})
-	}
+func (y *stepper) next(s *Sys, emit func(Step[Sys])) {
+	y.emit = emit
 	for i := range y.Threads {
 		t, name := &s.Thread[i], y.Threads[i].Name
 		if t.buffered > 0 {
-			to := *s
-			to.drainOne(i)
-			send(&to, name, "a store reaches memory", false)
+			y.to = *s
+			y.to.drainOne(i)
+			y.send(name, "a store reaches memory", false)
 		}
 		switch t.Run {
 		case Running:
-			y.run(s, i, send)
+			y.run(s, i)
 		case Asleep:
-			y.disturb(s, i, send)
+			y.disturb(s, i)
 		}
 	}
 	if int(s.kills) < y.Kills {
-		y.kill(s, send)
+		y.kill(s)
 	}
 }
 
+// send emits the step to the state y.to.
+func (y *stepper) send(who, what string, optional bool) {
+	y.canon(&y.to)
+	y.emit(Step[Sys]{To: y.to, By: who, Label: what, Optional: optional})
+}
+
 // run sends the steps of the program of thread i.
-func (y *System) run(s *Sys, i int, send func(*Sys, string, string, bool)) {
+func (y *stepper) run(s *Sys, i int) {
 	spec := &y.Threads[i]
 	optional := s.Thread[i].PC == Idle || s.Life[spec.Process] != Alive
+	x := &y.exec
 	for choice, choices := 0, 1; choice < choices; choice++ {
-		to := *s
-		x := Exec{Sys: &to, Me: i, system: y, choice: choice, choices: 1}
-		spec.Run(&x)
+		y.to = *s
+		*x = Exec{Sys: &y.to, Me: i, system: y.System, choice: choice, choices: 1}
+		spec.Run(x)
 		choices = x.choices
 		if !x.disabled {
-			send(&to, spec.Name, x.what, (optional || x.optional) && !x.required)
+			y.send(spec.Name, x.what, (optional || x.optional) && !x.required)
 		}
 	}
 }
 
 // disturb sends the steps in which a sleeper wakes, or starts its wait again, although no thread wakes it.
-func (y *System) disturb(s *Sys, i int, send func(*Sys, string, string, bool)) {
+func (y *stepper) disturb(s *Sys, i int) {
 	t, name := &s.Thread[i], y.Threads[i].Name
 	if y.Spurious && !t.deep {
-		to := *s
-		to.rouse(i, t.then)
-		send(&to, name, "wakes for no reason", true)
+		y.to = *s
+		y.to.rouse(i, t.then)
+		y.send(name, "wakes for no reason", true)
 	}
 	if y.Restart && !t.deep {
-		to := *s
-		to.rouse(i, t.PC)
-		send(&to, name, "is stopped, continued, and begins its wait again", true)
+		y.to = *s
+		y.to.rouse(i, t.PC)
+		y.send(name, "is stopped, continued, and begins its wait again", true)
 	}
 	if t.quit != 0 {
-		to := *s
-		to.rouse(i, t.quit)
-		send(&to, name, "its context ends", true)
+		y.to = *s
+		y.to.rouse(i, t.quit)
+		y.send(name, "its context ends", true)
 	}
 }
 
 // kill sends the steps in which processes are killed or end.
-func (y *System) kill(s *Sys, send func(*Sys, string, string, bool)) {
+func (y *stepper) kill(s *Sys) {
 	for p := range Threads {
-		to, mortal := *s, false
+		y.to = *s
+		mortal := false
 		for i := range y.Threads {
 			if spec := &y.Threads[i]; spec.Process == p && spec.Mortal && s.Life[p] == Alive {
 				mortal = true
 				if s.Thread[i].Run == Asleep {
-					to.halt(i)
+					y.to.halt(i)
 				}
 			}
 		}
 		if mortal {
-			to.Life[p] = Condemned
-			to.kills++
-			send(&to, y.Threads[y.threadOf(p)].Name, "is killed", true)
+			y.to.Life[p] = Condemned
+			y.to.kills++
+			y.send(y.Threads[y.threadOf(p)].Name, "is killed", true)
 		}
 	}
 }

@@ -123,6 +123,20 @@ var generalMutants = []mutant{
 		pkg:  "internal/stepkill", run: "TestStepImages/mutex_report/lock$", env: images,
 	},
 	{
+		name: "a death is declared without a fence",
+		file: "internal/arenakernel/dead.go",
+		old:  "\tif !a.fenceDying(i, w) {\n\t\treturn false\n\t}\n",
+		new:  "",
+		pkg:  "internal/arenakernel", run: "TestDeathIsDeclaredOnlyAfterAFence",
+	},
+	{
+		name: "a failed fence counts as one",
+		file: "internal/arenakernel/dead.go",
+		old:  "&& shmsync.Fence() == nil {",
+		new:  "&& (shmsync.Fence() == nil || true) {",
+		pkg:  "internal/arenakernel", run: "TestDeathIsDeclaredOnlyAfterAFence",
+	},
+	{
 		name: "a claim takes what another has claimed",
 		file: "prims/counter_log.go",
 		old:  "return own - min(valueOf(&s.claimed), own)",
@@ -142,6 +156,27 @@ var generalMutants = []mutant{
 		old:  "t.has(s) == 0 || !dead(s.holder())",
 		new:  "t.has(s) < 1<<40 || !dead(s.holder())",
 		pkg:  "prims", run: "TestWaitGroupDeath$|TestLatchDeath$",
+	},
+	{
+		name: "a reaper that has not opened a counter leaves the share of the dead where it is",
+		file: "prims/counter_repair.go",
+		old:  "if next == reapRecord && !t.join() {",
+		new:  "if next == reapRecord {",
+		pkg:  "prims", run: "TestWaitGroupReapedByOther$",
+	},
+	{
+		name: "a wait that begins does not look for the dead whose work nobody owes yet",
+		file: "prims/counter_repair.go",
+		old:  "t.deaths.Load() != deaths || t.sought.Load() != uint64(e) {",
+		new:  "false {",
+		pkg:  "prims", run: "TestWaitGroupReapedByOther$", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "a wait for a counter trusts a damaged list of slot records",
+		file: "prims/counter_log.go",
+		old:  "if t.slots.load().err != nil {",
+		new:  "if t.slots.load() == nil {",
+		pkg:  "prims", run: "TestWaitGroupTornList$",
 	},
 	{
 		name: "a call commits over a record that nobody carried out",
@@ -171,6 +206,20 @@ var generalMutants = []mutant{
 		pkg:  "prims", run: "TestSignalDeath$",
 	},
 	{
+		name: "a participant becomes the first beside a process that is ending",
+		file: "internal/arenakernel/gate.go",
+		old:  "\t\tdying = dying || is == isDying\n",
+		new:  "",
+		pkg:  "internal/cinterop", run: "TestFirstIsAloneUnderKills", env: []string{"SHMSYNC_TEST_LONG=1"},
+	},
+	{
+		name: "queues whose executor was killed stay as they are",
+		file: "prims/signal_repair.go",
+		old:  "\t\tcase s.executing() && gone(s.participant()):\n",
+		new:  "\t\tcase s.executing() && gone(s.participant()) && false:\n",
+		pkg:  "prims", run: "TestSignalRandomKills", env: []string{"SHMSYNC_TEST_LONG=1"},
+	},
+	{
 		name: "the last reader wakes nobody",
 		file: "prims/rwmutex_read.go",
 		old:  "\tif w.reading() == 0 {\n\t\tm.left()\n\t}\n}\n\n// left wakes",
@@ -190,6 +239,20 @@ var generalMutants = []mutant{
 		old:  "\tnext := o.ownerDied(policyOf(w.policy))\n",
 		new:  "\tnext := o\n",
 		pkg:  "prims", run: "TestSpinLockHolderDies",
+	},
+	{
+		name: "a writer of an RWSpinLock trusts a corrupt list of readers",
+		file: "prims/rwspinlock_drain.go",
+		old:  "\tif known.err != nil {\n",
+		new:  "\tif false {\n",
+		pkg:  "prims", run: "TestRWSpinLockRemembersItsReaders",
+	},
+	{
+		name: "the hold of a dead reader of an RWSpinLock stays",
+		file: "prims/rwspinlock_repair.go",
+		old:  "\tr, ok := slots.of(dead.Slot())\n",
+		new:  "\tr, ok := slots.of(1)\n",
+		pkg:  "prims", run: "TestRWSpinLockSize",
 	},
 	{
 		name: "who leaves is not asked for again", // whether another process tells it of a wait

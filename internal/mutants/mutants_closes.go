@@ -5,7 +5,7 @@ var closeMutants = []mutant{
 	{
 		name: "the last Close of an ephemeral arena gives up if another process has the gate",
 		file: "internal/arenakernel/remove.go",
-		old:  "\t\tremoveUnused(a.label, a.seg.File())",
+		old:  "\t\tremoveUnused(a.currentPath(), a.seg.File())",
 		new:  "\t\ttryRemove(a.label, a.seg.File())",
 		pkg:  "internal/arenakernel", run: "TestLastCloseAwaits",
 	},
@@ -73,6 +73,34 @@ var closeMutants = []mutant{
 		pkg:  "prims", run: "TestCloseMakesTheWakesOfLateCalls/mutex", tags: withPoints,
 	},
 	{
+		name: "a free RWMutex is locked beside a reader that came before the gate was closed",
+		file: "prims/rwmutex_free.go",
+		old:  "\tif !m.unread() || !gate.CompareAndSwap(closed,",
+		new:  "\tif !gate.CompareAndSwap(closed,",
+		pkg:  "prims", run: "TestRWMutexTryLockBesideClose", tags: withPoints,
+	},
+	{
+		name: "a TryLock that finds a death is not counted",
+		file: "prims/mutex_try.go",
+		old:  "\t\t\tif !m.queue.Enter() {\n\t\t\t\treturn false\n\t\t\t}\n\t\t\tdefer m.queue.Exit()\n",
+		new:  "",
+		pkg:  "prims", run: "TestCloseWaitsForATryThatFindsADeath/mutex", tags: withPoints,
+	},
+	{
+		name: "Close of the arena makes no wakes while a function runs",
+		file: "prims/handles_close.go",
+		old:  "\t\tfor _, p := range all { // also",
+		new:  "\t\tfor _, p := range busy { // also",
+		pkg:  "prims", run: "TestCloseOfTheArenaMakesWakesWhileAFunctionRuns/mutex", tags: withPoints,
+	},
+	{
+		name: "a periodic check ends the opening of a Mutex",
+		file: "prims/mutex_repair.go",
+		old:  "\t\tif m.queue.Enter() {\n\t\t\tm.markOwnerDead(o)\n\t\t\tm.queue.Exit()\n\t\t}\n",
+		new:  "\t\tm.markOwnerDead(o)\n",
+		pkg:  "prims", run: "TestCloseBesideARollbackOfACheck", tags: withPoints,
+	},
+	{
 		name: "a Post that ends waits is not counted",
 		file: "prims/futex.go",
 		old:  "\tdefer f.opening.serve(f.queue).end()\n",
@@ -117,8 +145,8 @@ var closeMutants = []mutant{
 	{
 		name: "a Repair of an RWMutex is not counted",
 		file: "prims/rwmutex_write.go",
-		old:  "\t\tif err := m.recoverBy(ctx, op, m.repair); err != nil {",
-		new:  "\t\tm.finish()\n\t\tif err := m.recoverBy(ctx, op, m.repair); err != nil {",
+		old:  "\t\tif err := m.recoverBy(ctx, op, m.repair, true); err != nil {",
+		new:  "\t\tm.finish()\n\t\tif err := m.recoverBy(ctx, op, m.repair, true); err != nil {",
 		pkg:  "prims", run: "TestCloseOfTheArenaWaitsForAFunctionOfACall/rwmutex_lock$",
 	},
 	{

@@ -20,8 +20,8 @@ var deathMutants = []mutant{
 	{
 		name: "a call that meets a slow death rings nobody",
 		file: "internal/arenakernel/dead.go",
-		old:  "\t\ta.follow(i) // the slot cannot be marked yet",
-		new:  "\t\ta.leaveFor(i) // the slot cannot be marked yet",
+		old:  "\t\t// another participant has just marked it, and may be stopped or dead by now.\n\t\ta.follow(i)\n",
+		new:  "\t\t// another participant has just marked it, and may be stopped or dead by now.\n\t\ta.leaveFor(i)\n",
 		pkg:  "internal/arenakernel", run: "TestCallThatMeetsASlowDeathFreesTheSlot",
 	},
 	{

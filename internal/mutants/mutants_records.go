@@ -69,8 +69,8 @@ var recordMutants = []mutant{
 	{
 		name: "a node is freed before its join is carried out",
 		file: "internal/arenakernel/node_record.go",
-		old:  "\tif n.mayJoin() || n.ending() {\n",
-		new:  "\tif n.ending() {\n",
+		old:  "\tcase v == 0:\n\t\treturn waitJoining\n",
+		new:  "\tcase v == 0:\n\t\treturn waitOff\n",
 		pkg:  "prims", run: "TestSemaphoreTwoDeaths", tags: withPoints,
 	},
 	{
@@ -104,8 +104,8 @@ var recordMutants = []mutant{
 	{
 		name: "a reaper that has not opened a FairMutex leaves it alone",
 		file: "prims/record_lock_reap.go",
-		old:  "\t\tif !ownerOpen(v) || !l.absent(n) {\n",
-		new:  "\t\tif true {\n",
+		old:  "\t\tcase !l.absent(n):\n",
+		new:  "\t\tcase !l.absent(n) || ownerOpen(v):\n",
 		pkg:  "prims", run: "TestFairMutexDeathOfAHolderBesideStrangers",
 	},
 	{

@@ -31,6 +31,13 @@ var sequencerMutants = []mutant{
 		pkg:  "prims", run: "TestSequencerOrder",
 	},
 	{
+		name: "a waiter of a Sequencer reads the counter before it reads turns, to find out how its wait has ended",
+		file: "prims/sequencer_wait.go",
+		old:  "\tcrashpoint.Hit(\"sequencer.wait.judged\")\n\t// sync(sequencer.count): acquire\n\tswitch v := s.words.value.Load(); {\n",
+		new:  "\tv := s.words.value.Load()\n\tcrashpoint.Hit(\"sequencer.wait.judged\")\n\tt = sequencerTurns(s.words.turns.Load())\n\tswitch {\n",
+		pkg:  "prims", run: "TestSequencerTokenReachedBeforeTheEndOfWaits", tags: withPoints,
+	},
+	{
 		name: "a check does not ask whether all waits of a Sequencer were ended",
 		file: "prims/sequencer_wait.go",
 		old:  "(w.token <= v || w.turns != turns)",

@@ -184,4 +184,25 @@ var waitableMutants = []mutant{
 		new:  "\tif again >= removeDeadAgain {\n",
 		pkg:  "prims", run: "TestWaitableReapMeetsAWaitTwice", tags: withPoints,
 	},
+	{
+		name: "a torn wait of the dead keeps the claims of others",
+		file: "prims/waitable_reap.go",
+		old:  "\tx.beginReap(c, b) // it fails",
+		new:  "\tif x.beginReap(c, b) != nil {\n\t\treturn\n\t}\n\t// it fails",
+		pkg:  "prims", run: "TestWaitableTornWaitOfTheDead",
+	},
+	{
+		name: "a wait goes on although no process can serve the Waitable",
+		file: "prims/waitable_torn.go",
+		old:  "\tif c.torn && x.load() == c.c {\n",
+		new:  "\tif false {\n",
+		pkg:  "prims", run: "TestWaitableWaitWithoutAStateEnds",
+	},
+	{
+		name: "a wait goes on although its claim cannot be counted",
+		file: "prims/waitable_torn.go",
+		old:  " || x.held() && x.holdLost(s.Node.Wanted().Load())\n",
+		new:  "\n",
+		pkg:  "prims", run: "TestWaitableWaitWithoutAHoldEnds",
+	},
 }

@@ -45,6 +45,18 @@ func (c *Cancel) Err() error {
 	return c.ctx.Err()
 }
 
+// Ends reports whether a wait ends without a wake, because the context has ended or has a deadline.
+func (c *Cancel) Ends() bool { return Ends(c.ctx) }
+
+// Ends reports whether ctx has ended or has a deadline. ctx may be nil.
+func Ends(ctx context.Context) bool {
+	if ctx == nil {
+		return false
+	}
+	_, deadline := ctx.Deadline()
+	return deadline || ctx.Err() != nil
+}
+
 // arm arranges that the end of the context wakes a thread that sleeps on c.word.
 func (c *Cancel) arm() {
 	if c.ctx == nil || c.word != nil {

@@ -35,8 +35,8 @@ const anyEvery = 64
 //	                                   the first one sleeps on the old value of the word
 //	wake(this node): no sleeper
 //	                                   a second one announces, checks the state, and sleeps on the
-//	                                   new value; it is for the next release to wake it
-//	wake(all nodes): one of the two    as may happen between any change of the word and its wake
+//	                                   new value; the next release has to wake it
+//	wake(all nodes): one of the two    it may be the second one, which a single wake could reach, too
 func (l *WaitList) wakeOne(turn uint32) int {
 	if l.Near && turn>>1%anyEvery != anyEvery-1 {
 		if node, ok := NodeNow(); ok {

@@ -15,8 +15,9 @@ func (q *Queue) mayBeDirect(since int64) bool {
 	return false
 }
 
-// link inserts the waiter me into the queue, which is ordered by the times in the field since. A waiter that has
-// been woken and waits again has waited longer than those that came meanwhile, and usually longest of all.
+// link inserts the waiter me into the queue, which is ordered by the times in the field since. A
+// waiter that was woken and waits again has usually waited longest of all, so link first tries the
+// front.
 func (q *Queue) link(me *waiter) { // guarded by: mu
 	me.queued = true
 	if me.since != 0 && q.first != nil && me.since < q.first.since {

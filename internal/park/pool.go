@@ -18,10 +18,10 @@ type nodePool struct {
 
 	mu   sync.Mutex
 	of   map[arenakernel.Offset]*WaitNode // guarded by: mu; by their nodes
-	all  []*WaitNode                      // guarded by: mu; the values of the map of
+	all  []*WaitNode                      // guarded by: mu; the values of the map called of
 	free []*WaitNode                      // guarded by: mu; the wait nodes that are not in use
 
-	looked int // guarded by: mu; the index in all of the last wait node that checkQueues has examined
+	looked int // guarded by: mu; index in the field all: the last wait node that checkQueues has examined
 }
 
 // TakeNode returns an idle wait node for one wait. If the arena has no room for another node, the error Is ErrNoSpace.
@@ -98,9 +98,9 @@ func (b *nodePool) forget(s *WaitNode) { // guarded by: mu
 	b.all = b.all[:last]
 }
 
-// popped handles a node that has come off the ready stack, or of which the poller knows that it will never come
-// off. It wakes the waiter. If it cannot do so under the lock, it returns a function that the caller must call for
-// that.
+// popped handles a node that has come off the ready stack, or that was lost from the stack and will
+// never come off. It wakes the waiter. If it cannot do so under the lock, it returns a function that
+// wakes the waiter, and the caller must call this function.
 func (b *nodePool) popped(off arenakernel.Offset) (notify func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,8 +163,8 @@ func (b *nodePool) forgive(lost []untold) {
 	}
 }
 
-// tell wakes the waiter of s. If it cannot do so under the lock, it returns a function that the caller must call
-// for that.
+// tell wakes the waiter of s. If it cannot do so under the lock, it returns a function that wakes the
+// waiter, and the caller must call this function.
 func (s *WaitNode) tell() (notify func()) { // guarded by: nodePool.mu
 	switch {
 	case s.notify == nil:
@@ -188,8 +188,9 @@ func (b *nodePool) check() {
 	}
 }
 
-// queuesMost is for how many waits checkQueues examines the queue in each tick of the checker. That takes less than 1 %
-// of a CPU. If a process has more waits, each of them is examined less often.
+// queuesMost is the maximum number of waits whose queues checkQueues examines in one tick of the
+// checker. That takes less than 1 % of a CPU. If a process has more waits, each of them is examined
+// less often.
 const queuesMost = 256
 
 // checkQueues examines the queues of some waits, and wakes the waiters whose queue a peer has damaged. No granter would
@@ -231,8 +232,8 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 	switch {
 	case !s.taken:
 	case always:
-		// A peer may have overwritten the node, and the waiter may have been woken before. Wake the waiter all the
-		// same.
+		// A peer may have overwritten the node, and the waiter may have been woken before. Wake the
+		// waiter in any case.
 		s.told = false
 		notify = s.tell()
 		shmsync.Wake(wordPtr(s.Node.Word()), allSleepers)

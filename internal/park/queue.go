@@ -294,8 +294,9 @@ func (q *Queue) needNode() { // guarded by: mu
 		return
 	}
 	q.node = node
-	// A node that is ready now was ready when its last queue was closed, and that Close has passed the wake on. The
-	// process that made it ready may never push it, and a ready node gets no other wake, so make it idle.
+	// A node that is ready now was ready when its last queue was closed. The Close of that queue has
+	// passed the wake on. The process that made it ready may never push it, and a ready node gets no
+	// other wake, so make it idle.
 	q.lot.takeLoose(node)
 }
 
@@ -343,8 +344,12 @@ func (q *Queue) deliver(all bool) {
 			break
 		}
 	}
+	// Releasers find the node only while a goroutine is parked. Otherwise a releaser could choose this node after the
+	// last goroutine has left, and a goroutine of another process would not get the wake.
 	if q.first != nil {
 		q.setWaiting()
+	} else {
+		q.setIdle()
 	}
 	q.tellPeople()
 	missed := woken == nil && !all && q.config.Miss != nil
@@ -367,9 +372,6 @@ func (q *Queue) deliver(all bool) {
 // the poller, so no process has to ring the doorbell of this process.
 func (q *Queue) DeliverAllAsOne() {
 	q.deliver(true)
-	q.mu.Lock()
-	q.setIdle()
-	q.mu.Unlock()
 	q.DeliverAll()
 }
 
@@ -407,9 +409,6 @@ func (q *Queue) deliverHere(turn uint32) bool {
 		return false
 	}
 	q.deliver(false)
-	q.mu.Lock()
-	q.setIdle()
-	q.mu.Unlock()
 	return true
 }
 

@@ -47,10 +47,10 @@ func Refuse(queues ...*Queue) {
 	}
 }
 
-// Left reports whether all calls except those of EnterStay have left the queues, after Refuse. If they have not,
-// Left wakes the calls that wait. The caller must then call Left again after a moment, because a call may have decided
-// to sleep just before. Left examines all queues of a handle together, because a call in one queue may wait in another
-// queue.
+// Left is called after Refuse. It reports whether all calls have left the queues, except those that
+// EnterStay has begun. If they have not, Left wakes the calls that wait. The caller must then call
+// Left again after a moment, because a call may have decided to sleep just before. Left examines all
+// queues of a handle together, because a call in one queue may wait in another queue.
 func Left(queues ...*Queue) bool {
 	if !slices.ContainsFunc(queues, func(q *Queue) bool { return q.calls.Load() > 0 }) {
 		return true

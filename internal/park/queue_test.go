@@ -117,6 +117,23 @@ func (p *place) await(what string, done <-chan struct{}) {
 	}
 }
 
+// TestReleasersPassOverAnEmptyQueue: a wake has taken the last parked goroutine off a queue. That goroutine may already
+// have checked the state for the last time. So from then on, releasers must not choose the poller node of the queue, but
+// that of another queue.
+func TestReleasersPassOverAnEmptyQueue(t *testing.T) {
+	for name, all := range map[string]bool{"one": false, "all": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newNodePool(t)
+			p := b.place(b.object())
+			me := p.enter()
+			require.Equal(t, arenakernel.NodeWaiting, p.state())
+			p.deliver(all)
+			<-me.wake
+			require.False(t, b.ReadyOne(p.Poller, 0))
+		})
+	}
+}
+
 // TestClosePassesOnWhatThePollerTook: the poller has taken a node, the waiter leaves, and the
 // handle is closed. Close must pass the wake on, because the poller no longer does.
 func TestClosePassesOnWhatThePollerTook(t *testing.T) {

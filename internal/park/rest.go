@@ -35,8 +35,8 @@ const (
 	// cache lines of their own, so the checker needs 50 to 100 ns for each queue. That makes 1 % of a CPU for
 	// lookMost queues.
 	lookMost = 1 << 13
-	// lapMost is the maximum number of ticks that the checker takes to read every resting queue
-	// once (a lap). Every lap is a power of two.
+	// lapMost is the maximum number of ticks that the checker takes to read every resting queue once
+	// (a lap). The number of ticks of a lap is always a power of two.
 	lapMost = 8
 )
 

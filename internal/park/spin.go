@@ -24,8 +24,8 @@ const (
 	spinChunk  = 8      // pauses between two calls of done after the first microsecond
 	probeEvery = 16     // how many failed spins come between two long spins
 
-	yieldMost  = 20_000 // ns: longer than a releaser that gets the CPU needs to release
-	yieldPause = 30     // no yield for this many times the length of a yield over yieldMost: costs at most 3 %
+	yieldMost  = 20_000 // ns: a releaser that gets the CPU needs less time than this to release
+	yieldPause = 30     // a yield over yieldMost stops yields for this many times its length: they cost at most 3 %
 )
 
 // Tuning points to the words of an object that determine how long its waiters spin. The words are

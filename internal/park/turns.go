@@ -195,7 +195,7 @@ func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 	s.nodePool.lot.checkPeriodically(q)
 	s.since = shmsync.Monotonic()
 	s.Node.SetParkedSince(s.since)
-	s.in.Store(q) // stored before the call of Closing, because a Close wakes the waits that have its queue here
+	s.in.Store(q) // stored before the call of Closing, because a Close wakes only the waits whose queue is stored here
 	var done <-chan struct{}
 	if c.ctx != nil {
 		done = c.ctx.Done()
@@ -244,8 +244,8 @@ func (p payWord) pollBudget() int64 {
 	return pollShort
 }
 
-// pollLimit returns the maximum length of a poll in ns. b is the spin budget of the object. A peer may have written any
-// value there, so the budget counts up to 1 ms only, as in a spin.
+// pollLimit returns the maximum length of a poll in ns. b is the spin budget of the object. A peer
+// may have written any value there, so a budget of more than 1 ms counts as 1 ms, as in a spin.
 func pollLimit(b uint32, p payWord) int64 {
 	if b != 0 {
 		return min(int64(b-1), int64(time.Millisecond))

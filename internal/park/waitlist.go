@@ -75,9 +75,9 @@ const allSleepers = 1 << 30
 //	order:   seq-cst against the state that is released: announce, then look at
 //	         the state; release, then look at the word
 //	futex:   WAIT by waiters, WAKE 1 by the releaser that bumped
-//	crash:   a death between the bump and the wake, or of the woken, strands the
-//	         sleepers until a reaper bumps and wakes everything that is announced,
-//	         here or in a slot, or until a sleeper's process looks (100 ms)
+//	crash:   if a releaser dies between the bump and the wake, or the woken waiter dies, the
+//	         others sleep until a reaper bumps and wakes every waiter that is announced in
+//	         this word or in a slot, or until the periodic check of a sleeper's process
 type Word uint32
 
 const announced = 1

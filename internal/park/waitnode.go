@@ -150,7 +150,7 @@ func (s *WaitNode) park(notify func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w := s.Node.Load()
-	s.notify = notify // set in any case: if a peer has overwritten the state, it is called when this process leaves
+	s.notify = notify // set in any case: if a peer has overwritten the state, notify is called when this process leaves
 	s.Node.SetParkedSince(cmp.Or(s.since, shmsync.Monotonic()))
 	if w.State() != arenakernel.NodeQueued || !s.Node.Swap(w, w.With(arenakernel.NodeParked)) {
 		s.told = true
@@ -161,8 +161,9 @@ func (s *WaitNode) park(notify func()) bool {
 	return true
 }
 
-// Watch registers the function notify, which is called when the wait is resolved, when this process leaves the arena, and
-// when a periodic check has found the queue damaged; see Torn. It must not block. It may be called before Watch returns.
+// Watch registers the function notify, which is called when the wait is resolved, when this process
+// leaves the arena, and when a periodic check has found the queue damaged; see Torn. The function
+// notify must not block, and may be called before Watch returns.
 func (s *WaitNode) Watch(q *Queue, notify func()) {
 	s.nodePool.lot.checkPeriodically(q)
 	s.in.Store(q)
@@ -180,11 +181,13 @@ func (s *WaitNode) giveUp(why Result) Result {
 	return Again
 }
 
-// Torn reports whether a peer has damaged the queue of the wait, so that the wait may never end. The periodic checker
-// cannot decide that for the owner: when it has examined the queue, the wait node may have the next wait. So the checker
-// only tells the owner to look. Torn looks if that has happened. The caller is the owner.
+// Torn reports whether a peer has damaged the queue of the wait, so that the wait may never end. The
+// periodic checker cannot decide this for the owner: by the time it has examined the queue, the owner
+// may use the wait node for its next wait, perhaps for an object without a Config.Torn. So the
+// checker only tells the owner to examine the queue. Torn examines the queue if the checker has done
+// so. The caller is the owner.
 func (s *WaitNode) Torn(q *Queue) bool {
-	return s.suspect.Load() && s.suspect.Swap(false) && q.config.Torn(s)
+	return s.suspect.Load() && s.suspect.Swap(false) && q.config.Torn != nil && q.config.Torn(s)
 }
 
 // Resolved reports whether a granter has ended the wait.
@@ -205,8 +208,8 @@ func (s *WaitNode) Leave() {
 	}
 }
 
-// Withdrawn puts a wait node back into the pool that was never queued, or whose wait was taken off the queue without
-// being resolved. No granter can resolve the wait any more.
+// Withdrawn puts a wait node back into the pool. The node was never queued, or its wait was taken off
+// the queue without being resolved, so no granter can resolve the wait any more.
 func (s *WaitNode) Withdrawn() {
 	b := s.nodePool
 	b.mu.Lock()

@@ -122,6 +122,48 @@ func TestCheckFindsWhatNobodyTold(t *testing.T) {
 	require.Equal(t, Again, <-byThread)
 }
 
+// TestCheckOfTheQueueMeetsTheNextWait: while a periodic check examines the queue of a wait, that wait ends, and the wait
+// node has the next wait, for an object that has no Config.Torn. What the check has found does not concern this wait,
+// which goes on.
+func TestCheckOfTheQueueMeetsTheNextWait(t *testing.T) {
+	for name, threads := range map[string]int32{"thread": DirectMax, "parked": 0} {
+		t.Run(name, func(t *testing.T) {
+			b := newNodePool(t)
+			h := lotOf(b.Arena)
+			h.procs, h.checking = threads, true // only this test checks
+			o, other := b.object(), b.object()
+			p, next := b.place(o), b.place(other)
+			s := b.waitNode(o, 1)
+			first := p.sleeps(s, nil)
+			sleeps := func() bool {
+				return s.Node.State() == arenakernel.NodeAsleep || s.Node.State() == arenakernel.NodeParked
+			}
+			until(t, sleeps)
+			var second <-chan Result
+			p.config.Torn = func(*WaitNode) bool {
+				s.resolve(t)
+				p.TellOwn(s.Off) // a node that was parked is not used again before it is told
+				h.nodePool.prod(s, false)
+				require.Equal(t, Again, <-first)
+				s.Leave()
+				require.Same(t, s, b.takeNode())
+				s.join(t, other, 1)
+				second = next.sleeps(s, nil)
+				until(t, sleeps)
+				return true
+			}
+			h.nodePool.checkQueues()
+			require.NotNil(t, second)
+			until(t, func() bool { return !s.suspect.Load() }) // the waiter has examined the queue itself
+			s.resolve(t)
+			next.TellOwn(s.Off)
+			h.nodePool.prod(s, false)
+			require.Equal(t, Again, <-second)
+			s.Leave()
+		})
+	}
+}
+
 // TestTellOwnNeedsNoPoller: a process wakes its own parked goroutines and watches without its
 // poller. Their wait nodes can be used again afterwards.
 func TestTellOwnNeedsNoPoller(t *testing.T) {

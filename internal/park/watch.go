@@ -10,9 +10,9 @@ type Watch struct {
 	since int64 // when the wait began, CLOCK_MONOTONIC ns
 }
 
-// Watch registers the function notify, which is called once, when a wake comes after the word had the value w. It
-// must not block, and may be called before Watch returns. Watch returns nil if the word no longer has the value w,
-// or if this process is leaving the arena.
+// Watch registers the function notify, which is called once, when a wake comes after the word had the
+// value w. The function notify must not block, and may be called before Watch returns. Watch returns
+// nil if the word no longer has the value w, or if this process is leaving the arena.
 //
 // The caller has entered the queue, and must stay in it until it has called Leave of the Watch. If
 // before is not nil, the new Watch continues the wait of before: it keeps the time when that wait

@@ -165,7 +165,7 @@ func TestMismatches(t *testing.T) {
 	})
 	require.Contains(t, log, "exit status 4, want signal 9")
 
-	log = failure(t, func(tb testing.TB) { Skip(tb, "reason", "nobody") })
+	log = failure(t, func(tb testing.TB) { Skip(tb, "needs a reason", "nobody") })
 	require.Contains(t, log, "nobody")
 }
 

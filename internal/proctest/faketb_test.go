@@ -15,6 +15,7 @@ type fakeTB struct {
 
 	mu       sync.Mutex
 	failed   bool
+	skipped  bool
 	log      strings.Builder
 	cleanups []func()
 }
@@ -60,6 +61,20 @@ func (tb *fakeTB) Fatalf(format string, args ...any) {
 }
 
 func (tb *fakeTB) Fatal(args ...any) { tb.Fatalf("%s", fmt.Sprint(args...)) }
+
+func (tb *fakeTB) Skip(args ...any) {
+	tb.Logf("%s", fmt.Sprint(args...))
+	tb.mu.Lock()
+	tb.skipped = true
+	tb.mu.Unlock()
+	runtime.Goexit()
+}
+
+func (tb *fakeTB) Skipped() bool {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	return tb.skipped
+}
 
 func (tb *fakeTB) Failed() bool {
 	tb.mu.Lock()

@@ -179,7 +179,7 @@ func TestUnusedHelperFailsTheRun(t *testing.T) {
 		return
 	}
 	if testing.Short() {
-		t.Skip("-short: it runs the other tests again")
+		t.Skip("needs a run without -short: it runs the other tests again")
 	}
 	for _, run := range []struct {
 		says, arg string

@@ -99,7 +99,7 @@ func TestAttr(t *testing.T) {
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 	}
 	if err := probeAttr(attr); err != nil {
-		Skip(t, "namespaces: "+err.Error(), "pid")
+		Skip(t, "needs to make a user and a pid namespace: "+err.Error(), "pid")
 	}
 	p := Start(t, "pid", Attr(attr))
 	var pid int

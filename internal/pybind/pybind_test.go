@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +42,7 @@ type python struct {
 	dir  string // a copy of the binding
 	lib  string // libshmsync.so
 	pure bool   // the binding has no module in C
+	old  bool   // Python before 3.11
 }
 
 // install finds the interpreter and builds the library. Without them it skips the test, or fails it if the
@@ -77,6 +79,7 @@ func install(t *testing.T) python {
 	require.NoError(t, err)
 	require.Len(t, libs, 1, "%s", out)
 	p := python{path: path, dir: filepath.Join(dir, "binding"), lib: libs[0]}
+	p.old = exec.Command(path, "-c", "import sys; sys.exit(sys.version_info < (3, 11))").Run() != nil
 	require.NoError(t, os.CopyFS(p.dir, os.DirFS(binding)))
 
 	// The C module of the binding is built if the headers of Python are there.
@@ -140,11 +143,45 @@ func TestLayoutOfTheBinding(t *testing.T) {
 	require.Contains(t, string(text), fmt.Sprintf("\nABI = %d << 8 | 8\n", arenakernel.LayoutVersion))
 }
 
-// units runs the tests of the binding itself.
-func (p python) units(t *testing.T) {
-	out, err := p.command(t, "-m", "unittest", "discover", "-t", ".", "-s", "tests").CombinedOutput()
+// The annotations of the binding and of its tests agree with the code. A class whose base class mypy does not know would
+// have any attribute, and mypy would find no mistake in programs that use it.
+func TestTypesOfTheBinding(t *testing.T) {
+	mypy, err := exec.LookPath("mypy")
+	if err != nil {
+		require.Empty(t, os.Getenv("SHMSYNC_NEED_MYPY"), err)
+		t.Skip("needs mypy")
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(binding)))
+	// Other versions of mypy need other comments that it should ignore an error.
+	cmd := exec.Command(mypy, "--cache-dir", t.TempDir(), "--no-warn-unused-ignores", ".")
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "\nOK")
+	require.Contains(t, string(out), "Success")
+}
+
+// units runs the tests of the binding itself, and requires that no test is skipped but those that need something else.
+func (p python) units(t *testing.T) {
+	out, err := p.command(t, "-m", "unittest", "discover", "-v", "-t", ".", "-s", "tests").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "\nOK (skipped=")
+	want := map[string]int{"a get in Python": 1}
+	if p.pure {
+		want = map[string]int{"the module in C": 3}
+	}
+	skipped := map[string]int{}
+	for _, why := range regexp.MustCompile(`(?m)\.\.\. skipped ['"](?:needs )?([^:'"]*)`).FindAllSubmatch(out, -1) {
+		skipped[string(why[1])]++
+	}
+	if p.old { // all tests of a class that needs a newer Python, two of which need the module in C, too
+		require.NotZero(t, skipped["Python 3.11"], "%s", out)
+		delete(skipped, "Python 3.11")
+		if p.pure {
+			want["the module in C"] -= 2
+		}
+	}
+	require.Equal(t, want, skipped, "%s", out)
 }
 
 // A scene is a Python program that exchanges lines with a test.

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/ccache"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -40,9 +41,9 @@ func programsInC(t *testing.T) map[string]string {
 		source := filepath.Join(dir, "program.c")
 		require.NoError(t, os.WriteFile(source, []byte(block[2]), 0o666))
 		out := filepath.Join(dir, strings.TrimSuffix(block[1], ".c")+".out")
-		said, err := exec.Command(cc, "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Wpedantic", "-Werror", "-I", filepath.Join(root, "include"),
-			source, "-pthread", "-o", out).CombinedOutput()
-		require.NoError(t, err, "%s\n%s", said, block[2])
+		err := ccache.Compile(cc, []string{"-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Wpedantic", "-Werror", "-I" + filepath.Join(root, "include"),
+			source, "-pthread"}, out)
+		require.NoError(t, err, "%s", block[2])
 		if block[1] != "" {
 			named[block[1]] = out
 		}

@@ -60,6 +60,12 @@ func TestLogStateOrder(t *testing.T) {
 			stores := code("./prims", `prims\.storeLogState$`)
 			require.Regexp(t, map[string]string{"amd64": `^MOVQ BX, 0\(AX\)`, "arm64": `^MOVD R1, \(R0\)`}[arch], stores[0])
 			require.Regexp(t, `^RET`, stores[1])
+			// Other processes free memory once they see that a rollback has ended.
+			release := strings.Join(code("./prims", `prims\.releaseLogState$`), "\n")
+			require.Regexp(t, map[string]string{"amd64": `^(NOP\w*\n)*MOVQ BX, 0\(AX\)\n`, "arm64": `^(NOOP\n)*STLR R1, \(R0\)\n`}[arch]+`RET`, release)
+			ends := strings.Join(code("./prims", `prims\.\(\*undoLog\)\.(undo|end|lose)$`), "\n")
+			require.Len(t, regexp.MustCompile("(?m)"+callOf("releaseLogState")).FindAllString(ends, -1), 4, "%s", ends)
+			require.NotRegexp(t, "(?m)"+callOf("storeLogState"), ends)
 			save := code("./prims", `prims\.\(\*Tx\)\.save$`)
 			require.NoError(t, inOrder(save, callOf("memmove"), callOf("storeLogState")))
 			require.Error(t, inOrder(save, callOf("storeLogState"), callOf("memmove")))

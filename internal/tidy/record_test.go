@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // recordedAsAsm writes a record of the API that claims that a part of package shm was in package asm.
@@ -38,7 +40,7 @@ func apiScript(t *testing.T, record, changelog string) (output string, ok bool) 
 	c.Env = append(os.Environ(), "API_RECORD="+record, "API_CHANGELOG="+file)
 	out, err := c.CombinedOutput()
 	if strings.Contains(string(out), "apidiff is left out") {
-		t.Skip("needs a network from which Go fetches modules: " + string(out))
+		proctest.Missing(t, "SHMSYNC_NEED_TOOLS", "needs a network from which Go fetches modules: "+string(out))
 	}
 	return string(out), err == nil
 }

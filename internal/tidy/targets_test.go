@@ -29,7 +29,7 @@ func TestTargetsTypeCheck(t *testing.T) {
 		t.Skip("needs the go command, which knows the targets and the files of each")
 	}
 	if testing.Short() {
-		t.Skip("reads the library 47 times: needs a run without -short")
+		t.Skip("needs a run without -short: it reads the library 47 times")
 	}
 	var targets []struct{ GOOS, GOARCH string }
 	out, err := exec.Command("go", "tool", "dist", "list", "-json").Output()
@@ -47,33 +47,76 @@ func TestTargetsTypeCheck(t *testing.T) {
 	}
 }
 
-// TestModuleTypeChecksForBigEndianWordsOf32Bits type-checks all packages of the module with their tests for
-// linux/mips. The vet of linux/386 has the same files, as the test shows, so a vet of linux/mips would find no more.
-// It would compile the standard library, which takes a minute of CPU time.
-func TestModuleTypeChecksForBigEndianWordsOf32Bits(t *testing.T) {
+// vetted are the runs of go vet in .ci/run: the target, and the arguments that choose the files.
+var vetted = []struct {
+	goos, goarch string
+	args         []string
+}{
+	{"linux", "amd64", []string{"./..."}},
+	{"linux", "amd64", []string{"-tags=crashpoint,noasm", "./..."}},
+	{"linux", "arm64", []string{"./..."}},
+	{"darwin", "amd64", portablePaths()},
+}
+
+// TestTypeChecksReplaceVet type-checks packages with their tests for targets for which .ci/run does not run go vet. A vet
+// for another target would compile the standard library for it, which takes a minute of CPU time. It would find no more,
+// because go vet reads each of the files for another target, as the test shows.
+func TestTypeChecksReplaceVet(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command, which knows the targets and the files of each")
 	}
 	if testing.Short() {
-		t.Skip("reads the module and its imports: needs a run without -short")
+		t.Skip("needs a run without -short: it reads the module and its imports")
 	}
-	listed, err := listTarget("linux", "mips", "-test", "./...")
+	seen := make(map[string]bool)
+	for _, v := range vetted {
+		for _, file := range ownFiles(listTests(t, v.goos, v.goarch, v.args)) {
+			seen[file] = true
+		}
+	}
+	require.Greater(t, len(seen), 1000)
+	read := &sourceReader{fset: token.NewFileSet()}
+	for _, c := range []struct {
+		why, goos, goarch string
+		args              []string
+	}{
+		{"words of 32 bits, aligned to 4 bytes", "linux", "386", []string{"./..."}},
+		{"big-endian words of 32 bits", "linux", "mips", []string{"./..."}},
+		{"handles instead of file descriptors", "windows", "amd64", portablePaths()},
+	} {
+		t.Run(c.goos+"/"+c.goarch, func(t *testing.T) {
+			listed := listTests(t, c.goos, c.goarch, c.args)
+			for _, file := range ownFiles(listed) {
+				require.True(t, seen[file], "%s: go vet does not read %s for any target", c.why, file)
+			}
+			require.NoError(t, checkTarget(read, listed, c.goarch))
+		})
+	}
+}
+
+// listTests is like listTarget, with the tests of the packages.
+func listTests(t *testing.T, goos, goarch string, args []string) []listedPackage {
+	t.Helper()
+	listed, err := listTarget(goos, goarch, append([]string{"-test"}, args...)...)
 	require.NoError(t, err)
-	likeOn386, err := listTarget("linux", "386", "-test", "./...")
-	require.NoError(t, err)
-	own := func(listed []listedPackage) (files []string) {
-		for _, p := range listed {
-			if p.own() {
-				files = append(files, fmt.Sprint(p.ImportPath, p.GoFiles, p.SFiles))
+	return listed
+}
+
+// ownFiles returns the files of this module in a list of packages.
+func ownFiles(listed []listedPackage) (files []string) {
+	for _, p := range listed {
+		if p.own() && !strings.HasSuffix(p.ImportPath, ".test") {
+			for _, name := range append(p.GoFiles, p.SFiles...) {
+				files = append(files, filepath.Join(p.Dir, name))
 			}
 		}
-		slices.Sort(files)
-		return files
 	}
-	require.Greater(t, len(own(listed)), 100)
-	require.Equal(t, own(likeOn386), own(listed))
-	require.NoError(t, checkTarget(&sourceReader{fset: token.NewFileSet()}, listed, "mips"))
+	slices.Sort(files)
+	return slices.Compact(files)
 }
+
+// portablePaths returns packages that compile for every system, also with their tests.
+func portablePaths() []string { return append(libraryPaths(), "./internal/arenakernel") }
 
 // The type check finds a planted mistake.
 func TestTargetsTypeCheckFinds(t *testing.T) {

@@ -53,6 +53,8 @@ var rules = []rule{
 	columnsRule,
 	contextRule,
 	optionsRule,
+	skipRule,
+	maySkipRule,
 }
 
 // TestTree applies the rules to the repository.

@@ -37,7 +37,7 @@ func main() {
 // join an arena returns an error that says why it does not, and no file is left.
 func TestProgramOf32BitsIsRefused(t *testing.T) {
 	if testing.Short() {
-		t.Skip("compiles the library for 386: needs a run without -short")
+		t.Skip("needs a run without -short: it compiles the library for 386")
 	}
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command")

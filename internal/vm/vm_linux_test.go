@@ -74,10 +74,10 @@ const envSample = "SHMSYNC_VM_SAMPLE"
 
 func TestSample(t *testing.T) {
 	switch os.Getenv(envSample) {
-	case "":
-		t.Skip("no test of its own: other tests run it as their program")
-	case "pass":
+	case "", "pass":
 		t.Log("all is well")
+	case "skip":
+		t.Skip("needs another sample")
 	case "fail":
 		t.Fatal("bad luck")
 	case "hang":
@@ -128,7 +128,7 @@ func TestRun(t *testing.T) {
 	require.Contains(t, out, "(status 0 all the same)")
 
 	// No test has run: a pattern that no longer matches any test must not count as a success.
-	ok, out = sample("", long)
+	ok, out = sample("skip", long)
 	require.False(t, ok, out)
 	require.Contains(t, out, "(no test passed)")
 

@@ -21,6 +21,7 @@ from . import _library
 
 __all__: List[str] = []
 
+_fast: Any
 if TYPE_CHECKING or os.environ.get("SHMSYNC_PURE"):
     built = False
 else:
@@ -39,7 +40,15 @@ if TYPE_CHECKING or not built:
     class Calls(Object):
         """The base class of all objects whose calls the C module has."""
 
-    Mutex = Semaphore = RWMutex = Event = Cond = Items = Lease = Synchronized = Calls
+    # One by one: several names of a class in one statement would be no types for mypy.
+    Mutex = Calls
+    Semaphore = Calls
+    RWMutex = Calls
+    Event = Calls
+    Cond = Calls
+    Items = Calls
+    Lease = Calls
+    Synchronized = Calls
 else:
     from ._fast import Cond, Event, Items, Lease, Mutex, Object, RWMutex, Semaphore, Synchronized
 
@@ -56,11 +65,26 @@ Operation = Tuple[Optional[str], Optional[str], Optional[str], Optional[str]]
 KEEP_TRY, KEEP_UNDO = 1 << 0, 1 << 3
 
 
+class _Exit:
+    """The __exit__ of a class in Python whose objects have an attribute _leave.
+
+    That is a partial of a function of leaving, and so a function in C: no signal handler runs before it has released
+    what the with statement took.
+    """
+
+    def __get__(self, o: Any, kind: Any = None) -> Any:
+        # A with statement gets the method before it calls __enter__. The method keeps the object open.
+        return self if o is None else types.MethodType(o._leave, o)
+
+    def __call__(self, o: Any, *exception: object) -> object:
+        # contextlib.ExitStack calls the attribute of the class.
+        return o._leave(o, *exception)
+
+
 def use(kind: Any) -> None:
     """Replace the methods of a class by those of the C module, if it was built.
 
-    Otherwise, if the class has an attribute _leave, make that its __exit__. It is a partial of a function of leaving,
-    and so a function in C: no signal handler runs before it has released what the with statement took.
+    Otherwise, if the class has an attribute _leave, make that its __exit__.
     """
     if built:
         for base in (c for c in kind.__mro__ if c.__module__ == _fast.__name__):
@@ -68,8 +92,7 @@ def use(kind: Any) -> None:
                 if isinstance(method, types.MethodDescriptorType) and name in vars(kind):
                     setattr(kind, name, method)
     elif hasattr(kind, "_leave"):
-        # A with statement gets the method before it calls __enter__. The method keeps the object open.
-        kind.__exit__ = property(lambda o: types.MethodType(o._leave, o))
+        kind.__exit__ = _Exit()
 
 
 def begin(o: Any, operations: Iterable[Operation], keeps_gil: int = 0) -> None:
@@ -89,15 +112,22 @@ def address_of(name: str) -> int:
 
 
 def leaving(
-    name: str, failed: Callable[[int, Any], None], numbers: int = 0, keep_gil: bool = False
+    name: str,
+    failed: Callable[[int, Any], None],
+    numbers: int = 0,
+    keep_gil: bool = False,
+    lost: Optional[Callable[[Any], bool]] = None,
 ) -> Callable[..., Any]:
     """Return the library's function of that name for __exit__.
 
     Its arguments are a handle, as many numbers, an object that the call keeps, and the three arguments of __exit__. If
-    the result is not 0, it calls failed with the result and the exception of the with statement.
+    the result is not 0, it calls failed with the result and the exception of the with statement. If there is a function
+    lost, the call passes it the handle first, and returns if the result is true.
     """
 
     def result(code: int, _: object, args: Tuple[Any, ...]) -> None:
+        if lost is not None and lost(args[0]):
+            return
         if code != 0:
             failed(code, args[-2])
 

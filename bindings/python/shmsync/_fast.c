@@ -28,13 +28,23 @@ enum { MOST_OPERATIONS = 4 };
 enum { TRY, PLAIN, TIMED, UNDO, FUNCTIONS };
 
 /* The addresses of the functions of one operation, or 0. The function TRY never waits; TIMED takes a time as its last
- * argument; UNDO gives back what one of the three has taken. */
+ * argument; UNDO gives back what one of the three has taken. Each operation has PLAIN, except before _set. */
 typedef struct {
     uintptr_t at[FUNCTIONS];
 } operation;
 
 /* What the functions take between the handle and the time. */
 enum { NOTHING, NUMBER, POINTER, ITEM };
+
+/* The with statements of one thread around the same mutex, since a wait on a Cond in that thread could not acquire the
+ * mutex again. The outermost of them is the one around that wait. Bit i of held says that the mutex is held for the
+ * statement i. */
+typedef struct loss {
+    struct loss *next;
+    unsigned long thread;
+    unsigned depth;
+    uint64_t held;
+} loss;
 
 /* An instance of this begins each object of the package with functions in C. */
 typedef struct {
@@ -45,6 +55,7 @@ typedef struct {
     int keeps_gil;   /* bits 1 << TRY and 1 << UNDO: these functions never wait, so the call keeps the interpreter lock */
     char opened;
     unsigned long long closer; /* the address of the function that closes the handle */
+    loss *lost;                /* of a Mutex: one element for each thread that has lost it in a with statement */
 } calls;
 
 /* One call. */
@@ -58,6 +69,9 @@ typedef struct {
 } request;
 
 static PyObject *failure_of, *empty_queue, *address_of;
+
+/* The name of the attribute of a Cond with its mutex, so that the end of a with statement needs no memory. */
+static PyObject *mutex_name;
 static unsigned long main_thread;
 
 /* ---- Calls of the library ---- */
@@ -207,7 +221,7 @@ static PyObject *unopened(void)
 static int prepare(request *r, PyObject *self, int which, int takes)
 {
     const calls *c = (const calls *)self;
-    if (c->handle == 0) {
+    if (c->operations[which].at[PLAIN] == 0) {
         unopened();
         return RAISED;
     }
@@ -330,6 +344,11 @@ static void end_object(PyObject *self)
     calls *c = (calls *)self;
     PyObject *kind, *value, *trace;
     PyThreadState *state;
+    while (c->lost != NULL) {
+        loss *l = c->lost;
+        c->lost = l->next;
+        PyMem_Free(l);
+    }
     if (!c->opened || c->handle == 0 || c->closer == 0)
         return;
     c->opened = 0;
@@ -363,7 +382,7 @@ static PyMemberDef object_members[] = {
 /* Calls the method for a release that returned code. It raises the error, unless value says more. */
 SLOW static PyObject *release_failed(PyObject *self, int code, PyObject *value)
 {
-    if (((calls *)self)->handle == 0)
+    if (((calls *)self)->operations[0].at[PLAIN] == 0)
         return unopened();
     return PyObject_CallMethod(self, "_release_failed", "iO", code, value);
 }
@@ -371,19 +390,79 @@ SLOW static PyObject *release_failed(PyObject *self, int code, PyObject *value)
 /* The arguments of __exit__ are the type of an exception, the exception, and the traceback, or three times None. */
 static PyObject *exception_of(PyObject *const *args, Py_ssize_t n) { return n > 1 ? args[1] : Py_None; }
 
+/* ---- With statements whose mutex was lost ---- */
+
+/* The body of a with statement may catch the exception of a wait on a Cond that could not acquire the mutex again. Then the
+ * end of the statement must not release the mutex, which another thread of this process may hold by then. */
+
+enum { MOST_DEPTH = 64 };
+
+/* The place of the pointer to what the calling thread has lost. The pointer is NULL if that is nothing. */
+SLOW static loss **lost_here(calls *c)
+{
+    unsigned long thread = PyThread_get_thread_ident();
+    loss **l = &c->lost;
+    while (*l != NULL && (*l)->thread != thread)
+        l = &(*l)->next;
+    return l;
+}
+static uint64_t statement(unsigned depth) { return depth < MOST_DEPTH ? UINT64_C(1) << depth : 0; }
+
+/* Notes that the mutex is held, or not held, for the innermost with statement. */
+SLOW static void note_held(calls *c, int held)
+{
+    loss *l = *lost_here(c);
+    if (l != NULL)
+        l->held = held ? l->held | statement(l->depth - 1) : l->held & ~statement(l->depth - 1);
+}
+SLOW static void note_lost(calls *c)
+{
+    loss **l = lost_here(c);
+    if (*l == NULL && (*l = (loss *)PyMem_Calloc(1, sizeof(loss))) != NULL) {
+        (*l)->thread = PyThread_get_thread_ident();
+        (*l)->depth = 1;
+    }
+    note_held(c, 0);
+}
+SLOW static void note_enter(calls *c)
+{
+    loss *l = *lost_here(c);
+    if (l != NULL) {
+        l->depth++;
+        note_held(c, 1);
+    }
+}
+/* Ends the innermost with statement, and returns whether the mutex is held for it. */
+SLOW static int note_leave(calls *c)
+{
+    loss **at = lost_here(c), *l = *at;
+    int held;
+    if (l == NULL)
+        return 1;
+    l->depth--;
+    held = l->depth >= MOST_DEPTH || (l->held & statement(l->depth)) != 0;
+    if (l->depth == 0) {
+        *at = l->next;
+        PyMem_Free(l);
+    }
+    return held;
+}
+
 /* ---- Mutex and Semaphore ---- */
 
 /* These two functions make a call that needs no wait directly: it is the one that programs make most often. */
 static int mutex_try(PyObject *self)
 {
     const calls *c = (const calls *)self;
-    return c->handle != 0 ? ((int (*)(void *))c->operations[0].at[TRY])((void *)c->handle) : EBUSY;
+    uintptr_t f = c->operations[0].at[TRY];
+    return f != 0 ? ((int (*)(void *))f)((void *)c->handle) : EBUSY;
 }
 
 static int semaphore_try(PyObject *self)
 {
     const calls *c = (const calls *)self;
-    return c->handle != 0 ? ((int (*)(void *, int64_t))c->operations[0].at[TRY])((void *)c->handle, 1) : EBUSY;
+    uintptr_t f = c->operations[0].at[TRY];
+    return f != 0 ? ((int (*)(void *, int64_t))f)((void *)c->handle, 1) : EBUSY;
 }
 
 /* Enters a with statement after a try that returned code. A handler that runs after a success runs in that statement. */
@@ -392,16 +471,18 @@ SLOW static PyObject *enter_after(PyObject *self, int takes, int code)
     request r;
     if (code == EBUSY)
         code = prepare(&r, self, 0, takes) != 0 ? RAISED : wait_for(&r, NO_END);
-    if (code == 0)
-        Py_RETURN_TRUE;
-    return failed(code);
+    if (code != 0)
+        return failed(code);
+    if (((calls *)self)->lost != NULL)
+        note_enter((calls *)self);
+    Py_RETURN_TRUE;
 }
 
 static PyObject *mutex_enter(PyObject *self, PyObject *unused)
 {
     int code = mutex_try(self);
     (void)unused;
-    if (code == 0)
+    if (code == 0 && ((calls *)self)->lost == NULL)
         Py_RETURN_TRUE;
     return enter_after(self, NOTHING, code);
 }
@@ -420,9 +501,13 @@ static PyObject *mutex_acquire(PyObject *self, PyObject *const *args, Py_ssize_t
     request r;
     int block;
     int64_t ends;
+    int code;
     if (prepare(&r, self, 0, NOTHING) != 0 || arguments(args, given, keywords, 0, &block, &ends, NULL) != 0)
         return NULL;
-    return whether(take(&r, block, ends));
+    code = take(&r, block, ends);
+    if (code == 0 && ((calls *)self)->lost != NULL)
+        note_held((calls *)self, 1);
+    return whether(code);
 }
 
 static PyObject *semaphore_acquire(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *keywords)
@@ -440,50 +525,43 @@ static PyObject *semaphore_acquire(PyObject *self, PyObject *const *args, Py_ssi
 static int mutex_back(PyObject *self)
 {
     const calls *c = (const calls *)self;
-    return c->handle != 0 ? ((int (*)(void *))c->operations[0].at[UNDO])((void *)c->handle) : EBADF;
+    uintptr_t f = c->operations[0].at[UNDO];
+    return f != 0 ? ((int (*)(void *))f)((void *)c->handle) : EBADF;
 }
 
 static PyObject *mutex_release(PyObject *self, PyObject *unused)
 {
     int code = mutex_back(self);
     (void)unused;
-    if (code == 0)
-        Py_RETURN_NONE;
-    return release_failed(self, code, Py_None);
-}
-
-/* Whether a wait on a Cond has noted in an exception that the process does not hold the mutex. */
-SLOW static int noted_not_held(PyObject *self, PyObject *value)
-{
-    PyObject *mutex = PyObject_GetAttrString(value, "_shmsync_not_held");
-    if (mutex == NULL)
-        PyErr_Clear();
-    Py_XDECREF(mutex);
-    return mutex == self;
+    if (code != 0)
+        return release_failed(self, code, Py_None);
+    if (((calls *)self)->lost != NULL)
+        note_held((calls *)self, 0);
+    Py_RETURN_NONE;
 }
 
 static PyObject *mutex_leave(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
-    PyObject *value = exception_of(args, n);
     int code;
-    if (value != Py_None && noted_not_held(self, value))
+    if (((calls *)self)->lost != NULL && !note_leave((calls *)self))
         Py_RETURN_NONE;
     code = mutex_back(self);
     if (code == 0)
         Py_RETURN_NONE;
-    return release_failed(self, code, value);
+    return release_failed(self, code, exception_of(args, n));
 }
 
 /* The release of a Semaphore may wait for the private lock, which another thread may have. */
 static int semaphore_back(PyObject *self, int64_t n)
 {
     const calls *c = (const calls *)self;
+    uintptr_t f = c->operations[0].at[UNDO];
     PyThreadState *state;
     int code;
-    if (c->handle == 0)
+    if (f == 0)
         return EBADF;
     state = PyEval_SaveThread();
-    code = ((int (*)(void *, int64_t))c->operations[0].at[UNDO])((void *)c->handle, n);
+    code = ((int (*)(void *, int64_t))f)((void *)c->handle, n);
     PyEval_RestoreThread(state);
     return code;
 }
@@ -513,8 +591,11 @@ static PyObject *semaphore_leave(PyObject *self, PyObject *const *args, Py_ssize
 
 static PyMethodDef mutex_methods[] = {
     {"acquire", FUNCTION(mutex_acquire), FAST_KEYWORDS,
+     "acquire($self, /, block=True, timeout=None)\n--\n\n"
      "Acquire it, and return True; return False if that would wait and block is false, or takes longer than timeout seconds."},
-    {"release", mutex_release, METH_NOARGS, "Release it. NotHeld if this process does not hold it."},
+    {"release", mutex_release, METH_NOARGS,
+     "release($self, /)\n--\n\n"
+     "Release it. NotHeld if this process does not hold it."},
     {"__enter__", mutex_enter, METH_NOARGS, "Acquire it."},
     {"__exit__", FUNCTION(mutex_leave), METH_FASTCALL, "Release it."},
     {NULL, NULL, 0, NULL},
@@ -522,8 +603,10 @@ static PyMethodDef mutex_methods[] = {
 
 static PyMethodDef semaphore_methods[] = {
     {"acquire", FUNCTION(semaphore_acquire), FAST_KEYWORDS,
+     "acquire($self, /, block=True, timeout=None, n=1)\n--\n\n"
      "Acquire n permits, and return True; return False if that would wait and block is false, or takes longer than timeout seconds."},
     {"release", FUNCTION(semaphore_release), KEYWORDS,
+     "release($self, /, n=1)\n--\n\n"
      "Release n permits. NotHeld, with nothing released, if this process does not have so many."},
     {"__enter__", semaphore_enter, METH_NOARGS, "Acquire a permit."},
     {"__exit__", FUNCTION(semaphore_leave), METH_FASTCALL, "Release a permit."},
@@ -633,19 +716,34 @@ static PyObject *upgradable(PyObject *self, PyObject *unused)
 
 static PyMethodDef rwmutex_methods[] = {
     {"acquire_read", FUNCTION(acquire_read), FAST_KEYWORDS,
+     "acquire_read($self, /, block=True, timeout=None)\n--\n\n"
      "Acquire the lock for reading, and return True. Return False if that would wait, or takes longer."},
     {"acquire_write", FUNCTION(acquire_write), FAST_KEYWORDS,
+     "acquire_write($self, /, block=True, timeout=None)\n--\n\n"
      "Acquire the lock for writing, and return True. Return False if that would wait, or takes longer."},
     {"acquire_upgradable", FUNCTION(acquire_upgradable), FAST_KEYWORDS,
+     "acquire_upgradable($self, /, block=True, timeout=None)\n--\n\n"
      "Acquire the upgradable hold, and return True. Return False if that would wait, or takes longer."},
     {"upgrade", FUNCTION(upgrade), FAST_KEYWORDS,
+     "upgrade($self, /, block=True, timeout=None)\n--\n\n"
      "Wait until the readers have left, and make the upgradable hold a write hold. False: it stays upgradable."},
-    {"release_read", release_read, METH_NOARGS, "Release a read hold. NotHeld if this process has none."},
-    {"release_write", release_write, METH_NOARGS, "Release the write hold. NotHeld if this process does not have it."},
-    {"release_upgradable", release_upgradable, METH_NOARGS, "Release the upgradable hold. NotHeld if this process does not have it."},
-    {"reading", reading, METH_NOARGS, "Return a context that holds the lock for reading."},
-    {"writing", writing, METH_NOARGS, "Return a context that holds the lock for writing."},
+    {"release_read", release_read, METH_NOARGS,
+     "release_read($self, /)\n--\n\n"
+     "Release a read hold. NotHeld if this process has none."},
+    {"release_write", release_write, METH_NOARGS,
+     "release_write($self, /)\n--\n\n"
+     "Release the write hold. NotHeld if this process does not have it."},
+    {"release_upgradable", release_upgradable, METH_NOARGS,
+     "release_upgradable($self, /)\n--\n\n"
+     "Release the upgradable hold. NotHeld if this process does not have it."},
+    {"reading", reading, METH_NOARGS,
+     "reading($self, /)\n--\n\n"
+     "Return a context that holds the lock for reading."},
+    {"writing", writing, METH_NOARGS,
+     "writing($self, /)\n--\n\n"
+     "Return a context that holds the lock for writing."},
     {"upgradable", upgradable, METH_NOARGS,
+     "upgradable($self, /)\n--\n\n"
      "Return a context with the upgradable hold. If its body upgrades, it must downgrade again before its end."},
     {NULL, NULL, 0, NULL},
 };
@@ -691,6 +789,15 @@ static void side_free(PyObject *self)
     Py_DECREF(type);
 }
 
+static PyObject *side_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    (void)type;
+    (void)args;
+    (void)keywords;
+    PyErr_SetString(PyExc_TypeError, "a side belongs to an RWMutex: call reading, writing or upgradable");
+    return NULL;
+}
+
 static PyMethodDef side_methods[] = {
     {"__enter__", side_enter, METH_NOARGS, "Acquire the hold."},
     {"__exit__", FUNCTION(side_leave), METH_FASTCALL, "Release the hold."},
@@ -712,8 +819,12 @@ static PyObject *wait_set(PyObject *self, PyObject *args, PyObject *keywords) { 
 static PyObject *wait_clear(PyObject *self, PyObject *args, PyObject *keywords) { return event_wait(self, 1, args, keywords); }
 
 static PyMethodDef event_methods[] = {
-    {"wait", FUNCTION(wait_set), KEYWORDS, "Wait until the flag is set, and return True. Return False if that takes longer than timeout seconds."},
-    {"wait_clear", FUNCTION(wait_clear), KEYWORDS, "Wait until the flag is clear. Incompatible if the event is not bidirectional."},
+    {"wait", FUNCTION(wait_set), KEYWORDS,
+     "wait($self, /, timeout=None)\n--\n\n"
+     "Wait until the flag is set, and return True. Return False if that takes longer than timeout seconds."},
+    {"wait_clear", FUNCTION(wait_clear), KEYWORDS,
+     "wait_clear($self, /, timeout=None)\n--\n\n"
+     "Wait until the flag is clear. Incompatible if the event is not bidirectional."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -762,19 +873,6 @@ static int lock_after_wait(void *arg)
     return code;
 }
 
-/* Notes in the exception that is set that the process does not hold the mutex, so that no with statement releases it:
- * another thread of this process may hold it by then. */
-static void note_not_held(PyObject *mutex)
-{
-    PyObject *kind, *value, *trace, *name = PyUnicode_FromString("_shmsync_not_held");
-    PyErr_Fetch(&kind, &value, &trace);
-    PyErr_NormalizeException(&kind, &value, &trace);
-    if (name == NULL || value == NULL || PyObject_GenericSetAttr(value, name, mutex) != 0)
-        PyErr_Clear();
-    Py_XDECREF(name);
-    PyErr_Restore(kind, value, trace);
-}
-
 static PyObject *cond_wait(PyObject *self, PyObject *args, PyObject *keywords)
 {
     request r;
@@ -785,7 +883,7 @@ static PyObject *cond_wait(PyObject *self, PyObject *args, PyObject *keywords)
     PyObject *mutex;
     if (prepare(&r, self, 0, NOTHING) != 0 || only_timeout(args, keywords, &ends) != 0)
         return NULL;
-    mutex = PyObject_GetAttrString(self, "_mutex");
+    mutex = PyObject_GetAttr(self, mutex_name);
     if (mutex == NULL)
         return NULL;
     if (prepare(&w.mutex, mutex, 0, NOTHING) != 0) {
@@ -815,9 +913,9 @@ static PyObject *cond_wait(PyObject *self, PyObject *args, PyObject *keywords)
         code = RAISED;
     }
     if (code != 0 && code != ETIMEDOUT) {
-        failed(code);
         if (!w.held)
-            note_not_held(mutex);
+            note_lost((calls *)mutex);
+        failed(code);
         Py_DECREF(mutex);
         return NULL;
     }
@@ -829,7 +927,7 @@ static PyObject *cond_wait(PyObject *self, PyObject *args, PyObject *keywords)
 
 static PyObject *cond_acquire(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *keywords)
 {
-    PyObject *result, *mutex = PyObject_GetAttrString(self, "_mutex");
+    PyObject *result, *mutex = PyObject_GetAttr(self, mutex_name);
     if (mutex == NULL)
         return NULL;
     result = mutex_acquire(mutex, args, given, keywords);
@@ -839,7 +937,7 @@ static PyObject *cond_acquire(PyObject *self, PyObject *const *args, Py_ssize_t 
 
 static PyObject *cond_enter(PyObject *self, PyObject *unused)
 {
-    PyObject *result, *mutex = PyObject_GetAttrString(self, "_mutex");
+    PyObject *result, *mutex = PyObject_GetAttr(self, mutex_name);
     if (mutex == NULL)
         return NULL;
     result = mutex_enter(mutex, unused);
@@ -849,7 +947,7 @@ static PyObject *cond_enter(PyObject *self, PyObject *unused)
 
 static PyObject *cond_leave(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
-    PyObject *result, *mutex = PyObject_GetAttrString(self, "_mutex");
+    PyObject *result, *mutex = PyObject_GetAttr(self, mutex_name);
     if (mutex == NULL)
         return NULL;
     result = mutex_leave(mutex, args, n);
@@ -859,7 +957,7 @@ static PyObject *cond_leave(PyObject *self, PyObject *const *args, Py_ssize_t n)
 
 static PyObject *cond_release(PyObject *self, PyObject *unused)
 {
-    PyObject *result, *mutex = PyObject_GetAttrString(self, "_mutex");
+    PyObject *result, *mutex = PyObject_GetAttr(self, mutex_name);
     if (mutex == NULL)
         return NULL;
     result = mutex_release(mutex, unused);
@@ -868,11 +966,16 @@ static PyObject *cond_release(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef cond_methods[] = {
-    {"acquire", FUNCTION(cond_acquire), FAST_KEYWORDS, "Acquire the mutex, as Mutex.acquire does."},
-    {"release", cond_release, METH_NOARGS, "Release the mutex."},
+    {"acquire", FUNCTION(cond_acquire), FAST_KEYWORDS,
+     "acquire($self, /, block=True, timeout=None)\n--\n\n"
+     "Acquire the mutex, as Mutex.acquire does."},
+    {"release", cond_release, METH_NOARGS,
+     "release($self, /)\n--\n\n"
+     "Release the mutex."},
     {"__enter__", cond_enter, METH_NOARGS, "Acquire the mutex."},
     {"__exit__", FUNCTION(cond_leave), METH_FASTCALL, "Release the mutex."},
     {"wait", FUNCTION(cond_wait), KEYWORDS,
+     "wait($self, /, timeout=None)\n--\n\n"
      "Release the mutex, wait for a notification, and acquire the mutex again. Return False after timeout seconds without one."},
     {NULL, NULL, 0, NULL},
 };
@@ -1035,7 +1138,10 @@ static PyObject *queue_lease(PyObject *self, PyObject *const *args, Py_ssize_t g
 static PyMethodDef queue_methods[] = {
     {"_get", FUNCTION(queue_get), FAST_KEYWORDS,
      "Take the first item out of the queue. queue.Empty if there is none, or none within timeout seconds."},
-    {"lease", FUNCTION(queue_lease), FAST_KEYWORDS, "Take the first item as a lease, which the caller has to acknowledge."},
+    {"lease", FUNCTION(queue_lease), FAST_KEYWORDS,
+     "lease($self, /, block=True, timeout=None)\n--\n\n"
+     "Take the first item as a lease, which the caller has to acknowledge. queue.Empty if there is none, "
+     "or none within timeout seconds. Canceled if the queue is shut down and empty."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1075,6 +1181,13 @@ static PyObject *lease_nack(PyObject *self, PyObject *unused)
     return failed(code);
 }
 
+/* A method in Python would stay in the traceback of a handler's exception, with the lease. */
+static PyObject *lease_enter(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyObject_GetAttrString(self, "item");
+}
+
 static PyObject *lease_leave(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     int raised = n > 0 && args[0] != Py_None, code = end_lease(self, raised ? UNDO : PLAIN, 0);
@@ -1094,8 +1207,13 @@ static void lease_end(PyObject *self)
 
 static PyMethodDef lease_methods[] = {
     {"_set", set, METH_VARARGS, "Set the addresses of the functions."},
-    {"ack", lease_ack, METH_NOARGS, "Remove the item from the queue. NotHeld if this process no longer has it."},
-    {"nack", lease_nack, METH_NOARGS, "Give the item back to the front of the queue. NotHeld if this process no longer has it."},
+    {"ack", lease_ack, METH_NOARGS,
+     "ack($self, /)\n--\n\n"
+     "Remove the item from the queue. NotHeld if this process no longer has it."},
+    {"nack", lease_nack, METH_NOARGS,
+     "nack($self, /)\n--\n\n"
+     "Give the item back to the front of the queue. NotHeld if this process no longer has it."},
+    {"__enter__", lease_enter, METH_NOARGS, "Return the item."},
     {"__exit__", FUNCTION(lease_leave), METH_FASTCALL, "Acknowledge the item, or give it back if the body raised."},
     {NULL, NULL, 0, NULL},
 };
@@ -1167,9 +1285,14 @@ static PyObject *synchronized_leave(PyObject *self, PyObject *const *args, Py_ss
 
 static PyMethodDef synchronized_methods[] = {
     {"begin", FUNCTION(synchronized_begin), KEYWORDS,
+     "begin($self, /, timeout=None)\n--\n\n"
      "Lock the value, and return a copy of it to change until commit or abort. Return None if that takes longer than timeout seconds."},
-    {"commit", synchronized_commit, METH_NOARGS, "Make the copy the value, in one step, and unlock. NotHeld without a begin."},
-    {"abort", synchronized_abort, METH_NOARGS, "Unlock, and leave the value as it was before begin. NotHeld without a begin."},
+    {"commit", synchronized_commit, METH_NOARGS,
+     "commit($self, /)\n--\n\n"
+     "Make the copy the value, in one step, and unlock. NotHeld without a begin."},
+    {"abort", synchronized_abort, METH_NOARGS,
+     "abort($self, /)\n--\n\n"
+     "Unlock, and leave the value as it was before begin. NotHeld without a begin."},
     {"__enter__", synchronized_enter, METH_NOARGS, "Lock the value, and return a copy of it to change."},
     {"__exit__", FUNCTION(synchronized_leave), METH_FASTCALL, "Make the copy the value, or leave the value as it was if the body raised."},
     {NULL, NULL, 0, NULL},
@@ -1258,6 +1381,7 @@ static PyType_Slot lease_slots[] = {{Py_tp_methods, lease_methods}, {Py_tp_final
 static PyType_Spec lease = {"shmsync._fast.Lease", sizeof(calls), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, lease_slots};
 
 static PyType_Slot side_slots[] = {{Py_tp_methods, side_methods}, {Py_tp_traverse, side_traverse}, {Py_tp_dealloc, side_free},
+                                   {Py_tp_new, side_new},
                                    {Py_tp_doc, "One side of an RWMutex for a with statement."}, {0, NULL}};
 static PyType_Spec side_spec = {"shmsync._fast.Side", sizeof(side), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, side_slots};
 
@@ -1270,6 +1394,11 @@ PyMODINIT_FUNC PyInit__fast(void)
     size_t i;
     if (m == NULL)
         return NULL;
+    mutex_name = PyUnicode_InternFromString("_mutex");
+    if (mutex_name == NULL) {
+        Py_DECREF(m);
+        return NULL;
+    }
     base = PyType_FromSpec(&object);
     bases = base == NULL ? NULL : PyTuple_Pack(1, base);
     if (bases == NULL || PyModule_AddObject(m, "Object", base) < 0) {

@@ -22,6 +22,21 @@ if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
     raise ImportError("shmsync needs Linux and a 64-bit Python")
 
 
+def _interpreter() -> int:
+    """Return the number of this interpreter in the process. That of the main interpreter is 0."""
+    api: Any = getattr(ctypes, "pythonapi", None)
+    if not hasattr(api, "PyInterpreterState_GetID"):
+        return 0
+    get, number = api.PyInterpreterState_Get, api.PyInterpreterState_GetID
+    get.restype, number.argtypes, number.restype = ctypes.c_void_p, (ctypes.c_void_p,), ctypes.c_int64
+    return int(number(get()))
+
+
+# The module in C has global variables, and a thread of the library that calls a function enters the main interpreter.
+if _interpreter() != 0:
+    raise ImportError("shmsync needs the main interpreter of the process")
+
+
 def _load() -> str:
     """Return the name under which the library is loaded."""
     named = os.environ.get("SHMSYNC_LIBRARY")
@@ -166,13 +181,23 @@ class SequencerOptions(Options):
 class QueueOptions(Options):
     """shmsync_queue_options."""
 
-    _fields_ = [("capacity", ctypes.c_uint32), ("layout", ctypes.c_uint64), ("spin_ns", ctypes.c_int64)]
+    _fields_ = [
+        ("capacity", ctypes.c_uint32),
+        ("layout", ctypes.c_uint64),
+        ("spin_ns", ctypes.c_int64),
+        ("type", ctypes.c_char_p),
+    ]
 
 
 class SynchronizedOptions(Options):
     """shmsync_synchronized_options."""
 
-    _fields_ = [("initial", ctypes.c_void_p), ("layout", ctypes.c_uint64), ("spin_ns", ctypes.c_int64)]
+    _fields_ = [
+        ("initial", ctypes.c_void_p),
+        ("layout", ctypes.c_uint64),
+        ("spin_ns", ctypes.c_int64),
+        ("type", ctypes.c_char_p),
+    ]
 
 
 Repair = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)

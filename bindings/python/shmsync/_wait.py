@@ -65,7 +65,7 @@ def _wait_into(
     deadline: Optional[int],
     slices: bool,
 ) -> None:
-    """Wait in a function of the library, and append its result, or those of all slices, to a list."""
+    """Wait in a function of the library, and append its result, or that of the last slice, to a list."""
     # The library's call and the store of its result are one instruction of Python, so no handler runs in between.
     while True:
         if deadline is None and not in_main_thread():
@@ -81,6 +81,7 @@ def _wait_into(
         results.extend(itertools.starmap(timed, ((*args, ctypes.byref(limit)),)))
         if results[-1] != errno.ETIMEDOUT or last:
             return
+        results.clear()
 
 
 def wait(plain: Callable[..., int], timed: Callable[..., int], args: Tuple[Any, ...], deadline: Optional[int]) -> int:

@@ -19,7 +19,7 @@ from . import _library, errors
 from ._library import ABI, P, ArenaOptions, RawParticipant, check, function
 from ._wait import SLICE_NS, in_main_thread
 from .errors import Participant
-from .layout import layout_of
+from .layout import description_of, layout_of
 
 __all__ = ["Arena", "Policy", "remove"]
 
@@ -42,6 +42,19 @@ _at = function("at", P, _U64, _U64, result=ctypes.c_void_p)
 _block_open = function("block_open", P, P, _U64, P)
 _block_attach = function("block_attach", P, P, P, P)
 _value_open = function("value_open", P, P, _U64, _U64, P)
+_value_open_type = function("value_open_type", P, P, _U64, ctypes.c_char_p, P)
+
+
+# A thread that adds an arena to all arenas, goes through them, or changes _deaths has this lock.
+_lock = threading.RLock()
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.RLock()  # the child has no copy of the thread that may have had the other one
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Policy(enum.IntEnum):
@@ -86,17 +99,7 @@ class Arena:
         opts.label = None if label is None else _library.text(label, "the label")
         path = _library.text(name, "the name")
         self._begin(name)
-        if not in_main_thread():
-            self._join(_open, path, ctypes.byref(opts))
-            return
-        # The function on_first of another process may run for long. The main thread waits for it in slices.
-        opts.gate_timeout_ns = SLICE_NS
-        while True:
-            try:
-                self._join(_open, path, ctypes.byref(opts))
-                return
-            except errors.TimedOut:
-                pass
+        self._join(_open, path, opts)
 
     def _begin(self, name: Optional[str]) -> None:
         # The arena, or nothing if this process has closed it. It is a list, so that only one close gets the arena.
@@ -104,9 +107,21 @@ class Arena:
         self._name = name
         self._pid = os.getpid()
         self._deaths: Optional[queue.SimpleQueue[Optional[Participant]]] = None
-        Arena._all.add(self)
+        with _lock:
+            Arena._all.add(self)
 
-    def _join(self, call: Callable[..., int], *args: Any) -> None:
+    def _join(self, call: Callable[..., int], which: Any, opts: ArenaOptions) -> None:
+        # The function on_first of another process may run for long. The main thread waits for it in slices.
+        if in_main_thread():
+            opts.gate_timeout_ns = SLICE_NS
+        while True:
+            try:
+                self._try_join(call, which, ctypes.byref(opts))
+                return
+            except errors.TimedOut:
+                pass
+
+    def _try_join(self, call: Callable[..., int], *args: Any) -> None:
         arena = ctypes.c_void_p()
         try:
             check(call(*args, ctypes.byref(arena), ABI))
@@ -121,7 +136,7 @@ class Arena:
         """Join the arena in an open file, such as an inherited memfd. The caller still has to close the descriptor."""
         self = cls.__new__(cls)
         self._begin(None)
-        self._join(_from_fd, _library.fits(fd, -1 << 31, (1 << 31) - 1, "the descriptor"), None)
+        self._join(_from_fd, _library.fits(fd, -1 << 31, (1 << 31) - 1, "the descriptor"), ArenaOptions())
         return self
 
     def _pointer(self) -> ctypes.c_void_p:
@@ -147,7 +162,8 @@ class Arena:
         several times, only the last close leaves it.
         """
         joined: List[ctypes.c_void_p] = getattr(self, "_joined", [])
-        arenas, results = list(joined), []
+        arenas = list(joined)
+        results: List[int] = []
         # Only one close pops the arena, and no signal handler runs between that and the close of the library.
         try:
             results.extend(itertools.islice(map(_close, iter(joined.pop, None)), 1))
@@ -159,7 +175,7 @@ class Arena:
         self._forget_deaths()
 
     def _forget_deaths(self) -> None:
-        with _watched_lock:
+        with _lock:
             if self._deaths is not None:
                 self._deaths.put(None)
                 self._deaths = None
@@ -229,7 +245,7 @@ class Arena:
         callback = _library.OnDeath(add)
         _callbacks.append(callback)
         arena = self._pointer()
-        with _watched_lock:
+        with _lock:
             # All objects of an arena in this process have the same pointer.
             for other in Arena._all:
                 if other._deaths is not None and any(a.value == arena.value for a in other._joined):
@@ -271,8 +287,12 @@ class Arena:
         use one of your own if two processes may change it at the same time, or use :class:`Synchronized`.
         """
         address = ctypes.c_void_p()
-        size, layout = ctypes.sizeof(kind), layout_of(kind)  # type: ignore[arg-type]
-        check(_value_open(self._pointer(), _library.text(name, "the name"), size, layout, ctypes.byref(address)))
+        size, text = ctypes.sizeof(kind), description_of(kind)  # type: ignore[arg-type]
+        arena, named = self._pointer(), _library.text(name, "the name")
+        if text is not None:
+            check(_value_open_type(arena, named, size, text, ctypes.byref(address)))
+        else:
+            check(_value_open(arena, named, size, layout_of(kind), ctypes.byref(address)))
         v: Any = kind.from_address(address.value)  # type: ignore[attr-defined]
         v._shmsync_arena = self
         return v  # type: ignore[no-any-return]
@@ -314,8 +334,6 @@ def _close_later(arenas: List[ctypes.c_void_p]) -> None:
 # Keeps the functions that the library may call until the process ends.
 _callbacks: List[Any] = []
 
-_watched_lock = threading.RLock()
-
 _by_name: Dict[str, weakref.ReferenceType[Arena]] = {}
 
 
@@ -336,7 +354,9 @@ def remove(name: str) -> None:
 
 def _close_all() -> None:
     """Close the arenas, so that no thread of the library calls into an interpreter that ends."""
-    for arena in list(Arena._all):
+    with _lock:
+        arenas = list(Arena._all)
+    for arena in arenas:
         if arena._pid == os.getpid():
             try:
                 arena.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import operator
+import threading
 from functools import partial
 from types import TracebackType
 from typing import Any, Callable, List, Optional, Tuple, Type
@@ -31,7 +33,7 @@ def recover(lock: Any, name: str, ref: Any, handle: ctypes.Structure, repair: Ca
     except (OwnerDead, NotRecoverable):
         pass
     if _calls.built:
-        check(_calls._fast.recover(_calls.address_of(name), ctypes.addressof(handle), repair))  # type: ignore[attr-defined]
+        check(_calls._fast.recover(_calls.address_of(name), ctypes.addressof(handle), repair))
         return
     raised: List[BaseException] = []
 
@@ -56,7 +58,67 @@ def _mutex_not_released(code: int, value: Optional[BaseException]) -> None:
         raise failure_of(code)
 
 
-_unlock_leaving = _calls.leaving("mutex_unlock", _mutex_not_released, keep_gil=True)
+# A handle that is not open. The library refuses to unlock it.
+_NO_MUTEX = ctypes.create_string_buffer(64)
+
+
+class _Statements(threading.local):
+    """The with statements of one thread around a mutex, since a wait on a Cond could not acquire the mutex again.
+
+    The outermost of them is the one around that wait.
+    """
+
+    def __init__(self, ref: Any) -> None:
+        self.ref = ref  # what the innermost statement unlocks
+        self.held: List[bool] = []  # whether the mutex is held for each statement
+
+
+class _Statement:
+    """What the with statements of the calling thread unlock: the mutex, or nothing if the thread has lost it.
+
+    It is an argument of a function of the library. All of its parts that such a call uses are functions in C.
+    """
+
+    def __init__(self, ref: Any) -> None:
+        self._ref = ref
+        self._here = _Statements(ref)
+
+    _as_parameter_ = property(operator.attrgetter("_here.ref"))
+
+    @property
+    def lost(self) -> bool:
+        """Whether the thread has lost the mutex in a with statement that has not ended."""
+        return bool(self._here.held)
+
+    def note(self, held: bool) -> None:
+        """Note that the mutex is held, or not held, for the innermost statement."""
+        here = self._here
+        if here.held:
+            here.held[-1] = held
+            here.ref = self._ref if held else _NO_MUTEX
+
+    def lose(self) -> None:
+        """Note that a wait on a Cond could not acquire the mutex again."""
+        if not self._here.held:
+            self._here.held.append(False)
+        self.note(False)
+
+    def enter(self) -> None:
+        """Note that an inner statement begins and holds the mutex."""
+        self._here.held.append(True)
+        self.note(True)
+
+    def leave(self) -> bool:
+        """Note that a statement has ended, and return whether the mutex was not held for it."""
+        here = self._here
+        if not here.held:
+            return False
+        held = here.held.pop()
+        here.ref = self._ref if not here.held or here.held[-1] else _NO_MUTEX
+        return not held
+
+
+_unlock_leaving = _calls.leaving("mutex_unlock", _mutex_not_released, keep_gil=True, lost=_Statement.leave)
 
 
 class Mutex(_calls.Mutex, Object):
@@ -69,6 +131,7 @@ class Mutex(_calls.Mutex, Object):
 
     _kind = "mutex"
     _leave: Callable[..., object] = int
+
     def __init__(
         self, arena: Arena, name: Optional[str] = None, *, policy: Policy = Policy.DEFAULT, create: bool = True
     ) -> None:
@@ -80,21 +143,32 @@ class Mutex(_calls.Mutex, Object):
         _calls.begin(self, [names], _calls.KEEP_TRY | _calls.KEEP_UNDO)
         self._args = (self._ref,)
         self._undo = partial(_unlock, self._ref)
-        self._leave = partial(_unlock_leaving, self._ref)
+        self._statement = _Statement(self._ref)
+        self._leave = partial(_unlock_leaving, self._statement)
 
     def acquire(self, block: bool = True, timeout: Optional[float] = None) -> bool:
         """Acquire the mutex, and return True. Return False if it is held, or still held after timeout seconds."""
-        return take(_trylock, _lock, _timedlock, self._args, self._undo, block, timeout)
+        if not self._statement.lost:
+            return take(_trylock, _lock, _timedlock, self._args, self._undo, block, timeout)
+        taken = take(_trylock, _lock, _timedlock, self._args, self._undo, block, timeout)
+        if taken:
+            self._statement.note(True)
+        return taken
 
     def release(self) -> None:
         """Release the mutex. :class:`NotHeld` if this process does not hold it."""
         check(_unlock(self._ref))
+        self._statement.note(False)
 
     def _release_failed(self, code: int, value: Optional[BaseException]) -> None:
         _mutex_not_released(code, value)
 
     def __enter__(self) -> bool:
-        return take(_trylock, _lock, _timedlock, self._args, self._undo)
+        if not self._statement.lost:
+            return take(_trylock, _lock, _timedlock, self._args, self._undo)
+        taken = take(_trylock, _lock, _timedlock, self._args, self._undo)
+        self._statement.enter()
+        return taken
 
     def __exit__(
         self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]

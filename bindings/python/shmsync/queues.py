@@ -16,7 +16,7 @@ from ._object import Object
 from ._wait import deadline_of, take, wait
 from .arena import Arena
 from .errors import NotHeld
-from .layout import layout_of
+from .layout import description_of, layout_of
 
 __all__ = ["Lease", "Queue", "RecordQueue", "Synchronized"]
 
@@ -66,6 +66,9 @@ class Lease(_calls.Lease, Generic[I]):
         """Give the item back to the front of the queue. :class:`NotHeld` if this process no longer has it."""
         check(_nack(self._ref))
         self._over = True
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a lease has no copy, which would give its item back, too")
 
     def __enter__(self) -> I:
         return self.item
@@ -167,7 +170,11 @@ class _Items(_calls.Items, Object, Generic[I]):
         return self.get(False)
 
     def lease(self, block: bool = True, timeout: Optional[float] = None) -> Lease[I]:
-        """Take the first item as :meth:`get` does, but as a lease, which the caller has to acknowledge."""
+        """Take the first item as a lease, which the caller has to acknowledge.
+
+        ``queue.Empty`` if there is none, or none within timeout seconds. :class:`Canceled` if the queue is shut down
+        and empty.
+        """
         memory, lease = self._bytes(), self._new_lease()
         try:
             self._take(memory, lease._ref, block, timeout)
@@ -215,7 +222,7 @@ class _Items(_calls.Items, Object, Generic[I]):
 
 _calls.use(_Items)
 if not _calls.built:
-    _Items.get = _Items._get  # type: ignore[method-assign]
+    setattr(_Items, "get", _Items._get)
 
 
 class Queue(_Items[bytes]):
@@ -231,7 +238,8 @@ class Queue(_Items[bytes]):
         self, arena: Arena, name: Optional[str] = None, maxsize: int = 64, max_bytes: int = 1024, *, create: bool = True
     ) -> None:
         self._shape(max_bytes)
-        options = QueueOptions(capacity=maxsize, layout=layout_of(self._item_of(self._max)))
+        item = self._item_of(self._max)
+        options = QueueOptions(capacity=maxsize, layout=layout_of(item), type=description_of(item))
         self._open(arena, name, create, options, self._size)
 
     def _shape(self, max_bytes: int) -> None:
@@ -289,7 +297,7 @@ class RecordQueue(_Items[C]):
         self, arena: Arena, name: Optional[str], kind: Type[C], maxsize: int = 64, *, create: bool = True
     ) -> None:
         self._bytes = kind
-        options = QueueOptions(capacity=maxsize, layout=layout_of(kind))
+        options = QueueOptions(capacity=maxsize, layout=layout_of(kind), type=description_of(kind))
         self._open(arena, name, create, options, ctypes.sizeof(kind))  # type: ignore[arg-type]
 
     def _encode(self, item: C) -> Any:
@@ -332,9 +340,10 @@ class Synchronized(_calls.Synchronized, Object, Generic[C]):
         self, arena: Arena, name: Optional[str], kind: Type[C], initial: Optional[C] = None, *, create: bool = True
     ) -> None:
         self._type: Any = kind
-        opts = SynchronizedOptions(layout=layout_of(kind))
+        opts = SynchronizedOptions(layout=layout_of(kind), type=description_of(kind))
         if initial is not None:
-            opts.initial = ctypes.addressof(self._checked(initial))  # type: ignore[arg-type]
+            self._require(initial)
+            opts.initial = ctypes.addressof(initial)  # type: ignore[arg-type]
         self._open(arena, name, create, opts, ctypes.sizeof(self._type))
 
     def _parts(self) -> Tuple[Any, ...]:
@@ -360,7 +369,7 @@ class Synchronized(_calls.Synchronized, Object, Generic[C]):
 
     def store(self, value: C) -> None:
         """Replace the value by a copy of the argument."""
-        self._checked(value)
+        self._require(value)
         with self as v:
             ctypes.memmove(ctypes.byref(v), ctypes.byref(value), ctypes.sizeof(self._type))  # type: ignore[arg-type]
 
@@ -368,12 +377,11 @@ class Synchronized(_calls.Synchronized, Object, Generic[C]):
         super()._begin(arena, name)
         begin = (None, "synchronized_begin", "synchronized_timedbegin", "synchronized_abort")
         _calls.begin(self, [begin, (None, "synchronized_commit", None, None)])
-        self._memory = ctypes.c_char * ctypes.sizeof(self._type)
+        self._memory: Any = ctypes.c_char * ctypes.sizeof(self._type)
 
-    def _checked(self, value: C) -> C:
+    def _require(self, value: C) -> None:
         if not isinstance(value, self._type):
             raise TypeError(f"the value is a {self._type.__name__}, not a {type(value).__name__}")
-        return value
 
     def _view(self, address: Optional[int]) -> C:
         """Return the value at an address. It keeps the object and the arena open."""

@@ -14,7 +14,7 @@ from ._library import EventOptions, P, SemaphoreOptions, SequencerOptions, check
 from ._object import Object
 from ._wait import deadline_of, in_main_thread, take, wait
 from .arena import Arena
-from .errors import BrokenBarrier, Incompatible, OwnerDead, TimedOut
+from .errors import BrokenBarrier, Incompatible, NotRecoverable, OwnerDead, TimedOut
 from .locks import Mutex
 
 __all__ = ["Barrier", "Cond", "Event", "Semaphore", "Sequencer"]
@@ -152,6 +152,10 @@ class Event(_calls.Event, Object):
         other.close()
         return True
 
+    def _begin(self, arena: Arena, name: Optional[str]) -> None:
+        super()._begin(arena, name)
+        self._know(False)
+
     def _know(self, auto_reset: bool) -> None:
         """Take note whether a wait resets the event, so that a wait that is interrupted has to set it again."""
         self._auto_reset = auto_reset
@@ -191,7 +195,10 @@ class Event(_calls.Event, Object):
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Wait until the flag is set, and return True. Return False if that takes longer than timeout seconds."""
-        return self._wait("wait", timeout, partial(self._function("set"), self._ref) if self._auto_reset else int)
+        undo: Callable[[], object] = int
+        if self._auto_reset:
+            undo = partial(self._function("set"), self._ref)
+        return self._wait("wait", timeout, undo)
 
     def wait_clear(self, timeout: Optional[float] = None) -> bool:
         """Wait until the flag is clear. :class:`Incompatible` if the event is not bidirectional."""
@@ -359,8 +366,13 @@ class Cond(_calls.Cond, Object):
     _kind = "cond"
 
     def __init__(self, arena: Arena, name: Optional[str], mutex: Mutex, *, create: bool = True) -> None:
-        self._mutex = mutex
+        self._use(mutex)
         self._open(arena, name, create, None)
+
+    def _use(self, mutex: Mutex) -> None:
+        if not isinstance(mutex, Mutex):  # the module in C would take its memory for that of a Mutex
+            raise TypeError(f"a Cond needs a shmsync.Mutex, not a {type(mutex).__name__}")
+        self._mutex = mutex
 
     def _begin(self, arena: Arena, name: Optional[str]) -> None:
         super()._begin(arena, name)
@@ -371,9 +383,15 @@ class Cond(_calls.Cond, Object):
         return self._mutex._leave
 
     @classmethod
+    def at(cls, arena: Arena, offset: int, mutex: Any = None) -> Cond:
+        """Open the Cond at an offset that another process got from :attr:`offset`, with the same mutex."""
+        return cls._reopen(arena, offset, mutex)
+
+    @classmethod
     def _reopen(cls, arena: Arena, offset: int, *parts: Any) -> Cond:
-        self = super()._reopen(arena, offset)
-        (self._mutex,) = parts
+        self = cls.__new__(cls)
+        self._use(*parts)
+        self._open_at(arena, offset)
         return self
 
     def _parts(self) -> Any:
@@ -401,20 +419,25 @@ class Cond(_calls.Cond, Object):
         Return False after timeout seconds without a notification, else True. The process holds the mutex after the
         call, unless the call could not acquire it again. That is so if it raises :class:`OwnerDead` or
         :class:`NotRecoverable`, or if a signal handler raises while the call waits for the mutex. A ``with`` of this
-        object or of the mutex around the call then does not release the mutex. If a handler raises after a
+        object or of the mutex around the call then does not release the mutex, even if its body catches the
+        exception. If the body acquires the mutex again, the ``with`` releases it. If a handler raises after a
         notification, another wait is notified.
         """
         deadline = deadline_of(timeout)
-        if take(
-            None,
-            self._function("wait"),
-            self._function("timedwait"),
-            (self._ref, self._mutex._ref),
-            partial(self._function("signal"), self._ref),
-            timeout=timeout,
-            slices=False,
-        ):
-            return True
+        try:
+            if take(
+                None,
+                self._function("wait"),
+                self._function("timedwait"),
+                (self._ref, self._mutex._ref),
+                partial(self._function("signal"), self._ref),
+                timeout=timeout,
+                slices=False,
+            ):
+                return True
+        except (NotRecoverable, OwnerDead):
+            self._mutex._statement.lose()
+            raise
         return deadline is None or (in_main_thread() and time.monotonic_ns() < deadline)
 
     def wait_for(self, predicate: Callable[[], R], timeout: Optional[float] = None) -> R:

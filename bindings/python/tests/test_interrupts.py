@@ -24,7 +24,6 @@ from .support import ArenaCase, Child
 ROUNDS = int(os.environ.get("SHMSYNC_TEST_INTERRUPTS") or 100)
 
 
-
 class Stop(Exception):
     """What the handler raises."""
 
@@ -149,7 +148,7 @@ class Interrupts(ArenaCase):
 
         self.none_left(body, left)
 
-    @unittest.skipUnless(_calls.built, "the end of a change is a method in Python")
+    @unittest.skipUnless(_calls.built, "needs the module in C: the end of a change is a method in Python without it")
     def test_synchronized(self) -> None:
         v = shmsync.Synchronized(self.arena, "v", Pair)
 
@@ -224,7 +223,8 @@ class Interrupts(ArenaCase):
         self.acquires(e.wait, e.set, lambda: not e.is_set())
 
     def test_get(self) -> None:
-        for q in (shmsync.Queue(self.arena, "q", 4, 16), shmsync.RecordQueue(self.arena, "r", Pair, 4)):
+        queues: List[Any] = [shmsync.Queue(self.arena, "q", 4, 16), shmsync.RecordQueue(self.arena, "r", Pair, 4)]
+        for q in queues:
             item: Any = b"x" if isinstance(q, shmsync.Queue) else Pair()
             q.put(item)
             got: Any = None
@@ -245,6 +245,30 @@ class Interrupts(ArenaCase):
                 return lost
 
             self.none_left(body, left)
+
+    @unittest.skipUnless(_calls.built, "needs the module in C: a frame of a method in Python keeps the lease")
+    def test_lease_while_the_exception_is_kept(self) -> None:
+        q = shmsync.Queue(self.arena, "q", 4, 16)
+        q.put(b"x")
+        kept: List[BaseException] = []
+
+        def body() -> None:
+            try:
+                with q.lease() as got:
+                    q.put(got)
+            except Stop as e:
+                kept.append(e)  # and its traceback
+                raise
+
+        def left() -> bool:
+            lost = q.empty()
+            kept.clear()
+            while not q.empty():
+                q.get()
+            q.put(b"x")
+            return lost
+
+        self.none_left(body, left)
 
     def test_lease(self) -> None:
         q = shmsync.Queue(self.arena, "q", 4, 16)

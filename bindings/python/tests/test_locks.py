@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import functools
+import importlib
 import os
 import pickle
+import queue
 import signal
+import sys
 import threading
 import unittest
-from typing import List
+from typing import Any, Callable, List
 from unittest import mock
 
 import shmsync
@@ -45,6 +49,19 @@ class Locks(ArenaCase):
         self.assertIn('mutex.unlock "m"', str(e.exception))
         self.assertIsInstance(e.exception, OSError)
 
+    def test_exit_stack(self) -> None:
+        a = self.arena
+        m, rw, s = shmsync.Mutex(a, "m"), shmsync.RWMutex(a, "rw"), shmsync.Semaphore(a, "s")
+        value, q = shmsync.Synchronized(a, "v", ctypes.c_uint64), shmsync.Queue(a, "q")
+        q.put(b"x")
+        contexts: List[Any] = [m, shmsync.Cond(a, "c", m), s, rw.reading(), rw.writing(), rw.upgradable()]
+        for context in [*contexts, value, q.lease()]:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(context)
+        self.assertTrue(m.acquire(False) and s.acquire(False) and rw.acquire_write(False))
+        self.assertIsNotNone(value.begin(0))
+        self.assertTrue(q.empty())
+
     def test_arguments(self) -> None:
         m, s = shmsync.Mutex(self.arena, "m"), shmsync.Semaphore(self.arena, "s", 2)
         with m, s:
@@ -53,7 +70,13 @@ class Locks(ArenaCase):
             self.assertFalse(s.acquire(timeout=0, n=2))
             self.assertTrue(s.acquire(False, None, 1))
             s.release(n=1)
-            for call in (lambda: m.acquire(False, 0, 1), lambda: m.acquire(False, block=False), lambda: m.acquire(n=1)):  # type: ignore
+            acquire: Any = m.acquire
+            calls: List[Callable[[], object]] = [
+                lambda: acquire(False, 0, 1),
+                lambda: acquire(False, block=False),
+                lambda: acquire(n=1),
+            ]
+            for call in calls:
                 with self.assertRaises(TypeError):
                     call()
 
@@ -143,6 +166,12 @@ class Locks(ArenaCase):
         t.join()
         self.assertEqual(len(caught), 1)
 
+    def test_sides_belong_to_a_lock(self) -> None:
+        side: Any = type(shmsync.RWMutex(self.arena, "rw").reading())
+        with self.assertRaises(TypeError):
+            with side():
+                pass
+
     def test_rwmutex(self) -> None:
         rw = shmsync.RWMutex(self.arena, "rw")
         with rw.reading():
@@ -185,7 +214,7 @@ class Interruptions(ArenaCase):
         self.addCleanup(signal.signal, signal.SIGALRM, old)
         self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
 
-    @unittest.skipUnless(_calls.built, "a method in Python cannot be ended while it acquires the mutex again")
+    @unittest.skipUnless(_calls.built, "needs the module in C: without it, no signal ends the wait for the mutex")
     def test_a_wait_that_gets_its_mutex_no_more(self) -> None:
         m = shmsync.Mutex(self.arena, "m")
         cond = shmsync.Cond(self.arena, "c", m)
@@ -196,7 +225,7 @@ class Interruptions(ArenaCase):
                 c.hear()
 
         taken: List[bool] = []
-        with self.assertRaises(KeyboardInterrupt):
+        with self.assertRaises(KeyboardInterrupt) as raised:
             with cond:
                 c = self.child(keep)
 
@@ -214,6 +243,38 @@ class Interruptions(ArenaCase):
         with cond:
             taken.append(True)
         self.assertEqual(taken, [True])
+        # The same exception says nothing about a later with statement.
+        with self.assertRaises(KeyboardInterrupt):
+            with m:
+                raise raised.exception
+        self.assertTrue(m.acquire(False))
+
+    def test_a_notification_of_an_interrupted_wait_passes_on(self) -> None:
+        cond = shmsync.Cond(self.arena, "c", shmsync.Mutex(self.arena, "m"))
+
+        def interrupt_and_notify(c: Child, a: shmsync.Arena) -> None:
+            theirs = shmsync.Cond(a, "c", shmsync.Mutex(a, "m"))
+            c.hear()
+            with theirs:  # by now both threads wait
+                os.kill(os.getppid(), signal.SIGALRM)
+                theirs.notify()
+
+        c = self.child(interrupt_and_notify)
+        notified: List[bool] = []
+
+        def wait() -> None:
+            with cond:
+                c.say("go on")
+                notified.append(cond.wait(20))
+
+        t = threading.Thread(target=wait)
+        with self.assertRaises(KeyboardInterrupt):
+            with cond:
+                t.start()
+                while True:
+                    cond.wait()
+        t.join()
+        self.assertEqual(notified, [True])
 
     def test_an_arena_whose_first_participant_takes_long(self) -> None:
         name = self.name + "-slow"
@@ -236,9 +297,13 @@ class Interruptions(ArenaCase):
         c = Child(first)
         self.addCleanup(c.end, signal.SIGKILL)
         self.assertEqual(c.hear(), "begins")
-        signal.setitimer(signal.ITIMER_REAL, 0.15)
-        with self.assertRaises(KeyboardInterrupt):
-            shmsync.Arena(name)
+        fd = os.open("/dev/shm/" + name, os.O_RDWR)
+        self.addCleanup(os.close, fd)
+        joins: List[Callable[[], object]] = [lambda: shmsync.Arena(name), lambda: shmsync.Arena.from_fd(fd)]
+        for join in joins:
+            signal.setitimer(signal.ITIMER_REAL, 0.15)
+            with self.assertRaises(KeyboardInterrupt):
+                join()
         c.say("go on")
         self.assertEqual(c.hear(), "in: 0")
         a = shmsync.Arena(name)
@@ -333,6 +398,16 @@ class Signals(ArenaCase):
             self.assertEqual(c.hear(), "handled")
         self.assertEqual(c.hear(), "acquired")
 
+    def test_a_long_wait_keeps_one_result(self) -> None:
+        codes = iter([errno.ETIMEDOUT] * 1000 + [0])
+        results: List[int] = []
+
+        def timed(*_: object) -> int:
+            return next(codes)
+
+        _wait._wait_into(results, timed, timed, (), None, True)
+        self.assertEqual(results, [0])
+
     def test_what_an_interrupted_call_took_is_given_back(self) -> None:
         old = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, old)
@@ -366,6 +441,34 @@ class Processes(ArenaCase):
         with m:
             pass
 
+    def test_another_interpreter_of_the_process_is_refused(self) -> None:
+        interpreters: Any = None
+        for name in ("_xxsubinterpreters", "_interpreters"):
+            try:
+                interpreters = interpreters or importlib.import_module(name)
+            except ImportError:
+                pass
+        try:
+            other = interpreters.create(isolated=False)  # with the same global interpreter lock
+        except TypeError:
+            other = interpreters.create("legacy")
+        read, write = os.pipe()
+        program = f"""
+import os, sys
+sys.path[:] = {sys.path!r}
+try:
+    import shmsync
+except ImportError as e:
+    os.write({write}, str(e).encode())
+"""
+        interpreters.run_string(other, program)
+        interpreters.destroy(other)
+        os.close(write)
+        with os.fdopen(read) as said:
+            self.assertIn("main interpreter", said.read())
+        with self.assertRaises(queue.Empty):
+            shmsync.Queue(self.arena, "q").get(False)
+
     def test_pickle(self) -> None:
         m = shmsync.Mutex(self.arena, "m")
         anonymous = shmsync.Queue(self.arena, None, 4, 10)
@@ -393,6 +496,52 @@ class Processes(ArenaCase):
                 t.join()
             self.arena.this_participant()  # raises Closed if this opening was closed, too
 
+    def test_a_function_for_deaths_while_threads_open_arenas(self) -> None:
+        stop = threading.Event()
+
+        def churn() -> None:
+            while not stop.is_set():
+                opened = [shmsync.Arena(self.name) for _ in range(20)]
+                for arena in opened:
+                    arena.close()
+
+        interval = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, interval)
+        sys.setswitchinterval(1e-5)
+        self.arena.on_death(lambda _: None)
+        for _ in range(2):
+            t = threading.Thread(target=churn)
+            t.start()
+            self.addCleanup(t.join)
+        self.addCleanup(stop.set)
+        for _ in range(20000):
+            with self.assertRaisesRegex(RuntimeError, "was called before"):
+                self.arena.on_death(lambda _: None)
+
+    def test_a_child_of_fork_gets_no_lock_of_another_thread(self) -> None:
+        held, go_on = threading.Event(), threading.Event()
+
+        def hold_lock() -> None:
+            with shmsync.arena._lock:
+                held.set()
+                go_on.wait()
+
+        t = threading.Thread(target=hold_lock)
+        t.start()
+        held.wait()
+
+        def use(c: Child) -> None:
+            signal.setitimer(signal.ITIMER_REAL, 20)
+            with shmsync.Arena(self.name) as a:
+                a.on_death(lambda _: None)
+            c.say("closed")
+
+        c = Child(use)
+        go_on.set()
+        t.join()
+        self.assertEqual(c.hear(), "closed")
+        c.end()
+
     def test_one_function_for_deaths(self) -> None:
         other = shmsync.Arena(self.name)
         self.arena.on_death(lambda _: None)
@@ -408,10 +557,14 @@ class Processes(ArenaCase):
             return errno.EDEADLK if len(closed) == 1 else 0
 
         done = threading.Event()
+
+        def later(arenas: List[object]) -> None:
+            for arena in arenas:
+                busy(arena)
+            done.set()
+
         a = shmsync.Arena(self.name)
-        with mock.patch.object(shmsync.arena, "_close", busy), mock.patch.object(
-            shmsync.arena, "_close_later", lambda arenas: (closed.extend(map(busy, arenas)), done.set())
-        ):
+        with mock.patch.object(shmsync.arena, "_close", busy), mock.patch.object(shmsync.arena, "_close_later", later):
             pointer = a._joined[0]
             del a
             done.wait()

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import inspect
+import pickle
 import queue
 import signal
 import sys
 import threading
 import unittest
 import weakref
-from typing import Any, List
+from typing import Any, Callable, List
 from unittest import mock
 
 import shmsync
 from shmsync import _calls
 
 from .support import ArenaCase, Child
+
+
+def hold_after_notify(c: Child, a: shmsync.Arena) -> None:
+    """Wakes the waiters of a Cond, and keeps its mutex until the process is killed."""
+    cond = shmsync.Cond(a, "c", shmsync.Mutex(a, "m"))
+    c.hear()
+    cond.acquire()
+    cond.notify_all()
+    c.say("held")
+    c.hear()
 
 
 class Pair(ctypes.Structure):
@@ -65,6 +78,20 @@ class Waits(ArenaCase):
         self.assertFalse(auto.wait(0))
         with self.assertRaises(shmsync.Incompatible):
             shmsync.Event(self.arena, "e", auto_reset=True)
+
+    def test_an_event_that_could_not_be_opened(self) -> None:
+        class Careless(shmsync.Event):
+            def __init__(self, arena: shmsync.Arena, name: str) -> None:
+                try:
+                    super().__init__(arena, name, create=False)
+                except shmsync.NotFound:
+                    pass
+
+        e = Careless(self.arena, "none")
+        calls: List[Callable[[], object]] = [e.wait, e.wait_clear, e.set]
+        for call in calls:
+            with self.assertRaises(shmsync.Closed):
+                call()
 
     def test_event_between_processes(self) -> None:
         go, done = shmsync.Event(self.arena, "go"), shmsync.Event(self.arena, "done")
@@ -141,18 +168,23 @@ class Waits(ArenaCase):
             self.assertFalse(cond.wait_for(lambda: False, 0.001))
             cond.notify_all()
 
+    def test_cond_by_its_offset(self) -> None:
+        m = shmsync.Mutex(self.arena, "m")
+        cond = shmsync.Cond.at(self.arena, shmsync.Cond(self.arena, "c", m).offset, m)
+        with cond:
+            self.assertFalse(m.acquire(False))
+            self.assertFalse(cond.wait(0.001))
+        wrong: Any = threading.Lock()
+        offset = cond.offset
+        with self.assertRaises(TypeError):
+            shmsync.Cond(self.arena, "c", wrong).acquire()
+        with self.assertRaises(TypeError):
+            shmsync.Cond.at(self.arena, offset, wrong).acquire()
+
     def test_cond_loses_its_mutex(self) -> None:
         cond = shmsync.Cond(self.arena, "c", shmsync.Mutex(self.arena, "m"))
 
-        def die(c: Child, a: shmsync.Arena) -> None:
-            theirs = shmsync.Cond(a, "c", shmsync.Mutex(a, "m"))
-            c.hear()
-            theirs.acquire()
-            theirs.notify_all()
-            c.say("held")
-            c.hear()
-
-        c = self.child(die)
+        c = self.child(hold_after_notify)
 
         def wait() -> None:
             with cond:
@@ -174,6 +206,53 @@ class Waits(ArenaCase):
         c.end(signal.SIGKILL)
         t.join()
         self.assertEqual([e.pid for e in caught if isinstance(e, shmsync.OwnerDead)], [c.pid])
+
+    def test_a_with_statement_that_catches_the_loss_of_its_mutex(self) -> None:
+        m = shmsync.Mutex(self.arena, "m")
+        cond = shmsync.Cond(self.arena, "c", m)
+
+        def lose() -> None:
+            c = self.child(hold_after_notify)
+            killer = threading.Thread(target=lambda: (c.hear(), c.end(signal.SIGKILL)))
+            c.say("the wait begins")
+            killer.start()
+            with self.assertRaises(shmsync.OwnerDead):
+                while True:
+                    cond.wait()
+            killer.join()
+            m.recover(lambda: None)
+
+        def in_a_thread(f: Callable[[], object]) -> None:
+            t = threading.Thread(target=f)
+            t.start()
+            t.join()
+
+        outers: List[Any] = [cond, m]
+        for outer in outers:
+            with outer:
+                lose()
+                in_a_thread(m.acquire)
+            self.assertFalse(m.acquire(False))  # the other thread holds it, and the with statement has not released it
+            in_a_thread(m.release)
+            with outer:
+                lose()
+                m.acquire()  # the with statement releases it again
+            with outer:
+                lose()
+                with m:
+                    self.assertFalse(m.acquire(False))
+                m.acquire()
+                m.release()
+                with cond:
+                    self.assertFalse(cond.wait(0.001))
+                    lose()
+                in_a_thread(m.acquire)
+            self.assertFalse(m.acquire(False))
+            in_a_thread(m.release)
+            with outer:
+                self.assertFalse(m.acquire(False))
+            self.assertTrue(m.acquire(False))
+            m.release()
 
 
 class Contents(ArenaCase):
@@ -235,7 +314,7 @@ class Contents(ArenaCase):
         with self.assertRaises(shmsync.NotHeld):
             mine.ack()
 
-    @unittest.skipIf(_calls.built, "a get in C calls no method that a test could replace; see test_interrupts.py")
+    @unittest.skipIf(_calls.built, "needs a get in Python: one in C calls no method that a test could replace")
     def test_an_item_that_an_interrupted_get_took_goes_back(self) -> None:
         q = shmsync.Queue(self.arena, "q", 2, 10)
 
@@ -266,6 +345,16 @@ class Contents(ArenaCase):
         q.lease()
         self.assertEqual(q.get_nowait(), b"x")
 
+    def test_a_lease_has_no_copy(self) -> None:
+        q = shmsync.Queue(self.arena, "q", 2, 10)
+        q.put(b"x")
+        lease = q.lease()
+        copies: List[Callable[[object], object]] = [copy.copy, copy.deepcopy, pickle.dumps]
+        for copied in copies:
+            with self.assertRaises(TypeError):
+                copied(lease)
+        lease.ack()
+
     def test_objects_stay_open_while_a_part_is_used(self) -> None:
         with shmsync.RWMutex(self.arena, "rw").writing():
             self.assertFalse(shmsync.RWMutex(self.arena, "rw").acquire_read(False))
@@ -274,10 +363,10 @@ class Contents(ArenaCase):
                 self.arena.delete("m")
         value = shmsync.Synchronized(self.arena, "v", Pair)
         opened = weakref.ref(value)
-        copy = value.begin()
-        assert copy is not None
-        part = copy.b
-        del value, copy
+        changed = value.begin()
+        assert changed is not None
+        part = changed.b
+        del value, changed
         part[1] = 5
         self.assertIsNotNone(opened())
         del part
@@ -345,7 +434,7 @@ class Arguments(ArenaCase):
         sequencer, barrier = shmsync.Sequencer(a, "n"), shmsync.Barrier(a, "b", 2)
         semaphore, event = shmsync.Semaphore(a, "s", 2), shmsync.Event(a, "e")
         offset = a.alloc(64)
-        for call in (
+        calls: List[Callable[[], object]] = [
             lambda: shmsync.Arena(self.name + "-none", size=large + (4 << 20)),
             lambda: shmsync.Arena(self.name + "-none", max_participants=(1 << 32) + 4),
             lambda: shmsync.Arena(self.name + "-none", mode=(1 << 32) + 0o600),
@@ -377,7 +466,8 @@ class Arguments(ArenaCase):
             lambda: a.delete_at(offset + large),
             lambda: shmsync.Event.at(a, event.offset + large),
             lambda: event.wait(float("nan")),
-        ):
+        ]
+        for call in calls:
             with self.assertRaises(ValueError):
                 call()
         self.assertEqual((sequencer.value, semaphore.get_value(), event.is_set()), (0, 2, False))
@@ -387,7 +477,7 @@ class Arguments(ArenaCase):
 
     def test_texts(self) -> None:
         a = self.arena
-        for call in (
+        calls: List[Callable[[], object]] = [
             lambda: shmsync.Mutex(a, "m\0one"),
             lambda: shmsync.Arena(self.name + "\0"),
             lambda: shmsync.Arena(self.name, label="a\0b"),
@@ -396,7 +486,8 @@ class Arguments(ArenaCase):
             lambda: a.block("b\0"),
             lambda: a.value("b\0", Pair),
             lambda: a.delete("b\0"),
-        ):
+        ]
+        for call in calls:
             with self.assertRaises(ValueError):
                 call()
 
@@ -404,15 +495,66 @@ class Arguments(ArenaCase):
         class Large(ctypes.Structure):
             _fields_ = [("a", ctypes.c_uint64 * 64)]
 
+        wrong: Any = ctypes.c_uint64(1)
         with self.assertRaises(TypeError):
-            shmsync.Synchronized(self.arena, "v", Large, ctypes.c_uint64(1))  # type: ignore[arg-type]
+            shmsync.Synchronized(self.arena, "v", Large, wrong)
         v = shmsync.Synchronized(self.arena, "v", Large)
         with self.assertRaises(TypeError):
-            v.store(ctypes.c_uint64(1))  # type: ignore[arg-type]
+            v.store(wrong)
         self.assertEqual(v.commits, 0)
         q = shmsync.Queue(self.arena, "q", 2, 16)
-        q.put(memoryview(b"12345678").cast("I"))  # type: ignore[arg-type]
+        view: Any = memoryview(b"12345678").cast("I")
+        q.put(view)
         self.assertEqual(q.get(), b"12345678")
+
+    def test_help_shows_the_arguments(self) -> None:
+        for kind in (
+            *(shmsync.Mutex, shmsync.RWMutex, shmsync.Semaphore, shmsync.Event, shmsync.Cond),
+            *(shmsync.Queue, shmsync.RecordQueue, shmsync.Synchronized, shmsync.Lease),
+        ):
+            for name in dir(kind):
+                method = inspect.getattr_static(kind, name)
+                if name.startswith("_") or not inspect.isroutine(method) or isinstance(method, (classmethod, staticmethod)):
+                    continue
+                arguments = list(inspect.signature(method).parameters)
+                self.assertEqual(arguments[:1], ["self"], f"{kind.__name__}.{name}")
+        self.assertEqual(str(inspect.signature(shmsync.RecordQueue.lease)).split(" ->")[0].count("="), 2)
+
+    def test_another_type_is_told_by_field(self) -> None:
+        class Old(ctypes.Structure):
+            _fields_ = [("begun", ctypes.c_uint64), ("done", ctypes.c_uint64)]
+
+        class New(ctypes.Structure):
+            _fields_ = [("begun", ctypes.c_uint64), ("share", ctypes.c_double)]
+
+        kinds: Any = {
+            "synchronized": lambda kind: shmsync.Synchronized(self.arena, "synchronized", kind),
+            "queue": lambda kind: shmsync.RecordQueue(self.arena, "queue", kind),
+            "value": lambda kind: self.arena.value("value", kind),
+        }
+        for open_it in kinds.values():
+            open_it(Old)
+            with self.assertRaisesRegex(shmsync.Incompatible, "field share, float64 at 8, .*field done, uint64 at 8"):
+                open_it(New)
+
+    def test_types_that_the_library_cannot_name(self) -> None:
+        deep: Any = ctypes.c_uint32
+        for _ in range(20):
+            deep = deep * 1
+
+        class Odd(ctypes.Structure):
+            _fields_ = [("a b", ctypes.c_uint32), ("c@d", ctypes.c_uint32)]
+
+        class Long(ctypes.Structure):
+            _fields_ = [("x" * 300, ctypes.c_uint32)]
+
+        class Many(ctypes.Structure):
+            _fields_ = [(f"field_{i}", ctypes.c_uint32) for i in range(1000)]
+
+        for kind in (deep, Odd, Long, Many):
+            name = kind.__name__
+            shmsync.Synchronized(self.arena, name, kind)
+            shmsync.Synchronized(self.arena, name, kind).load()
 
     def test_order_of_bytes(self) -> None:
         little = sys.byteorder == "little"
@@ -428,6 +570,7 @@ class Arguments(ArenaCase):
 
         number = integer.__ctype_be__ if little else integer.__ctype_le__
         shmsync.layout_of(Native)
-        for kind in (Swapped, number, Swapped * 2):
+        swapped: Any = Swapped
+        for kind in (swapped, number, swapped * 2):
             with self.assertRaises(TypeError):
                 shmsync.layout_of(kind)

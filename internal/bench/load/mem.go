@@ -9,7 +9,6 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/bench"
-	"github.com/shmsync/shmsync/internal/bench/control"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -118,7 +117,7 @@ func workMem(t *thread) error {
 	m[memHeld] = float64(held)
 	parts, huge, err := v.Where()
 	if err != nil {
-		copy(t.slot.Message[:control.MessageBytes-1], err.Error())
+		t.unplaced(err)
 	}
 	m[memHuge] = float64(huge)
 	for _, part := range parts {

@@ -60,7 +60,7 @@ func workStream(t *thread) error {
 	}
 	parts, err := v.Where(from, n)
 	if err != nil {
-		copy(t.slot.Message[:control.MessageBytes-1], err.Error())
+		t.unplaced(err)
 	}
 	for _, p := range parts {
 		t.slot.Metrics[streamAbsent] += float64(p.Absent)

@@ -115,6 +115,14 @@ func (t *thread) fail(err error) {
 	t.slot.State.Store(control.SlotFailed)
 }
 
+// unplaced keeps the reason why the system does not report where the pages of this thread are. The text of a broken
+// promise stays, because the slot has room for one text.
+func (t *thread) unplaced(err error) {
+	if t.slot.Violations == 0 {
+		copy(t.slot.Message[:control.MessageBytes-1], err.Error())
+	}
+}
+
 // violate counts a broken promise of the subject. It keeps the text of the first broken promise.
 func (t *thread) violate(format string, args ...any) {
 	if t.slot.Violations == 0 {

@@ -366,7 +366,7 @@ static int act(const order *o, uint64_t *n)
               count_asleep(off, offsetof(shmi_once_words, state)) +
               count_asleep(off, offsetof(shmi_queue_words, items)) + count_asleep(off, offsetof(shmi_queue_words, room));
         for (int i = 0; i < SHMI_sequencerCells && shmi_ld32(shmi_u32(arena, off + SHMI_objKind)) == SHMI_KIND_SEQUENCER; i++)
-            if (offsetof(shmi_sequencer_words, cells[i]) != offsetof(shmi_counter_words, events) && offsetof(shmi_sequencer_words, cells[i]) != offsetof(shmi_barrier_words, events))
+            if (offsetof(shmi_sequencer_words, cells[i]) != offsetof(shmi_barrier_words, events))
                 *n += count_asleep(off, offsetof(shmi_sequencer_words, cells[i]));
         return 0;
     }

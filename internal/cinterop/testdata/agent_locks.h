@@ -74,11 +74,17 @@ static int turn(shmsync_mutex *m, board *b, uint64_t me)
     return shmsync_mutex_unlock(m);
 }
 
+/* The pid of the process that the last error of this thread names, or 0. */
+static uint64_t who_died(void)
+{
+    shmsync_participant p;
+    return shmsync_who_died(&p) == 0 ? (uint64_t)p.pid : 0;
+}
+
 static int mutex(const order *o, uint64_t *n)
 {
     shmsync_mutex m;
     shmsync_mutex_options opts;
-    shmsync_participant p;
     struct timespec ts;
     const struct timespec *abs;
     int err, open_ = is(o, "mutex.open");
@@ -91,8 +97,8 @@ static int mutex(const order *o, uint64_t *n)
     abs = until(o, 0, &ts);
     if (is(o, "mutex.lock")) { /* N: the pid of the process that died */
         err = abs == NULL ? shmsync_mutex_lock(&m) : shmsync_mutex_timedlock(&m, abs);
-        if ((err == EOWNERDEAD || err == ENOTRECOVERABLE) && shmsync_who_died(&p) == 0)
-            *n = p.pid;
+        if (err == EOWNERDEAD || err == ENOTRECOVERABLE)
+            *n = who_died();
         return err;
     }
     if (is(o, "mutex.trylock"))

@@ -65,12 +65,13 @@ static int future(const order *o, uint64_t *n)
     return ENOSYS;
 }
 
-/* Takes all memory of the arena, or gives it back. */
+/* Takes all memory of the arena except wait nodes, or gives it back. */
 static int room(const order *o)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static shmsync_offset taken[1 << 16];
-    static size_t n; /* guarded by: lock, as taken */
+    static shmi_off headroom[1 << 16];
+    static size_t n, kept; /* guarded by: lock, as taken and headroom */
     const size_t most = sizeof taken / sizeof *taken;
     uint64_t size;
     int err = 0;
@@ -79,8 +80,13 @@ static int room(const order *o)
         for (size = UINT64_C(1) << 20; size >= 64; size /= 2)
             while (n < most && (shmsync_alloc(arena, size, &taken[n]) == 0 || shmsync_alloc(arena, size / 4 * 3, &taken[n]) == 0))
                 n++;
-        err = n < most ? 0 : E2BIG;
+        while (kept < most && (shmi_claim_zeroed(arena, SHMI_classHeadroom, SHMI_roomOfRecords, &headroom[kept]) == 0 ||
+                               shmi_claim_zeroed(arena, SHMI_classHeadroom, SHMI_roomOfLarge, &headroom[kept]) == 0))
+            kept++;
+        err = n < most && kept < most ? 0 : E2BIG;
     } else {
+        while (kept > 0)
+            shmi_unclaim(arena, headroom[--kept]);
         while (n > 0 && err == 0)
             err = shmsync_free(arena, taken[--n]);
     }

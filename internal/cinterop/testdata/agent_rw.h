@@ -43,7 +43,7 @@ static int rw(const order *o, uint64_t *n)
     if (is(o, "rw.recover"))
         return err = shmsync_rwmutex_recover(&m, repair_good, &repaired), *n = repaired, err;
     if (is(o, "rw.spoil"))
-        return shmsync_rwmutex_recover(&m, repair_bad, NULL);
+        return err = shmsync_rwmutex_recover(&m, repair_bad, NULL), *n = who_died(), err;
     abs = until(o, 0, &ts);
     if (is(o, "rw.lock"))
         return abs == NULL ? shmsync_rwmutex_lock(&m) : shmsync_rwmutex_timedlock(&m, abs);

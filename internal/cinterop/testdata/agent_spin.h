@@ -27,7 +27,7 @@ static int spin(const order *o, uint64_t *n)
     if (is(o, "spin.recover"))
         return err = shmsync_spinlock_recover(&l, repair_good, &repaired), *n = repaired, err;
     if (is(o, "spin.spoil"))
-        return shmsync_spinlock_recover(&l, repair_bad, NULL);
+        return err = shmsync_spinlock_recover(&l, repair_bad, NULL), *n = who_died(), err;
     abs = until(o, 0, &ts);
     if (is(o, "spin.lock"))
         return abs == NULL ? shmsync_spinlock_lock(&l) : shmsync_spinlock_timedlock(&l, abs);

@@ -3,8 +3,11 @@
 #define _GNU_SOURCE 1
 #endif
 #include <stdlib.h>
+#include <sys/mman.h>
 static void *calloc_or_fail(size_t n, size_t size);
 #define calloc calloc_or_fail
+static int no_mremap;
+#define mremap(...) (no_mremap ? MAP_FAILED : mremap(__VA_ARGS__))
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 #undef calloc
@@ -154,6 +157,15 @@ static int repair_lost(shmsync_arena *a, const shmsync_lost *l, void *arg)
 }
 
 /* What a call with a closed handle gives cannot be used: it is nothing, whatever the variable had before. */
+static int all_zeros(const void *p, size_t n)
+{
+    const unsigned char *b = (const unsigned char *)p;
+    while (n > 0 && *b == 0) {
+        b++;
+        n--;
+    }
+    return n == 0;
+}
 static void outs_of_closed(struct handles *h)
 {
     uint64_t key = 1, item = 1;
@@ -166,45 +178,46 @@ static void outs_of_closed(struct handles *h)
     size_t n;
     int flag;
     void *p;
-#define CLEARS(out, is_clear, call)                                                      \
-    do {                                                                                 \
-        memset(&(out), 7, sizeof(out));                                                  \
-        CHECK(call, EBADF);                                                              \
-        CHECK(is_clear, 1);                                                              \
+#define CLEARS(out, call)                         \
+    do {                                          \
+        memset(&(out), 7, sizeof(out));           \
+        CHECK(call, EBADF);                       \
+        CHECK(all_zeros(&(out), sizeof(out)), 1); \
     } while (0)
-    CLEARS(tx, tx.mutex == NULL, shmsync_mutex_begin(&h->mutex, &tx));
-    CLEARS(tx, tx.mutex == NULL, shmsync_mutex_trybegin(&h->mutex, &tx));
-    CLEARS(tx, tx.mutex == NULL, shmsync_mutex_timedbegin(&h->mutex, &tx, &soon));
-    CLEARS(tx, tx.mutex == NULL, shmsync_rwmutex_begin(&h->rwmutex, &tx));
-    CLEARS(tx, tx.mutex == NULL, shmsync_rwmutex_trybegin(&h->rwmutex, &tx));
-    CLEARS(tx, tx.mutex == NULL, shmsync_rwmutex_timedbegin(&h->rwmutex, &tx, &soon));
+    CLEARS(tx, shmsync_mutex_begin(&h->mutex, &tx));
+    CLEARS(tx, shmsync_mutex_trybegin(&h->mutex, &tx));
+    CLEARS(tx, shmsync_mutex_timedbegin(&h->mutex, &tx, &soon));
+    CLEARS(tx, shmsync_rwmutex_begin(&h->rwmutex, &tx));
+    CLEARS(tx, shmsync_rwmutex_trybegin(&h->rwmutex, &tx));
+    CLEARS(tx, shmsync_rwmutex_timedbegin(&h->rwmutex, &tx, &soon));
     CHECK(shmsync_tx_abort(&tx), EPERM);
-    CLEARS(p, p == NULL, shmsync_synchronized_begin(&h->synchronized, &p));
-    CLEARS(p, p == NULL, shmsync_synchronized_timedbegin(&h->synchronized, &p, &soon));
-    CLEARS(n, n == 0, shmsync_queue_put_batch(&h->queue, &item, 1, NULL, &n));
-    CLEARS(n, n == 0, shmsync_queue_get_batch(&h->queue, &item, 1, NULL, &n));
-    CLEARS(lease, lease.impl == NULL, shmsync_queue_lease(&h->queue, &item, &lease));
-    CLEARS(lease, lease.impl == NULL, shmsync_queue_trylease(&h->queue, &item, &lease));
-    CLEARS(lease, lease.impl == NULL, shmsync_queue_timedlease(&h->queue, &item, &lease, &soon));
-    CLEARS(hold[0], hold[0].in == NULL, shmsync_multilock_lock(&h->multilock, 1, &hold[0]));
-    CLEARS(hold[0], hold[0].in == NULL, shmsync_multilock_trylock(&h->multilock, 1, &hold[0]));
-    CLEARS(hold[0], hold[0].in == NULL, shmsync_multilock_timedlock(&h->multilock, 1, &hold[0], &soon));
-    CLEARS(hold, hold[0].in == NULL, shmsync_multilock_lockall(&h->multilock, &key, 1, hold, &n));
-    CLEARS(n, n == 0, shmsync_multilock_lockall(&h->multilock, &key, 1, hold, &n));
-    CLEARS(hold, hold[0].in == NULL, shmsync_multilock_timedlockall(&h->multilock, &key, 1, hold, &n, &soon));
-    CLEARS(n, n == 0, shmsync_multilock_timedlockall(&h->multilock, &key, 1, hold, &n, &soon));
-    CLEARS(gate, gate.impl == NULL, shmsync_signalwaker_gate(&h->signalwaker, 1, &gate));
+    CLEARS(p, shmsync_synchronized_begin(&h->synchronized, &p));
+    CLEARS(p, shmsync_synchronized_timedbegin(&h->synchronized, &p, &soon));
+    CLEARS(n, shmsync_queue_put_batch(&h->queue, &item, 1, NULL, &n));
+    CLEARS(n, shmsync_queue_get_batch(&h->queue, &item, 1, NULL, &n));
+    CLEARS(lease, shmsync_queue_lease(&h->queue, &item, &lease));
+    CLEARS(lease, shmsync_queue_trylease(&h->queue, &item, &lease));
+    CLEARS(lease, shmsync_queue_timedlease(&h->queue, &item, &lease, &soon));
+    CLEARS(hold[0], shmsync_multilock_lock(&h->multilock, 1, &hold[0]));
+    CLEARS(hold[0], shmsync_multilock_trylock(&h->multilock, 1, &hold[0]));
+    CLEARS(hold[0], shmsync_multilock_timedlock(&h->multilock, 1, &hold[0], &soon));
+    CLEARS(hold[0], shmsync_multilock_lockall(&h->multilock, &key, 1, hold, &n));
+    CLEARS(n, shmsync_multilock_lockall(&h->multilock, &key, 1, hold, &n));
+    CLEARS(hold[0], shmsync_multilock_timedlockall(&h->multilock, &key, 1, hold, &n, &soon));
+    CLEARS(n, shmsync_multilock_timedlockall(&h->multilock, &key, 1, hold, &n, &soon));
+    CLEARS(gate, shmsync_signalwaker_gate(&h->signalwaker, 1, &gate));
     CHECK(shmsync_gate_begin(&gate), EBADF);
-    CLEARS(signal, signal.impl == NULL, shmsync_signalwaker_signal(&h->signalwaker, 1, &signal));
+    CLEARS(gate, shmsync_signalwaker_next(&h->signalwaker, 0, &gate));
+    CLEARS(signal, shmsync_signalwaker_signal(&h->signalwaker, 1, &signal));
     CHECK(shmsync_signal_load(&signal), 0);
-    CLEARS(info, info.scheduled == 0 && info.known == 0, shmsync_gate_state(&h->gate, &info));
-    CLEARS(flag, flag == 0, shmsync_gate_schedule(&h->gate, &flag));
-    CLEARS(flag, flag == 0, shmsync_gate_finish(&h->gate, &flag));
-    CLEARS(flag, flag == 0, shmsync_barrier_reset(&h->barrier, 1, &flag));
-    CLEARS(flag, flag == 0, shmsync_sequencer_advance(&h->sequencer, 1, &flag));
-    CLEARS(flag, flag == 0, shmsync_signalwaker_mark(&h->signalwaker, 1, &flag));
-    CLEARS(flag, flag == 0, shmsync_signalwaker_mark_yield(&h->signalwaker, &flag));
-    CLEARS(flag, flag == 0, shmsync_signalwaker_mark_tasks(&h->signalwaker, &flag));
+    CLEARS(info, shmsync_gate_state(&h->gate, &info));
+    CLEARS(flag, shmsync_gate_schedule(&h->gate, &flag));
+    CLEARS(flag, shmsync_gate_finish(&h->gate, &flag));
+    CLEARS(flag, shmsync_barrier_reset(&h->barrier, 1, &flag));
+    CLEARS(flag, shmsync_sequencer_advance(&h->sequencer, 1, &flag));
+    CLEARS(flag, shmsync_signalwaker_mark(&h->signalwaker, 1, &flag));
+    CLEARS(flag, shmsync_signalwaker_mark_yield(&h->signalwaker, &flag));
+    CLEARS(flag, shmsync_signalwaker_mark_tasks(&h->signalwaker, &flag));
 }
 
 /* Makes every call with handles that are closed: each call fails with EBADF, and notes its failure. */
@@ -309,6 +322,70 @@ static int closed_arena(void)
     CHECK(shmsync_mutex_attach(a, "mutex", NULL, &m), EBADF);
     CHECK(shmsync_mutex_at(a, off, &m), EBADF);
     *bytes = 1; /* this store changes nothing that others see, and does not fault */
+    return 0;
+}
+
+/* A process opens arenas for different numbers of participants, one after the other. Handles have few sizes, so the memory of
+ * closed handles serves the next ones. */
+static int few_sizes(void)
+{
+    static const uint32_t participants[] = {70, 100, 128};
+    size_t i;
+    int used = 0;
+    for (i = 0; i < sizeof participants / sizeof participants[0]; i++) {
+        char name[128];
+        shmsync_arena_options o;
+        shmsync_arena *a;
+        struct handles h;
+        shmsync_event_options automatic;
+        shmsync_event e;
+        memset(&o, 0, sizeof o);
+        memset(&automatic, 0, sizeof automatic);
+        o.max_participants = participants[i];
+        automatic.auto_reset = 1;
+        snprintf(name, sizeof name, "%s-%u", arena_name, participants[i]);
+        CHECK(shmsync_arena_open(name, &o, &a), 0);
+        open_all(a, &h);
+        CHECK(shmsync_event_open(a, "automatic", &automatic, &e), 0);
+        CHECK(shmsync_arena_close(a), 0);
+        CHECK(shmsync_arena_remove(name), 0);
+        if (i == 0)
+            while (used < SHMI_SPARE_SIZES && shmi_spare[used].size != 0)
+                used++;
+        CHECK(used < SHMI_SPARE_SIZES, 1);
+        CHECK(shmi_spare[used].size, 0);
+    }
+    return 0;
+}
+
+static int reopens(void *arg)
+{
+    shmsync_spinlock *l = (shmsync_spinlock *)arg;
+    shmsync_arena *a = l->impl->a;
+    CHECK(shmsync_spinlock_close(l), 0);
+    CHECK(shmsync_spinlock_open(a, "spinlock", NULL, l), 0);
+    return 0;
+}
+/* Nothing can be mapped in place of an arena that is closed. When the process forgets the arena, after 64 more closes, it
+ * does not look at the memory where the arena was, which may be that of another mapping. */
+static int closed_without_room(void)
+{
+    shmsync_arena *a = open_arena();
+    shmsync_rwmutex rw;
+    shmsync_spinlock spin;
+    void *base = shmsync_arena_base(a);
+    size_t size = (size_t)shmsync_arena_size(a);
+    int i;
+    CHECK(shmsync_rwmutex_open(a, "rwmutex", NULL, &rw), 0);
+    CHECK(shmsync_spinlock_open(a, "spinlock", NULL, &spin), 0);
+    shmi_st32(&spin.impl->w->state, SHMI_SPIN_LOST);
+    CHECK(shmsync_spinlock_recover(&spin, reopens, &spin), 0); /* the call keeps the object open over the close */
+    no_mremap = 1;
+    CHECK(shmsync_arena_close(a), 0);
+    no_mremap = 0;
+    CHECK(mmap(base, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == base, 1);
+    for (i = 0; i <= SHMI_RETIRED; i++)
+        CHECK(shmsync_arena_close(open_arena()), 0);
     return 0;
 }
 
@@ -648,6 +725,7 @@ static int results(void)
     shmsync_hold hold[2];
     static sem_t completion[2];
     uint64_t size = 0, phase;
+    size_t held;
     pthread_t t;
     int empty, set;
     void *p, *q;
@@ -671,6 +749,10 @@ static int results(void)
     CHECK(shmsync_multilock_unlock(&hold[0]), EPERM);
     CHECK(shmsync_multilock_unlock(&hold[1]), EBADF);
     CHECK(shmsync_multilock_unlockall(hold, 2), EPERM); /* that of the first */
+    held = 1;
+    CHECK(shmsync_multilock_lockall(&h.multilock, NULL, 0, NULL, &held), 0);
+    CHECK(shmsync_multilock_timedlockall(&h.multilock, NULL, 0, NULL, &held, &soon), 0);
+    CHECK(held, 0);
 
     CHECK(shmsync_semaphore_acquire(&h.semaphore, 5), EINVAL);
     CHECK(shmsync_semaphore_tryacquire(&h.semaphore, 5), EBUSY);
@@ -1035,8 +1117,150 @@ static int close_in_call(void)
     return 0;
 }
 
-/* The function of on_death can neither close the arena nor replace itself: both would wait for its own thread. */
+/* What calls of an object returned within a function that a call of the same object ran. */
+static int in_itself[4];
+static shmsync_once its_once;
+static shmsync_barrier its_barrier;
+static void *do_beside(void *result)
+{
+    *(int *)result = shmsync_once_do(&its_once, NULL, NULL);
+    return NULL;
+}
+static void do_within(void *other)
+{
+    struct timespec past = {1, 0};
+    in_itself[0] = shmsync_once_do(&its_once, NULL, NULL);
+    in_itself[1] = shmsync_once_timeddo(&its_once, NULL, NULL, &past);
+    CHECK(pthread_create((pthread_t *)other, NULL, do_beside, &in_itself[2]), 0);
+    await_sleeps(inside, 1);
+}
+/* If the function of a Once calls the Once, it gets an error. Another thread waits. */
+static int once_in_itself(void)
+{
+    pthread_t other;
+    alarm(60);
+    inside = open_arena();
+    CHECK(shmsync_once_open(inside, "o", NULL, &its_once), 0);
+    CHECK(shmsync_once_do(&its_once, do_within, &other), 0);
+    CHECK(pthread_join(other, NULL), 0);
+    CHECK(in_itself[0], EDEADLK);
+    CHECK(in_itself[1], EDEADLK);
+    CHECK(in_itself[2], 0);
+    CHECK(shmsync_once_done(&its_once), 1);
+    return shmsync_arena_close(inside);
+}
+static void *wait_beside(void *result)
+{
+    *(int *)result = shmsync_barrier_wait(&its_barrier, 0);
+    return NULL;
+}
+static void arrive_within(void *other)
+{
+    uint64_t phase;
+    in_itself[0] = shmsync_barrier_arrive(&its_barrier, 1, &phase);
+    in_itself[1] = shmsync_barrier_wait(&its_barrier, 0);
+    in_itself[2] = shmsync_barrier_arrive_and_drop(&its_barrier);
+    CHECK(pthread_create((pthread_t *)other, NULL, wait_beside, &in_itself[3]), 0);
+    await_sleeps(inside, 1);
+}
+/* If the completion of a Barrier arrives or waits there, it gets an error, and nothing is counted. Another thread waits. */
+static int barrier_in_itself(void)
+{
+    shmsync_barrier_options o;
+    pthread_t other;
+    uint64_t phase;
+    alarm(60);
+    memset(&o, 0, sizeof o);
+    o.completion = arrive_within;
+    o.completion_arg = &other;
+    inside = open_arena();
+    CHECK(shmsync_barrier_open(inside, "b", 1, &o, &its_barrier), 0);
+    CHECK(shmsync_barrier_arrive(&its_barrier, 1, &phase), 0);
+    CHECK(pthread_join(other, NULL), 0);
+    CHECK(in_itself[0], EDEADLK);
+    CHECK(in_itself[1], EDEADLK);
+    CHECK(in_itself[2], EDEADLK);
+    CHECK(in_itself[3], 0);
+    CHECK(shmsync_barrier_wait(&its_barrier, 0), 0);
+    return shmsync_arena_close(inside);
+}
+
 static sem_t told_all;
+/* Two functions, each of which closes the arena of the other one. One gets an error, and the other close ends. */
+static shmsync_arena *crossed[2];
+static int closed_by_each[2];
+static pthread_barrier_t crossing;
+static void close_the_other(int which)
+{
+    pthread_barrier_wait(&crossing);
+    closed_by_each[which] = shmsync_arena_close(crossed[!which]);
+}
+static void close_other(void *which) { close_the_other(*(int *)which); }
+static void *do_crossed(void *which)
+{
+    shmsync_once o;
+    CHECK(shmsync_once_open(crossed[*(int *)which], "o", NULL, &o), 0);
+    CHECK(shmsync_once_do(&o, close_other, which), 0);
+    return NULL;
+}
+static void close_other_on_death(const shmsync_participant *p, void *which)
+{
+    (void)p;
+    close_the_other(*(int *)which);
+    sem_post(&told_all);
+}
+static int close_each_other(void)
+{
+    static int of[2] = {0, 1};
+    char name[2][256];
+    int watchers, which;
+    alarm(60);
+    CHECK(pthread_barrier_init(&crossing, NULL, 2), 0);
+    sem_init(&told_all, 0, 0);
+    for (which = 0; which < 2; which++)
+        snprintf(name[which], sizeof name[which], "%s%s", arena_name, which ? "-2" : "");
+    for (watchers = 0; watchers < 2; watchers++) {
+        int go[2], status;
+        char c;
+        pid_t pid;
+        CHECK(pipe(go), 0);
+        pid = fork();
+        if (pid == 0) {
+            CHECK(read(go[0], &c, 1), 1);
+            for (which = 0; which < 2; which++)
+                CHECK(shmsync_arena_open(name[which], NULL, &crossed[which]), 0);
+            _exit(0);
+        }
+        for (which = 0; which < 2; which++)
+            CHECK(shmsync_arena_open(name[which], NULL, &crossed[which]), 0);
+        if (watchers) {
+            for (which = 0; which < 2; which++)
+                CHECK(shmsync_arena_on_death(crossed[which], close_other_on_death, &of[which]), 0);
+            CHECK(write(go[1], "", 1), 1);
+            for (which = 0; which < 2; which++)
+                while (sem_wait(&told_all) != 0) {
+                }
+        } else {
+            pthread_t t[2];
+            CHECK(write(go[1], "", 1), 1);
+            CHECK(waitpid(pid, &status, 0), pid);
+            for (which = 0; which < 2; which++)
+                CHECK(pthread_create(&t[which], NULL, do_crossed, &of[which]), 0);
+            for (which = 0; which < 2; which++)
+                CHECK(pthread_join(t[which], NULL), 0);
+        }
+        which = closed_by_each[0] == 0; /* its close has failed */
+        CHECK(closed_by_each[which], EDEADLK);
+        CHECK(closed_by_each[!which], 0);
+        CHECK(shmsync_arena_close(crossed[!which]), 0);
+        if (watchers)
+            CHECK(waitpid(pid, &status, 0), pid);
+    }
+    CHECK(shmsync_arena_remove(name[1]), 0);
+    return 0;
+}
+
+/* The function of on_death can neither close the arena nor replace itself: both would wait for its own thread. */
 static void close_in_watcher(const shmsync_participant *p, void *arg)
 {
     visit(p, arg);
@@ -1362,6 +1586,8 @@ int main(int argc, char **argv)
         {"closed-in-use", closed_in_use},
         {"close-many", close_many},
         {"closed-many", closed_many},
+        {"closed-without-room", closed_without_room},
+        {"few-sizes", few_sizes},
         {"errors", errors},
         {"delete-at", delete_at},
         {"helper", helper},
@@ -1377,6 +1603,9 @@ int main(int argc, char **argv)
         {"results", results},
         {"no-memory", no_memory},
         {"two-arenas", two_arenas},
+        {"once-in-itself", once_in_itself},
+        {"barrier-in-itself", barrier_in_itself},
+        {"close-each-other", close_each_other},
         {"close-in-on-death", close_in_on_death},
         {"forked-calls", forked_calls},
         {"handler-state", handler_state},

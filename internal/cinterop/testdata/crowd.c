@@ -5,6 +5,7 @@
  *	close     a close of the arena ends all waits at once
  *	busy      a thread is stopped in the private lock of the readers of an RWMutex: the watcher checks all the same
  *	churn     threads leave the crowd and close their object while the watcher checks
+ *	opened    the gate that a waiting writer of an RWMutex has closed is opened, and nobody wakes the writer
  *
  * Exit status 0: the waits behave so. */
 static void at_point(const char *name);
@@ -253,6 +254,40 @@ static void busy(pthread_t *t)
     _exit(0);
 }
 
+static void *write_it(void *arg)
+{
+    (void)arg;
+    CHECK(shmsync_rwmutex_lock(&rwmutex), 0);
+    return NULL;
+}
+/* A process opens the gate because the writer did not run for a while, and is then stopped before it wakes the writer. A
+ * reader is in all the time. */
+static void opened(pthread_t *t)
+{
+    struct shmi_rwmutex *m;
+    uint32_t closed;
+    int64_t began;
+    (void)t;
+    CHECK(shmsync_rwmutex_open(arena, "rwmutex", NULL, &rwmutex), 0);
+    CHECK(shmsync_rwmutex_rdlock(&rwmutex), 0);
+    m = (struct shmi_rwmutex *)rwmutex.impl;
+    start(write_it);
+    gather(THREADS + 1);
+    look(1); /* the writer has just begun to sleep */
+    closed = shmi_ld32(m->gate);
+    CHECK(closed, shmi_rw_closed_by_us(m));
+    CHECK(shmi_cas32(m->gate, closed, 0), 1);
+    began = shmi_now();
+    while (shmi_ld32(m->gate) != closed) {
+        shmi_nap(1000000);
+        if (shmi_now() - began > SOON) {
+            fprintf(stderr, "the writer has not found out that its gate is open\n");
+            _exit(1);
+        }
+    }
+    _exit(0);
+}
+
 /* Each thread waits in vain for an object of its own, for slightly longer than it takes to join the crowd, and
  * closes the object. */
 static void *come_and_go(void *arg)
@@ -324,6 +359,8 @@ int main(int argc, char **argv)
         close_it(t);
     else if (strcmp(argv[1], "busy") == 0)
         busy(t);
+    else if (strcmp(argv[1], "opened") == 0)
+        opened(t);
     else
         return 2;
     return 0;

@@ -7,7 +7,6 @@ static void at_point(const char *name);
 #include "shmsync.h"
 
 #include <sys/prctl.h>
-#include <sys/wait.h>
 
 #define CHECK(got, want)                                                                                     \
     do {                                                                                                     \
@@ -17,8 +16,9 @@ static void at_point(const char *name);
             exit(1);                                                                                         \
         }                                                                                                    \
     } while (0)
-
 static const char *scene = "", *stop_at, *stop_each, *die_at;
+
+#include "processes.h"
 
 static void at_point(const char *name)
 {
@@ -81,12 +81,6 @@ static pid_t member(const char *name, const char *label, int holds, int close_di
         _exit(3);
     }
     return p;
-}
-static void await_stop(pid_t p)
-{
-    int status;
-    CHECK(waitpid(p, &status, WUNTRACED), p);
-    CHECK(WIFSTOPPED(status), 1);
 }
 static void end(pid_t p)
 {
@@ -161,13 +155,6 @@ static pid_t stopped(const char *name, const char *point, int is_first)
     }
     await_stop(p);
     return p;
-}
-static void goes_on(pid_t p)
-{
-    int status;
-    kill(p, SIGCONT);
-    CHECK(waitpid(p, &status, 0), p);
-    CHECK(status, 0);
 }
 
 static const char *const points[] = {"arena.gate.preparing", "arena.reap.repaired",   "arena.reap.woken",      "arena.finish.taken",

@@ -8,9 +8,8 @@ static long renameat2_number(void);
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
-#include <sys/wait.h>
-
 #include "check.h"
+#include "processes.h"
 
 static const char *stop_at;
 
@@ -41,12 +40,6 @@ static pid_t start(const char *name, const char *label, int holds)
         _exit(3);
     }
     return p;
-}
-static void await_stop(pid_t p)
-{
-    int status;
-    CHECK(waitpid(p, &status, WUNTRACED), p);
-    CHECK(WIFSTOPPED(status), 1);
 }
 
 static int firsts;

@@ -304,6 +304,36 @@ static void changes_directory(const char *dir)
     }
 }
 
+/* A process opens an arena by a relative path, and then its working directory is renamed. */
+static void renames_directory(const char *dir)
+{
+    const char *paths[] = {"./jobs", "sub/jobs", "sub/../jobs"};
+    int k;
+    for (k = 0; k < 3; k++) {
+        shmsync_arena_options o;
+        shmsync_arena *a;
+        memset(&o, 0, sizeof o);
+        o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+        CHECK(chdir(dir), 0);
+        CHECK(mkdir("home", 0700), 0);
+        CHECK(chdir("home"), 0);
+        CHECK(mkdir("sub", 0700), 0);
+        CHECK(shmsync_arena_open(paths[k], &o, &a), 0);
+        CHECK(rename("../home", "../moved"), 0);
+        CHECK(shmi_moved(a), 0); /* otherwise on_detached would be called */
+        CHECK(rename(paths[k], "aside"), 0);
+        CHECK(shmi_moved(a), 1);
+        CHECK(rename("aside", paths[k]), 0);
+        CHECK(chdir("/"), 0);
+        CHECK(shmsync_arena_close(a), 0);
+        CHECK(chdir(dir), 0);
+        CHECK(chdir("moved"), 0);
+        CHECK(access(paths[k], F_OK), -1);
+        CHECK(rmdir("sub"), 0);
+        CHECK(rmdir("../moved"), 0);
+    }
+}
+
 /* The function that shmsync_arena_participants calls closes the arena. */
 static int closes(const shmsync_participant *p, void *a)
 {
@@ -340,6 +370,8 @@ int main(int argc, char **argv)
         unknown_boot(argv[2]);
     else if (strcmp(argv[1], "last") == 0)
         last_close(argv[2]);
+    else if (strcmp(argv[1], "rename") == 0)
+        renames_directory(argv[2]);
     else if (strcmp(argv[1], "chdir") == 0)
         changes_directory(argv[2]);
     else if (strcmp(argv[1], "loop") == 0)

@@ -509,11 +509,20 @@ static void *phases(void *x)
 static void completed(void *arg) { ++*(int *)arg; }
 /* An arrival waits for a completion that runs, for as long as it may. */
 static shmsync_barrier in_completion;
-static void arrive_meanwhile(void *arg)
+static void *arrive_for_a_while(void *result)
 {
     uint64_t phase = 77;
-    CHECK(shmsync_barrier_timedarrive(&in_completion, 1, &phase, soon()), ETIMEDOUT);
+    CHECK(shmsync_barrier_timedarrive(&in_completion, 1, &phase, soon()), *(int *)result);
     CHECK((int)phase, 77);
+    return NULL;
+}
+static void arrive_meanwhile(void *arg)
+{
+    int of_another_thread = ETIMEDOUT, of_itself = EDEADLK;
+    pthread_t t;
+    CHECK(pthread_create(&t, NULL, arrive_for_a_while, &of_another_thread), 0);
+    CHECK(pthread_join(t, NULL), 0);
+    arrive_for_a_while(&of_itself);
     ++*(int *)arg;
 }
 static void timed_arrivals(void)

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -24,8 +23,6 @@ func refuse(answer syscall.Errno) error {
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 		ret    = unix.BPF_RET | unix.BPF_K
-		filter = 1      // SECCOMP_SET_MODE_FILTER
-		sync   = 1      // SECCOMP_FILTER_FLAG_TSYNC
 		number = 0      // offset of the number of the call in struct seccomp_data
 		second = 16 + 8 // offset of the lower half of its second argument
 	)
@@ -41,17 +38,7 @@ func refuse(answer syscall.Errno) error {
 		{Code: ret, K: unix.SECCOMP_RET_ALLOW},
 		{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(answer)},
 	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	p := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
-	// SAFETY: the kernel reads p and what it points to, and keeps a copy.
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, filter, sync, uintptr(unsafe.Pointer(&p)))
-	runtime.KeepAlive(prog)
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return proctest.Filter(prog)
 }
 
 // absent says whether an error means that a feature is absent.
@@ -124,7 +111,7 @@ func TestRefusedCallsAreAbsentFeatures(t *testing.T) {
 // returned unchanged, and the feature does not count as absent.
 func TestOtherErrorsDoNotMakeAFeatureAbsent(t *testing.T) {
 	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
-		proctest.Skip(t, "needs seccomp", "feature/refused")
+		proctest.Skip(t, "needs seccomp: SHMSYNC_EXEC_WRAP is set, and an emulator has none", "feature/refused")
 	}
 	p := proctest.Start(t, "feature/refused", proctest.Params(syscall.ENOMEM))
 	var said map[string]string

@@ -1,0 +1,140 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/diagnose"
+)
+
+// freezeGroup puts an agent into a control group of its own, and freezes that group. It returns an error if this user
+// may not do so.
+func freezeGroup(t *testing.T, a *agent, version int) error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	require.NoError(t, err)
+	dir := ""
+	for line := range strings.Lines(string(mounts)) {
+		mount, fs, _ := strings.Cut(line, " - ")
+		if version == 2 && strings.HasPrefix(fs, "cgroup2 ") || version == 1 && strings.HasPrefix(fs, "cgroup ") && strings.Contains(fs, "freezer") {
+			dir = filepath.Join(strings.Fields(mount)[4], fmt.Sprintf("shmctl test's.%d", os.Getpid()))
+		}
+	}
+	if dir == "" {
+		return errors.New("no such hierarchy is mounted")
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	file, freeze, thaw := "freezer.state", "FROZEN", "THAWED"
+	if version == 2 {
+		file, freeze, thaw = "cgroup.freeze", "1", "0"
+	}
+	file = filepath.Join(dir, file)
+	t.Cleanup(func() { // a frozen process of version 1 does not even end when it is killed
+		os.WriteFile(file, []byte(thaw), 0)
+		syscall.Kill(a.Pid(), syscall.SIGKILL)
+		<-a.Done()
+		eventually(t, "the group is empty", func() bool { return os.Remove(dir) == nil })
+	})
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(a.Pid())), 0); err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(freeze), 0)
+}
+
+// A holder whose control group is frozen is named as such, and the printed command thaws it. Its state looks like that
+// of a process that sleeps or runs.
+func TestFrozenHolderIsNamed(t *testing.T) {
+	for version := 1; version <= 2; version++ {
+		t.Run(fmt.Sprintf("version %d", version), func(t *testing.T) {
+			name := testArena(t)
+			alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+			alice.does("lock mutex", "ledger")
+			bob.begins("lock mutex", "ledger")
+			awaitWaits(t, name, 1)
+			if err := freezeGroup(t, alice, version); err != nil {
+				t.Skip("needs to be allowed to freeze a control group:", err)
+			}
+			f := awaitFinding(t, diagnose.StoppedHolder, "waits", name)
+			require.True(t, f.Trouble)
+			require.Contains(t, f.Text, "holds Mutex ledger and is frozen; 1 waits")
+			require.Contains(t, f.Command, "echo ")
+			_, d := shmctlJSON(t, "ps", name)
+			require.Equal(t, "frozen", d.Participants[0].Life)
+			_, out, _ := shmctl("waits", "--older=1ms", name)
+			require.NotContains(t, out, "LEAKED-HOLD")
+			require.NotContains(t, out, "LONG-HOLD")
+			dump := filepath.Join(t.TempDir(), "dump")
+			soon(t, exitOK, "dump", name, "-o", dump)
+			require.NotContains(t, soon(t, exitTrouble, "waits", dump), "$ echo")
+			shell := pasted(t)
+			shell(t, f.Command)
+			eventually(t, "no finding", func() bool {
+				code, _, _ := shmctl("waits", name)
+				return code == exitOK
+			})
+			alice.does("unlock mutex", "ledger")
+		})
+	}
+}
+
+// shmctl does not say what a process does if it cannot see the process: as it is in another pid namespace, or in a dump.
+func TestHolderThatCannotBeSeen(t *testing.T) {
+	name := testArena(t)
+	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+	alice.does("lock mutex", "ledger")
+	bob.begins("lock mutex", "ledger")
+	awaitFinding(t, diagnose.LeakedHold, "waits", "--older=1ms", name)
+	dump := filepath.Join(t.TempDir(), "dump")
+	soon(t, exitOK, "dump", name, "-o", dump)
+	out := soon(t, exitTrouble, "waits", "--older=1ms", dump)
+	require.Contains(t, out, "LONG-HOLD: alice (pid ")
+	require.Contains(t, out, "; a dump does not say whether it runs")
+	require.NotContains(t, out, "sleeps")
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it makes a pid namespace")
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command("unshare", "--pid", "--fork", "--mount-proc", self, "waits", "--older=1ms", name)
+	cmd.Env = append(os.Environ(), "SHMCTL_TEST_MAIN=1")
+	text, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit, "%s", text)
+	require.Equal(t, exitTrouble, exit.ExitCode(), "%s", text)
+	require.Contains(t, string(text), "LONG-HOLD: alice (pid ")
+	require.Contains(t, string(text), "its process cannot be seen from here")
+	require.NotContains(t, string(text), "sleeps")
+	require.NotContains(t, string(text), "$ ")
+}
+
+// The advice says who may send the signal if this user may not.
+func TestAdviceSaysWhoMaySignal(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs shmctl as another user")
+	}
+	name := testArena(t)
+	alice, bob := deadlocked(t, name)
+	require.NoError(t, os.Chmod("/dev/shm/"+name, 0o644))
+	out, err := programOfOthers(t)(65534, "waits", name)
+	require.Error(t, err)
+	require.Contains(t, out, "; root may do so, or the user 0\n    $ kill ")
+	alice.does("lock mutex", "other")
+	freeze(t, bob)
+	out, err = programOfOthers(t)(65534, "waits", name)
+	require.Error(t, err)
+	require.Contains(t, out, "  → let it go on; root may do so, or the user 0\n    $ kill -CONT ")
+	_, out, _ = shmctl("waits", name)
+	require.NotContains(t, out, "may do so")
+}

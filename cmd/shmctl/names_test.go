@@ -1,0 +1,136 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// A name has precedence over an offset, so that a command never acts on another object than the one that has the name.
+func TestNameThatLooksLikeAnOffset(t *testing.T) {
+	name := testArena(t)
+	alice, _ := newAgent(t, name, "alice"), newAgent(t, name, "bob") // bob reaps
+	alice.does("lock mutex", "first")
+	alice.does("lock mutex", "")
+	_, d := shmctlJSON(t, "objects", name)
+	require.Len(t, d.Objects, 2)
+	for _, o := range d.Objects { // names that are the offsets of other objects
+		alice.does("lock fair", arena.Offset(o.Offset).String())
+		alice.does("lock fair", fmt.Sprint(o.Offset))
+	}
+	for _, o := range d.Objects {
+		for _, object := range []string{arena.Offset(o.Offset).String(), fmt.Sprint(o.Offset)} {
+			require.Contains(t, soon(t, exitOK, "show", name, object), "FairMutex "+object+": ")
+		}
+		require.Contains(t, soon(t, exitOK, "show", name, fmt.Sprintf("0x0%x", o.Offset)), "Mutex ") // no object has this name
+	}
+	_, names, _ := shmctl("objects", "-o", "name", name)
+	require.Len(t, strings.Fields(names), 6)
+	for i, object := range strings.Fields(names) {
+		_, one := shmctlJSON(t, "show", name, object)
+		_, all := shmctlJSON(t, "objects", name)
+		require.Equal(t, all.Objects[i].Offset, one.Objects[0].Offset, object)
+	}
+	alice.Kill(t)
+	eventually(t, "all locks are owner-dead", func() bool {
+		_, d := shmctlJSON(t, "waits", name)
+		return len(d.Findings) == 6
+	})
+	obey(t, name, 6)
+}
+
+// shmctl does not choose one of several objects that are printed with the same name.
+func TestNameOfSeveralObjects(t *testing.T) {
+	name := testArena(t)
+	alice := newAgent(t, name, "alice")
+	for _, object := range []string{"x\x01", "x\x02", "y\x01"} {
+		alice.does("open mutex", object)
+	}
+	_, d := shmctlJSON(t, "objects", name)
+	for _, args := range [][]string{{"show", name, "x?"}, {"recover", name, "x?"}, {"delete", name, "x?"}, {"set", name, "x?", "spin=none"}} {
+		code, out, errs := shmctl(args...)
+		require.Equal(t, exitError, code, out)
+		require.Contains(t, errs, fmt.Sprintf("2 objects are printed as \"x?\"; give the offset of one: %#x, %#x", d.Objects[0].Offset, d.Objects[1].Offset))
+	}
+	soon(t, exitOK, "show", name, "y?")
+}
+
+// Each series of the metrics is there once. Prometheus refuses everything if a series is there twice.
+func TestMetricsAreUnique(t *testing.T) {
+	name := testArena(t)
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	for _, object := range []string{"x\x01", "x\x02", "a\"b", "a\\b", "c\nd", "", "", "é\u202e", "é\u202d", "}"} {
+		_, err := prims.OpenMutex(a, object, nil)
+		require.NoError(t, err)
+	}
+	_, d := shmctlJSON(t, "objects", name)
+	_, err = prims.OpenMutex(a, arena.Offset(d.Objects[0].Offset).String(), nil)
+	require.NoError(t, err)
+	series := regexp.MustCompile(`^[a-z_]+\{([a-z]+="([^"\\\n]|\\\\|\\"|\\n)*",?)*\} [0-9.e+-]+$`)
+	for _, args := range [][]string{{"metrics", name}, {"metrics", name, "/dev/shm/" + name}, {"metrics", name, name}} {
+		seen := map[string]bool{}
+		for line := range strings.Lines(soon(t, exitOK, args...)) {
+			line = strings.TrimSuffix(line, "\n")
+			if strings.HasPrefix(line, "#") {
+				require.False(t, seen[line], line)
+				seen[line] = true
+				continue
+			}
+			require.Regexp(t, series, line)
+			key := line[:strings.LastIndex(line, " ")]
+			require.False(t, seen[key], key)
+			seen[key] = true
+		}
+	}
+}
+
+// The work of a command grows with the number of findings, not with its square.
+func TestManyFindings(t *testing.T) {
+	costs := func(n int64, args ...string) uint64 {
+		name := fmt.Sprintf("shmctl-test.%d.%d", os.Getpid(), n)
+		seg, err := shm.Create(name, 4<<20, func(s *shm.Segment) error {
+			return arena.Format(s, &arena.Options{MaxParticipants: 4})
+		}, nil)
+		require.NoError(t, err)
+		require.NoError(t, seg.Close())
+		defer shm.Remove(name)
+		alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob") // bob reaps
+		alice.does("lock mutexes", "m", n)
+		alice.Kill(t)
+		eventually(t, "reaped", func() bool {
+			_, d := shmctlJSON(t, "ps", name)
+			return len(d.Participants) == 1
+		})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		code, out, errs := shmctl(append(args, name)...)
+		runtime.ReadMemStats(&after)
+		require.Contains(t, []int{exitOK, exitTrouble}, code, errs)
+		if args[0] == "waits" {
+			require.Contains(t, out, fmt.Sprintf("\nOWNER-DEAD: %d more like these; --json lists all, and recover --all makes all locks usable\n", n-mostFindings))
+			require.Less(t, strings.Count(out, "\n"), 4*mostFindings)
+		} else {
+			require.Equal(t, n, int64(strings.Count(out, "\n")))
+		}
+		bob.Kill(t)
+		return after.Mallocs - before.Mallocs
+	}
+	for _, args := range [][]string{{"waits"}, {"recover", "--all"}} {
+		few, many := costs(100, args...), costs(800, args...)
+		t.Log(args, few, many)
+		require.Less(t, many, 24*few, args) // 8 times as many if the work is linear, 64 times if it is quadratic
+	}
+}

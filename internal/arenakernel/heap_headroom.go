@@ -1,0 +1,122 @@
+package arenakernel
+
+import (
+	"math"
+	"time"
+)
+
+// The headroom is a part of the heap that blocks of Alloc and new objects cannot use. When users have
+// filled the rest, participants can still use objects that exist: the headroom has room for their slot
+// records and wait nodes. So a full arena prevents no recovery. See docs/design/0061.
+//
+// The headroom consists of certain chunks, which depend on the size of the arena alone. So no counter
+// is needed: an allocation that may not use the headroom never looks at these chunks. A program of a
+// version without headroom uses these chunks like all others. The words of the heap mean the same in
+// both versions. So each version finds, frees and recovers a block of the headroom like any other
+// block.
+type headroom struct {
+	first   uint64 // the first chunk
+	records uint64 // the number of chunks for slot records of up to 256 bytes
+	large   uint64 // the number of chunks for slot records of any size, which follow
+	nodes   uint64 // the number of chunks for wait nodes, which follow
+}
+
+const (
+	// headroomShare determines the size of the headroom: one of this many chunks, rounded up.
+	headroomShare = 16
+	// headroomMost is the greatest number of chunks of the headroom, 16 MiB.
+	headroomMost = 256
+	// headroomLeast is the least number of chunks of a heap with headroom.
+	headroomLeast = 4
+	// headroomNodes is how many chunks of a headroom of at least two chunks are for wait nodes. A
+	// chunk has 1,024 wait nodes. A chunk that was used for wait nodes is never used for anything
+	// else.
+	headroomNodes = 1
+	// headroomPause is how long an allocation in the headroom pauses before each of its last tries.
+	// Another participant may be making a slab of the only chunk, and may have lost its CPU or died.
+	// The pause gives it, or its reaper, time to finish.
+	headroomPause = 2 * time.Millisecond
+	// classHeadroom is the least class of a block in the headroom. It has room for a slot record of
+	// each kind of object, except a Waitable whose state has more than 8 bytes. So if the headroom is one
+	// chunk, that chunk is of use for all kinds.
+	//
+	// The slot record of such a Waitable contains two states, that is, data of a user. It can lie only in
+	// the chunks for records of any size, so it leaves the others to the recovery of locks.
+	classHeadroom = 3
+)
+
+// planHeadroom returns the headroom of a heap. It consists of the last chunks that the word objRecords
+// can point to.
+func planHeadroom(heapOff, chunks uint64) headroom {
+	if chunks < headroomLeast {
+		return headroom{}
+	}
+	n := min((chunks+headroomShare-1)/headroomShare, headroomMost)
+	end := chunks
+	if last := uint64(linkUnit << 32); heapOff < last {
+		end = max(n, min(chunks, (last-heapOff)/chunkSize))
+	}
+	h := headroom{first: end - n, records: n}
+	if n > headroomNodes {
+		h.nodes, h.records = headroomNodes, n-headroomNodes
+	}
+	h.large = h.records / 2
+	h.records -= h.large
+	return h
+}
+
+// chunks returns the number of chunks of the headroom.
+func (h *headroom) chunks() uint64 { return h.records + h.large + h.nodes }
+
+// A room is a part of the heap. Each chunk is in one of them.
+type room int
+
+const (
+	roomOfAll     room = iota // for every allocation
+	roomOfRecords             // headroom for slot records of up to 256 bytes
+	roomOfLarge               // headroom for slot records of any size
+	roomOfNodes               // headroom for wait nodes
+)
+
+// common returns the number of chunks for every allocation.
+func (g *geometry) common() uint64 { return g.chunkCount - g.headroom.chunks() }
+
+// roomOf returns the room of a chunk.
+func (g *geometry) roomOf(chunk uint64) room {
+	switch h := &g.headroom; {
+	case chunk < h.first || chunk >= h.first+h.chunks():
+		return roomOfAll
+	case chunk < h.first+h.records:
+		return roomOfRecords
+	case chunk < h.first+h.records+h.large:
+		return roomOfLarge
+	}
+	return roomOfNodes
+}
+
+// claimListed claims a block of at least size bytes that the caller will push on the list of an
+// object. If the parameter exists is true, the block may lie in the headroom.
+//
+// The first slot record of an object may not lie there, because the creator of the object makes this
+// record. Otherwise a participant could use up the headroom by creating objects.
+func (c *core) claimListed(size uint64, exists bool) (Offset, error) {
+	off, err := c.claim(size, 1)
+	if err == nil && uint64(off/linkUnit) > math.MaxUint32 {
+		c.unclaim(off)
+		err = c.noSpace(size, roomOfAll) // there is room, but beyond the first 256 GiB
+	}
+	if err == nil || !exists || !isNoSpace(err) || c.geo.headroom.records == 0 {
+		return off, err
+	}
+	class, ok := classFor(size, 1)
+	if !ok {
+		return 0, c.noSpace(size, roomOfLarge)
+	}
+	if class <= classHeadroom {
+		class = classHeadroom
+		if off, err = c.claimZeroed(class, roomOfRecords); err == nil || !isNoSpace(err) || c.geo.headroom.large == 0 {
+			return off, err
+		}
+	}
+	return c.claimZeroed(class, roomOfLarge)
+}

@@ -1,0 +1,28 @@
+//go:build linux
+
+package cinterop
+
+import "testing"
+
+// A call in C decides by several words, and another participant changes one of them before any of the loads. The result of
+// the call is one that it may have before or after the change.
+func TestChangesBetweenTheLoadsOfACallInC(t *testing.T) {
+	for _, verb := range []string{
+		"who",          // a participant dies, or a joiner takes its slot over
+		"recorded",     // a joiner takes the slot of a dead participant, and gives it back
+		"undated",      // the process that has marked a death is killed
+		"nobody began", // a death is recorded
+		"heard",        // a death is recorded
+		"kept",         // an object begins to be freed
+		"closed",       // the maker of an object publishes it
+		"stale",        // another participant claims a block
+		"off queue",    // a record ends a wait
+		"left",         // a wait node is freed and used again
+		"resolved",     // the same
+		"freed",        // another participant frees a wait node
+		"unshared",     // another thread ends an opening
+		"listed",       // another process recovers a key of a MultiLock
+	} {
+		t.Run(verb, func(t *testing.T) { runC(t, "between.c", newArena(t), verb) })
+	}
+}

@@ -1,0 +1,41 @@
+package diagnose
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A process whose main thread has ended is in the state of another thread. If it has none, it is a zombie.
+func TestProcessWithoutMainThread(t *testing.T) {
+	stat := func(state string) string { return "7 (a) b) " + state + strings.Repeat(" 5", 40) }
+	dir := t.TempDir()
+	write(t, dir, map[string]string{
+		"7/stat": stat("Z"), "7/task/7/stat": stat("Z"), "7/task/8/stat": stat("T"),
+		"9/stat": stat("Z"), "9/task/9/stat": stat("Z"),
+		"10/stat": stat("S"), "10/task/10/stat": stat("S"), "10/task/11/stat": stat("R"),
+	})
+	p := &processes{proc: dir}
+	for pid, want := range map[int]string{7: "stopped", 9: "zombie", 10: "sleeping"} {
+		found, ok := p.find(0, pid, 5)
+		require.True(t, ok)
+		require.Equal(t, want, found.stateText(), pid)
+	}
+	_, ok := p.find(0, 7, 6)
+	require.False(t, ok, "another process had this pid")
+}
+
+// A quoted text cannot control a terminal.
+func TestQuotedTextIsPlain(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                      "''",
+		"jobs-1.x":              "jobs-1.x",
+		"a b":                   "'a b'",
+		"it's":                  `'it'\''s'`,
+		"é":                     "'é'",
+		"a\x1b[31m'\\é\n\u202e": `$'a\033[31m\047\134\303\251\012\342\200\256'`,
+	} {
+		require.Equal(t, want, Quote(text))
+	}
+}

@@ -1,0 +1,50 @@
+package main
+
+// These are mistakes in the headroom, the part of the heap that users cannot fill.
+func init() {
+	const kernel, pkg = "internal/arenakernel/", "internal/arenakernel"
+	mutants = append(mutants, []mutant{
+		{
+			name: "blocks of users lie in the headroom",
+			file: kernel + "heap.go",
+			old:  "\t\tif c.geo.roomOf(i) != in {\n\t\t\tcontinue\n\t\t}\n\t\tw := c.loadChunk(i)\n",
+			new:  "\t\tif in != roomOfAll && c.geo.roomOf(i) != in {\n\t\t\tcontinue\n\t\t}\n\t\tw := c.loadChunk(i)\n",
+			pkg:  "prims", run: "TestFullArenaLosesNothing",
+		},
+		{
+			name: "spans lie in the headroom",
+			file: kernel + "span.go",
+			old:  "\t\tif c.geo.roomOf(i-1) != roomOfAll {\n\t\t\trun = 0\n\t\t\tcontinue\n\t\t}\n",
+			new:  "",
+			pkg:  pkg, run: "TestHeadroomIsForUsersOfObjects",
+		},
+		{
+			name: "the first slot record of an object lies in the headroom",
+			file: kernel + "slotrecord.go",
+			old:  "init == nil && head.Load() != 0)",
+			new:  "init == nil)",
+			pkg:  pkg, run: "TestHeadroomIsForUsersOfObjects",
+		},
+		{
+			name: "large slot records take all of the headroom",
+			file: kernel + "heap_headroom.go",
+			old:  "\treturn c.claimZeroed(class, roomOfLarge)\n",
+			new:  "\tif class > classHeadroom {\n\t\treturn c.claimZeroed(class, roomOfRecords)\n\t}\n\treturn c.claimZeroed(class, roomOfLarge)\n",
+			pkg:  "prims", run: "TestLargeSlotRecordsPreventNoRecovery",
+		},
+		{
+			name: "C: blocks of users lie in the headroom",
+			file: "include/parts/31-heap.h",
+			old:  "        if (shmi_room_of(a, i) != in)\n            continue;\n        switch (shmi_chunk_kind(w)) {\n",
+			new:  "        if (in != SHMI_roomOfAll && shmi_room_of(a, i) != in)\n            continue;\n        switch (shmi_chunk_kind(w)) {\n",
+			pkg:  "internal/cinterop", run: "TestRecoverAllInCUsesTheHeadroom",
+		},
+		{
+			name: "C: large slot records take all of the headroom",
+			file: "include/parts/33-object.h",
+			old:  "            err = shmi_claim_zeroed(a, cls, SHMI_roomOfLarge, off);\n",
+			new:  "            err = shmi_claim_zeroed(a, cls, small ? SHMI_roomOfLarge : SHMI_roomOfRecords, off);\n",
+			pkg:  "internal/cinterop", run: "TestRecoverAllInCUsesTheHeadroom",
+		},
+	}...)
+}

@@ -1,0 +1,52 @@
+package proctest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestDirNotOn: where the temporary directory is a tmpfs, a test gets a directory of another place, which is removed at
+// its end. Without another place the test is skipped.
+func TestDirNotOn(t *testing.T) {
+	fileSystem := func(dir string) uint32 {
+		var fs unix.Statfs_t
+		require.NoError(t, unix.Statfs(dir, &fs))
+		return uint32(fs.Type)
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "shmsync-test-")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	t.Setenv("TMPDIR", dir)
+	var got string
+	tb := runFake(t, func(tb testing.TB) {
+		got = DirNotOn(tb)
+		require.Equal(t, dir, filepath.Dir(got))
+		require.DirExists(t, got)
+	})
+	require.False(t, tb.Failed() || tb.Skipped(), tb.output())
+	require.NoDirExists(t, got)
+
+	tmpfs := fileSystem(dir)
+	tb = runFake(t, func(tb testing.TB) {
+		got = DirNotOn(tb, tmpfs)
+		require.NotEqual(t, tmpfs, fileSystem(got))
+	})
+	require.False(t, tb.Failed(), tb.output())
+	if tb.Skipped() {
+		t.Skip("needs a directory that is not on the file system of /dev/shm")
+	}
+	require.NoDirExists(t, got)
+
+	types := []uint32{tmpfs, fileSystem("/var/tmp"), fileSystem(".")}
+	if cache, err := os.UserCacheDir(); err == nil {
+		if _, err := os.Stat(cache); err == nil {
+			types = append(types, fileSystem(cache))
+		}
+	}
+	tb = runFake(t, func(tb testing.TB) { DirNotOn(tb, types...) })
+	require.True(t, tb.Skipped())
+}

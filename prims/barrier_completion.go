@@ -1,0 +1,54 @@
+package prims
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// runCompletion calls the function Completion of the options, and then ends the phase.
+func (x *Barrier) runCompletion() error {
+	crashpoint.Hit("barrier.complete.taken")
+	returned := false
+	defer func() {
+		if !returned {
+			x.giveUp()
+		}
+	}()
+	race.Acquire(x.key)
+	x.inside.begin()
+	defer x.inside.end()
+	x.completion()
+	race.ReleaseMerge(x.key)
+	returned = true
+	crashpoint.Hit("barrier.complete.returned")
+	if _, _, err := x.change(x.slot, func(s *barrierState, _ *barrierShare) {
+		if s.completer == x.name { // otherwise a peer overwrote the words of the Barrier
+			s.end()
+		}
+	}); err != nil {
+		return err
+	}
+	crashpoint.Hit("barrier.complete.opened")
+	return x.tell()
+}
+
+// giveUp breaks the phase because the Completion of this process has panicked.
+func (x *Barrier) giveUp() {
+	x.change(x.slot, func(s *barrierState, _ *barrierShare) {
+		if s.completer == x.name {
+			s.giveUp()
+		}
+	})
+	x.tell()
+}
+
+// mustNotComplete panics if the calling goroutine runs the completion of the phase for whose end it is about to wait.
+// The parameter completer is the participant that runs that completion.
+func (x *Barrier) mustNotComplete(ctx context.Context, call string, completer arenakernel.ParticipantID) {
+	if completer == x.name {
+		x.opening.mustNotWaitForSelf(ctx, call)
+	}
+}
