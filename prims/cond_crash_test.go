@@ -168,7 +168,8 @@ func condStoppedAt(t *testing.T, op, point string) {
 	var ids []int
 	if op == "cwait" {
 		x.start(local(op))
-		eventually(t, "the victim waits or is stopped", x.dump, func() bool { return c.State().Waiting == 1 || isStopped(x.proc) })
+		victim := idOf(a, "victim")
+		eventually(t, "the victim waits or is stopped", x.dump, func() bool { return c.CarriedOut(victim) || isStopped(x.proc) })
 	} else {
 		for range 5 {
 			ids = append(ids, here.blocked(t, local("cwait")))

@@ -98,6 +98,24 @@ SHMI_FN int shmi_crash_due(const char *spec, const char *name, int *hits)
         return 0;
     return __atomic_add_fetch(hits, 1, __ATOMIC_SEQ_CST) == want;
 }
+/* One pass in n, at random, takes up to so many microseconds, if spec is "n:microseconds". */
+SHMI_FN void shmi_crash_delay(const char *spec)
+{
+    static uint32_t passes;
+    uint32_t random = __atomic_add_fetch(&passes, 0x9e3779b9u, __ATOMIC_SEQ_CST);
+    struct timespec now, ts = {0, 0};
+    long every, most;
+    char *rest;
+    if (spec == NULL || (every = strtol(spec, &rest, 10)) < 1 || *rest != ':' || (most = strtol(rest + 1, NULL, 10)) < 1)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    random = (random ^ (uint32_t)now.tv_nsec) * 0x85ebca6bu;
+    random ^= random >> 15;
+    if (random % (uint32_t)every != 0)
+        return;
+    ts.tv_nsec = (long)(random / (uint32_t)every % (uint32_t)most) * 1000;
+    nanosleep(&ts, NULL);
+}
 SHMI_FN void shmi_crash(const char *name)
 {
     static int kills, stops;
@@ -108,6 +126,7 @@ SHMI_FN void shmi_crash(const char *name)
     }
     if (shmi_crash_due(getenv("SHMSYNC_CRASHPOINT_STOP"), name, &stops))
         raise(SIGSTOP); /* this thread goes no further, which a signal to the process does not promise */
+    shmi_crash_delay(getenv("SHMSYNC_CRASHPOINT_DELAY"));
 }
 #define SHMSYNC_CRASHPOINT(name) shmi_crash(name)
 #elif !defined(SHMSYNC_CRASHPOINT) /* a test may have its own */

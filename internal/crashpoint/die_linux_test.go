@@ -5,6 +5,7 @@ package crashpoint
 import (
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/stretchr/testify/require"
@@ -71,4 +72,26 @@ func TestUnknownNameInEnvironment(t *testing.T) {
 	e := p.Wait(t)
 	require.Equal(t, 2, e.Code)
 	require.Contains(t, e.Stderr, "not a registered crash point")
+}
+
+func TestDelay(t *testing.T) {
+	p := proctest.Start(t, "hit", proctest.Env("SHMSYNC_CRASHPOINT_DELAY=1:300"))
+	p.WaitExit(t)
+	require.Equal(t, []int{0, 1, 2}, recvAll(t, p, 3))
+	for _, spec := range []string{"3", "0:5", "3:0", "x:5", "3:1ms"} {
+		_, err := parseDelay(spec)
+		require.ErrorContains(t, err, "is not of the form", spec)
+	}
+	d, err := parseDelay("3:500")
+	require.NoError(t, err)
+	require.Equal(t, delay{3, 500 * time.Microsecond}, d)
+	slow, begun := 0, time.Now()
+	for range 100 {
+		at := time.Now()
+		delay{2, 200 * time.Microsecond}.pass()
+		if time.Since(at) > 10*time.Microsecond {
+			slow++
+		}
+	}
+	require.Positive(t, slow, "100 passes took %v", time.Since(begun))
 }

@@ -25,6 +25,11 @@
 // or by the process itself, which calls Arm, ArmStop or ArmFunc after its setup. n counts from one,
 // which is also its default. Hits before the arming do not count.
 //
+// A third variable makes passes slow, at random and at all points, so that tests show whether they depend on the
+// speed of a step:
+//
+//	SHMSYNC_CRASHPOINT_DELAY="n:µs"  one Hit in n, chosen at random, takes up to so many microseconds
+//
 // The names are registered in both builds, so that a test can list them with All, and so that a
 // misspelt or duplicate name is always noticed.
 package crashpoint

@@ -14,8 +14,9 @@ import (
 const Enabled = true
 
 const (
-	envKill = "SHMSYNC_CRASHPOINT"
-	envStop = "SHMSYNC_CRASHPOINT_STOP"
+	envKill  = "SHMSYNC_CRASHPOINT"
+	envStop  = "SHMSYNC_CRASHPOINT_STOP"
+	envDelay = "SHMSYNC_CRASHPOINT_DELAY"
 )
 
 // armed is an action that runs at a crash point. left is the number of hits until then. The hit that decrements left to
@@ -30,6 +31,7 @@ var state struct {
 	fromEnv sync.Once
 	hits    map[string]int
 	armed   map[string][]*armed
+	delay   delay // of every point
 }
 
 // Hit marks a crash point, at which a test may let the process die. It counts the hit, and runs the actions that are
@@ -42,6 +44,7 @@ func Hit(name string) {
 	for _, action := range count(name) {
 		action()
 	}
+	state.delay.pass()
 }
 
 // count counts one hit of name and returns the actions to run. The caller runs them without holding the lock, because
@@ -129,6 +132,11 @@ func armFromEnv() {
 		}
 		arm(name, n, action)
 	}
+	d, err := parseDelay(os.Getenv(envDelay))
+	if err != nil {
+		panic(fmt.Sprintf("crashpoint: %s: %v", envDelay, err))
+	}
+	state.delay = d
 }
 
 // parseSpec parses "name" or "name:n".
