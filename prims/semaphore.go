@@ -181,11 +181,32 @@ func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		// As in x/sync, a canceled call does not keep permits that it was granted in the meantime.
-		s.Release(int64(n))
-		return err
+		return s.giveBack(n, err)
 	}
 	return nil
+}
+
+// giveBack ends a call that was granted n permits, and whose context has ended with the error canceled. As in x/sync,
+// such a call does not keep its permits. So giveBack releases them, and returns canceled or the error of the release.
+//
+// In a transferable Semaphore, other processes may have released so many permits since the grant that these n are too
+// many. All of them were released after this call had taken its permits. So the call has succeeded, and giveBack
+// returns nil.
+func (s *Semaphore) giveBack(n uint64, canceled error) error {
+	ok := s.releaseFast(n)
+	if !ok {
+		var err error
+		if ok, err = s.give(n); err != nil {
+			return err
+		}
+	}
+	switch {
+	case ok:
+		return canceled
+	case s.moves:
+		return nil
+	}
+	panic(s.moreThanHeld(n)) // another goroutine of this process has released permits that it did not have
 }
 
 // awaitGrant waits until a queued wait is granted, and accepts the permits.
@@ -256,8 +277,12 @@ func (s *Semaphore) release(n uint64) {
 	case err != nil:
 		panic(err)
 	case !ok:
-		panic(fmt.Sprintf("shmsync: Release of %d permits of semaphore %s: more than are held", n, objectName(s.object)))
+		panic(s.moreThanHeld(n))
 	}
+}
+
+func (s *Semaphore) moreThanHeld(n uint64) string {
+	return fmt.Sprintf("shmsync: Release of %d permits of semaphore %s: more than are held", n, objectName(s.object))
 }
 
 func (s *Semaphore) negative(verb string, n int64) {

@@ -281,6 +281,46 @@ func TestSemaphoreTransferable(t *testing.T) {
 	require.Equal(t, int64(0), s.State().Free, "nothing comes back")
 }
 
+// endingContext is a context that ends when the function ends returns an error.
+type endingContext struct {
+	context.Context
+	ends func() error
+}
+
+func (c endingContext) Err() error { return c.ends() }
+
+// TestSemaphoreCanceledAfterOthersReleased: a call has got permits of a transferable semaphore. Before it finds that its
+// context has ended, another handle releases so many permits that those of the call cannot be released any more. The
+// call does not panic, because its caller has made no mistake. It succeeds instead.
+func TestSemaphoreCanceledAfterOthersReleased(t *testing.T) {
+	a := newArena(t, nil)
+	const size = 1 << 31 // so many that each call makes a record
+	for _, released := range []int64{0, 1, 2} {
+		t.Run(fmt.Sprint(released), func(t *testing.T) {
+			s := newSemaphore(t, a, "", size, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable, Initial: size - 1})
+			other, err := prims.SemaphoreAt(a, s.Offset())
+			require.NoError(t, err)
+			calls := 0
+			ctx := endingContext{context.Background(), func() error {
+				if calls++; calls == 1 {
+					return nil
+				}
+				other.Release(released)
+				return context.Canceled
+			}}
+			err = s.AcquireContext(ctx, 1)
+			require.Equal(t, 2, calls)
+			if free := s.State().Free; released < 2 {
+				require.Equal(t, context.Canceled, err)
+				require.Equal(t, size-1+released, free)
+			} else {
+				require.NoError(t, err)
+				require.Equal(t, int64(size), free)
+			}
+		})
+	}
+}
+
 func TestSemaphoreOpen(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 5, nil)
