@@ -27,8 +27,8 @@ func (t *counter) waitOrPanic() {
 // checks the waiter sleeps until the next periodic check.
 const counterLooks = 16
 
-// wait waits until the counter is 0. If the counter becomes 0 and rises again during the call, the
-// wait ends, too.
+// wait waits until the counter is 0. Once wait has set the bit watched, it also ends if the counter becomes 0 and rises
+// again.
 func (t *counter) wait(ctx context.Context) error {
 	if err := t.opening.error(t.op); err != nil {
 		return err
