@@ -14,15 +14,16 @@ func (x *Barrier) runCompletion() error {
 	returned := false
 	defer func() {
 		if !returned {
+			x.inside.end()
 			x.giveUp()
 		}
 	}()
 	race.Acquire(x.key)
 	x.inside.begin()
-	defer x.inside.end()
 	x.completion()
-	race.ReleaseMerge(x.key)
 	returned = true
+	x.inside.end() // before the phase ends, because another goroutine may then run the Completion of the next phase
+	race.ReleaseMerge(x.key)
 	crashpoint.Hit("barrier.complete.returned")
 	if _, _, err := x.change(x.slot, func(s *barrierState, _ *barrierShare) {
 		if s.completer == x.name { // otherwise a peer overwrote the words of the Barrier

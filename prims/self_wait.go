@@ -33,7 +33,8 @@ import (
 // goroutineMark has the goroutine that runs a function of the program, or 0 if none does.
 //
 // Each goroutine stores only itself and, when its function has returned, 0. So a goroutine finds itself in the mark only
-// while it runs the function. If several goroutines use one mark, a goroutine may miss itself.
+// while it runs the function. If several goroutines called begin at the same time, a goroutine could miss itself. Where
+// that is possible, a call uses tryBegin instead, and the list running if tryBegin fails.
 type goroutineMark struct{ is atomic.Uintptr }
 
 // goroutineUnknown is set in every mark. So a mark is not 0 where asm.Goroutine returns 0.
@@ -41,6 +42,11 @@ const goroutineUnknown = 1
 
 // begin stores the calling goroutine.
 func (m *goroutineMark) begin() { storeMark(&m.is, asm.Goroutine()|goroutineUnknown) }
+
+// tryBegin stores the calling goroutine, unless the mark has a goroutine already. It reports whether it did.
+func (m *goroutineMark) tryBegin() bool {
+	return m.is.CompareAndSwap(0, asm.Goroutine()|goroutineUnknown)
+}
 
 // end stores that no goroutine runs a function.
 func (m *goroutineMark) end() { storeMark(&m.is, 0) }

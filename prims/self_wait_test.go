@@ -13,6 +13,7 @@ import (
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/asm"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/stretchr/testify/require"
@@ -64,6 +65,11 @@ var selfWaits = map[string]func(w selfWaitWorld){
 	"Waitable: Close in Update": func(w selfWaitWorld) { x := w.waitable(nil); x.Update(func(*int64) { x.Close() }) },
 	"Waitable: arena in Update": func(w selfWaitWorld) { w.waitable(nil).Update(func(*int64) { w.closeArena() }) },
 	"Waitable: arena in a rule": func(w selfWaitWorld) { w.waitable(w.closeArena).TryWait(1) },
+	"Waitable: Close beside another Update": func(w selfWaitWorld) {
+		x := w.waitable(nil)
+		w.afterAnotherUpdate(x, func() { x.Close() })
+	},
+	"Waitable: arena beside another Update": func(w selfWaitWorld) { w.afterAnotherUpdate(w.waitable(nil), w.closeArena) },
 	"Waitable: Wait in a rule": func(w selfWaitWorld) {
 		var x *prims.Waitable[int64, int64]
 		x = w.waitable(func() { x.Wait(1) })
@@ -160,6 +166,14 @@ func init() {
 			}
 		}
 	}
+	if crashpoint.Enabled {
+		selfWaits["Barrier: Wait beside another Arrive"] = func(w selfWaitWorld) {
+			w.afterAnotherArrive(func(x *prims.Barrier) { x.Wait(1) })
+		}
+		selfWaits["Barrier: Close beside another Arrive"] = func(w selfWaitWorld) {
+			w.afterAnotherArrive(func(x *prims.Barrier) { x.Close() })
+		}
+	}
 	delete(selfWaits, "multilock: Lock in Repair") // a MultiLock has no option Repair
 	delete(selfWaits, "multilock: Close in Repair")
 	delete(selfWaits, "multilock: Close of arena in Repair")
@@ -241,6 +255,46 @@ func (w selfWaitWorld) barrier(f func(x *prims.Barrier)) {
 	var x *prims.Barrier
 	x = opens[*prims.Barrier](w)(prims.OpenBarrier(w.a, "b", 1, &prims.BarrierOptions{Completion: func() { f(x) }}))
 	x.Arrive(1)
+}
+
+// afterAnotherArrive calls f in the Completion of a phase. When that Completion begins, a call of another goroutine has
+// ended the phase before and has not returned. It returns before f is called.
+func (w selfWaitWorld) afterAnotherArrive(f func(x *prims.Barrier)) {
+	var x *prims.Barrier
+	phase, begun, ended, text := 0, make(chan struct{}), make(chan struct{}), make(chan string)
+	x = opens[*prims.Barrier](w)(prims.OpenBarrier(w.a, "b", 1, &prims.BarrierOptions{Completion: func() {
+		if phase++; phase == 2 {
+			close(begun)
+			<-ended
+			text <- panicOf(func() { f(x) })
+		}
+	}}))
+	crashpoint.ArmFunc("barrier.complete.opened", 1, func() {
+		go x.Arrive(1)
+		<-begun
+	})
+	x.Arrive(1)
+	close(ended)
+	panic(<-text)
+}
+
+// afterAnotherUpdate calls f in the function of an Update. When that function begins, another goroutine runs the function
+// of an Update of the same handle. That one returns before f is called.
+func (w selfWaitWorld) afterAnotherUpdate(x *prims.Waitable[int64, int64], f func()) {
+	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		x.Update(func(*int64) {
+			close(begun)
+			<-goOn
+		})
+	}()
+	<-begun
+	x.Update(func(*int64) {
+		close(goOn)
+		<-ended
+		f()
+	})
 }
 
 // waitable returns a Waitable whose rule Claim calls f.

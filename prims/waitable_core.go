@@ -31,7 +31,7 @@ type waitableCore struct {
 	// room is the value of the word SlotRecords before the last search for a hold. guarded by: private
 	room    uint32
 	opening *opening
-	// updating marks a goroutine that runs the function of an Update. If several do, it marks one of them or none.
+	// updating marks a goroutine that runs the function of an Update. If several do, the others are in the list running.
 	updating goroutineMark
 	// inRule marks the goroutine that runs rules for a call of this handle.
 	inRule goroutineMark

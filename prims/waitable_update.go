@@ -18,7 +18,6 @@ func (x *Waitable[S, E]) Update(f func(s *S)) {
 	defer x.copies.Put(s)
 	var tries attempts
 	defer x.over(&tries)
-	defer x.updating.end()
 	for {
 		// The loop repeats only if another call has changed the state. So it is lock-free.
 		x.again(&tries)
@@ -27,9 +26,7 @@ func (x *Waitable[S, E]) Update(f func(s *S)) {
 			panic(err)
 		}
 		// The goroutine has no lock here, so f may block, panic, or end the goroutine.
-		x.updating.begin()
-		f(s)
-		x.updating.end()
+		x.run(f, s)
 		switch done, err := x.replace(s, seen); {
 		case err != nil:
 			panic(err)
@@ -37,6 +34,18 @@ func (x *Waitable[S, E]) Update(f func(s *S)) {
 			return
 		}
 	}
+}
+
+// run calls f for an Update, and records meanwhile that this goroutine runs it, because Close waits for it.
+func (x *Waitable[S, E]) run(f func(s *S), s *S) {
+	if x.updating.tryBegin() {
+		defer x.updating.end()
+	} else {
+		running := &runningFunc{what: "the function of an Update of " + x.opening.title(nil), a: x.a, handle: x.opening}
+		running.begin()
+		defer running.end()
+	}
+	f(s)
 }
 
 // stateSeen says which state a call has copied.

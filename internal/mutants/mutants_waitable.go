@@ -75,8 +75,8 @@ var waitableMutants = []mutant{
 	{
 		name: "the function of an Update runs with the private lock held",
 		file: "prims/waitable_update.go",
-		old:  "\t\tf(s)\n",
-		new:  "\t\tx.private.Lock()\n\t\tf(s)\n\t\tx.private.Unlock()\n",
+		old:  "\tf(s)\n}\n",
+		new:  "\tx.private.Lock()\n\tf(s)\n\tx.private.Unlock()\n}\n",
 		pkg:  "prims", run: "TestWaitableFunctionThatBlocksDelaysNoOtherCall",
 	},
 	{
