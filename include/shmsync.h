@@ -21857,6 +21857,12 @@ SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
     }
 }
 
+/* Calls shmi_barrier_tell, unless the word events has the sequence of s already, which the caller has just read. */
+SHMI_FN int shmi_barrier_tell_of(struct shmi_barrier *x, const shmi_barrier_state *s)
+{
+    return (uint32_t)shmi_eventcount_load(&x->e) == shmi_barrier_sequence(s) ? 0 : shmi_barrier_tell(x);
+}
+
 SHMI_FN int shmi_barrier_absent(struct shmi_barrier *x, shmi_participant_id n, uint64_t without) { return !shmi_current(x->e.a, n) || n == without; }
 SHMI_FN void shmi_barrier_without_completer(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
@@ -22165,16 +22171,16 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
             continue;
         }
         if (shmi_barrier_broken(&was))
-            return 0;
+            return shmi_barrier_tell(x);
         if (shmi_barrier_broken(&is) && is.phase == was.phase)
             /* the previous participant of the slot was a party: its death breaks the phase */
             return shmi_barrier_tell(x);
         if ((uint64_t)n > was.pending)
             return shmi_fail(EINVAL, "barrier.arrive", shmi_called(&x->e.o), "%lld arrivals are more than are expected", (long long)n);
         SHMSYNC_CRASHPOINT("barrier.arrive.counted");
-        if (is.phase != was.phase)
-            return shmi_barrier_tell(x);
-        return is.completer != 0 ? shmi_barrier_complete(x) : 0;
+        /* The process that ended the previous phase may have been stopped before it woke the waiters. Then this call wakes
+         * them. */
+        return is.completer != 0 ? shmi_barrier_complete(x) : shmi_barrier_tell_of(x, &is);
     }
 }
 

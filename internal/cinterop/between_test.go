@@ -21,6 +21,7 @@ func TestChangesBetweenTheLoadsOfACallInC(t *testing.T) {
 		"resolved",     // the same
 		"freed",        // another participant frees a wait node
 		"unshared",     // another thread ends an opening
+		"arrived",      // another process ends or breaks the phase of a Barrier
 		"listed",       // another process recovers a key of a MultiLock
 	} {
 		t.Run(verb, func(t *testing.T) { runC(t, "between.c", newArena(t), verb) })

@@ -637,6 +637,71 @@ static void listed(const char *name)
     free(keys);
 }
 
+/* ---- Arrivals at a Barrier ---- */
+
+static shmsync_barrier barrier;
+static shmi_barrier_state barrier_now(void)
+{
+    shmi_barrier_state s;
+    memset(&s, 0, sizeof s);
+    CHECK(shmi_barrier_read(barrier.impl, &s), 0);
+    return s;
+}
+/* Ends the phase, or breaks it by a death, as a process does that is stopped before it wakes the waiters. The record is
+ * one of this process. */
+static void ends_phase(int broken)
+{
+    struct shmi_barrier *x = barrier.impl;
+    shmi_barrier_state s, to;
+    shmi_record_change ch;
+    uint64_t c = shmi_ld64(&x->w->commit);
+    int ok;
+    CHECK(shmi_barrier_at(x, c, &s, &ok), 0);
+    to = s;
+    if (broken)
+        shmi_barrier_break_by(&to, to.phase, shmi_make_participant_id(other, was));
+    else
+        shmi_barrier_over(&to);
+    ch.n = 0;
+    shmi_barrier_differ(&ch, &s, &to);
+    CHECK(shmi_records_commit(&x->r, arena->my_slot, c, &ch, &ok), 0);
+    CHECK(ok, 1);
+}
+static void phase_over(void) { ends_phase(0); }
+static void phase_broken(void) { ends_phase(1); }
+/* A process is stopped before it wakes the waiters of a phase that it has ended or broken. A call that arrives after that
+ * wakes them. */
+static void arrived(void)
+{
+    shmi_barrier_state s;
+    uint64_t *commit;
+    CHECK(shmsync_barrier_open(arena, "barrier", 2, NULL, &barrier), 0);
+    commit = &barrier.impl->w->commit;
+    RUNS(
+        commit, phase_over,
+        while (barrier_now().pending == 2) { CHECK(shmsync_barrier_arrive(&barrier, 1, NULL), 0); },
+        CHECK(shmsync_barrier_arrive(&barrier, 1, NULL), 0),
+        {
+            s = barrier_now();
+            if (changed && s.pending == 1) /* the phase was over before this arrival */
+                CHECK((uint32_t)shmi_eventcount_load(&barrier.impl->e), shmi_barrier_sequence(&s));
+        });
+    RUNS(
+        commit, phase_broken,
+        {
+            CHECK(shmsync_barrier_reset(&barrier, 2, NULL), 0);
+            while (barrier_now().pending == 1) {
+                CHECK(shmsync_barrier_arrive(&barrier, 1, NULL), 0);
+            }
+        },
+        CHECK(shmsync_barrier_arrive(&barrier, 1, NULL), 0),
+        {
+            s = barrier_now();
+            if (changed && s.pending == 2) /* the phase was broken before this arrival, which counts nothing */
+                CHECK((uint32_t)shmi_eventcount_load(&barrier.impl->e), shmi_barrier_sequence(&s));
+        });
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -653,6 +718,7 @@ int main(int argc, char **argv)
         {"closed", closed, 2},
         {"stale", stale, 0},
         {"unshared", unshared, 1},
+        {"arrived", arrived, 3},
     };
     static const struct {
         const char *name;
