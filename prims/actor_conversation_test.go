@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -114,6 +115,59 @@ func (x *conversation[O]) wait(t testing.TB, id int) answer {
 		}
 		x.said[a.ID] = a
 	}
+}
+
+// over reports whether an order is done, without waiting for it.
+func (x *conversation[O]) over(t testing.TB, id int) bool {
+	t.Helper()
+	for more := true; more; {
+		var a answer
+		if x.proc != nil {
+			more = x.proc.Poll(t, &a)
+		} else {
+			select {
+			case a = <-x.inbox:
+			default:
+				more = false
+			}
+		}
+		if more {
+			x.said[a.ID] = a
+		}
+	}
+	_, ok := x.said[id]
+	return ok
+}
+
+// reaches waits until there reports that the actor's process has come to the crash point at which it stops or dies. If
+// the order is done instead, reaches kills the process and returns false; see untilReached.
+func (x *conversation[O]) reaches(t testing.TB, id int, there func() bool) bool {
+	t.Helper()
+	reached := false
+	eventually(t, "the process comes to the point, or its order is done", x.dump, func() bool {
+		done := x.over(t, id) // before the question whether the process has come to the point, which it does first
+		reached = there()
+		return reached || done
+	})
+	if !reached {
+		x.proc.Kill(t)
+	}
+	return reached
+}
+
+// untilReached repeats f until f reports that a process has come to a point. Another process may help, or the scheduler
+// may let others go first. Then the process does not come to its point.
+func untilReached(t *testing.T, point string, f func() bool) {
+	t.Helper()
+	for tries := 0; !f(); tries++ {
+		require.Less(t, tries, 20, "the process never comes to %s", point)
+	}
+}
+
+// isStopped reports whether a process is stopped.
+func isStopped(p *proctest.Proc) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
+	return err == nil && strings.Contains(string(stat), ") T ")
 }
 
 // do starts an order and waits for its answer.

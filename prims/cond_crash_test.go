@@ -31,46 +31,17 @@ func TestCondDiesPassingOn(t *testing.T) {
 	}
 }
 
-// untilReached repeats f until the victim of f comes to a point. Another process may tell the next waiter first, and then
-// the victim does not come to the points behind that.
-func untilReached(t *testing.T, point string, f func() bool) {
-	t.Helper()
-	for tries := 0; !f(); tries++ {
-		require.Less(t, tries, 20, "the victim never comes to %s", point)
-	}
-}
-
-// reaches waits until is reports that the process of x has come to its point. It returns false if the task of x ends
-// instead. Then it kills the process.
-func (x *hand) reaches(t *testing.T, is func() bool) bool {
-	t.Helper()
-	reached, ended := false, false
-	eventually(t, "the victim comes to the point, or its task ends", x.dump, func() bool {
-		select {
-		case a := <-x.inbox:
-			ended = a.ID != 0
-		default:
-		}
-		reached = is()
-		return reached || ended
-	})
-	if !reached {
-		x.proc.Kill(t)
-	}
-	return reached
-}
-
 func condDiesPassingOn(t *testing.T, point string) (died bool) {
 	a := newArena(t, nil)
 	owner, here := remoteHand(t, a, "owner"), localHand(a)
 	successor := remoteHand(t, a, "successor", proctest.Env("SHMSYNC_CRASHPOINT="+point))
-	successor.blocked(t, task{Op: "cwaitctx", Name: "c"})
+	waits := successor.blocked(t, task{Op: "cwaitctx", Name: "c"})
 	second := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
 	third := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
 	owner.must(t, task{Op: "clock", Name: "c"})
 	here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
 	owner.proc.Kill(t)
-	died = successor.reaches(t, func() bool {
+	died = successor.reaches(t, waits, func() bool {
 		select {
 		case <-successor.proc.Done():
 			return true
@@ -106,13 +77,13 @@ func condStoppedPassingOn(t *testing.T, point string, passed bool) (stopped bool
 	a := newArena(t, nil)
 	owner, here := remoteHand(t, a, "owner"), localHand(a)
 	x := remoteHand(t, a, "x", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
-	x.blocked(t, task{Op: "cwaitctx", Name: "c"})
+	waits := x.blocked(t, task{Op: "cwaitctx", Name: "c"})
 	second := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
 	third := here.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
 	owner.must(t, task{Op: "clock", Name: "c"})
 	here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
 	owner.proc.Kill(t)
-	if stopped = x.reaches(t, func() bool { return isStopped(x.proc) }); !stopped {
+	if stopped = x.reaches(t, waits, func() bool { return isStopped(x.proc) }); !stopped {
 		passed = true
 	}
 	if passed {

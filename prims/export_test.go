@@ -232,7 +232,8 @@ func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
 		return waitsOf(a, o)
 	}
 	(*arenakernel.Arena)(a).EachNode(o.Offset, func(_ arena.Offset, node *arenakernel.Node) {
-		if queued(node.Load()) {
+		// A node whose wait is prepared is not in the queue yet.
+		if queued(node.Load()) && queuedValue(valueIn(node.Next())) {
 			n++
 		}
 	})

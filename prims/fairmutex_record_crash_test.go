@@ -4,8 +4,6 @@ package prims_test
 
 import (
 	"fmt"
-	"os"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -122,12 +120,6 @@ func TestFairMutexStoppedAtEachPoint(t *testing.T) {
 			t.Run(what, func(t *testing.T) { fairStoppedAt(t, what) })
 		}
 	}
-}
-
-// isStopped reports whether a process is stopped.
-func isStopped(p *proctest.Proc) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
-	return err == nil && strings.Contains(string(stat), ") T ")
 }
 
 func fairStoppedAt(t *testing.T, what string) {

@@ -254,19 +254,12 @@ func walk(b *prims.Barrier, tr *gateTraces, who, phases int) error {
 
 // queued returns how many waits are in the queues of the object at off. For an object without
 // queues it returns how many waits sleep on its word.
-func queued(a *arena.Arena, off arena.Offset) (n int) {
-	k := (*arenakernel.Arena)(a)
-	for o := range k.Objects() {
-		if o.Offset != off || !prims.Queueless(o) {
-			continue
-		}
-		for _, w := range k.WaitsOf(o) {
-			n += int(w.Count)
-		}
-		return n
+func queued(a *arena.Arena, off arena.Offset) int {
+	o, err := (*arenakernel.Arena)(a).ObjectAt(off)
+	if err != nil {
+		panic(err)
 	}
-	k.EachNode(off, func(arena.Offset, *arenakernel.Node) { n++ })
-	return n
+	return prims.QueuedAt(a, o)
 }
 
 // gateBlocked starts an order and returns when its call waits at the object at off.

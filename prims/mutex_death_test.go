@@ -631,58 +631,75 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 		for _, polled := range []int{0, 14} {
 			t.Run(fmt.Sprintf("%s %d behind the poller", point, polled), func(t *testing.T) {
 				inTime(t, func(late *delays) {
-					a := newArena(t, nil)
-					x := remoteActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
-					x.must(t, order{Op: "lock", Object: "m"})
-					here, third := localActor(a), remoteActor(t, a, "third")
-					// All threads on which waiters of this process may sleep are in use, so its
-					// other goroutines park.
-					third.must(t, order{Op: "lock", Object: "other"})
-					for range polled {
-						here.blocked(t, order{Op: "lock", Object: "other"})
-					}
-					ids := []int{here.blocked(t, order{Op: "lockctx", Object: "m"})}
-					mine := 0
 					if point == "mutex.lock.woken" {
-						// The holder itself waits here, ahead of the others.
-						x.must(t, order{Op: "unlock", Object: "m"})
-						require.Empty(t, here.wait(t, ids[0]).Err)
-						mine = x.blocked(t, order{Op: "lock", Object: "m"})
-						ids[0] = third.blocked(t, order{Op: "lockctx", Object: "m"})
-						here.must(t, order{Op: "unlock", Object: "m"})
-						x.proc.AwaitStop(t)
-						start := time.Now()
-						r := third.wait(t, ids[0])
-						require.Empty(t, r.Err)
-						late.since(start, 2*soon())
-						third.must(t, order{Op: "unlock", Object: "m"})
+						untilReached(t, point, func() bool { return mutexStoppedWaiting(t, point, polled, late) })
 					} else {
-						id := third.blocked(t, order{Op: "lockctx", Object: "m"})
-						release := x.start(order{Op: "unlock", Object: "m"})
-						start := time.Now()
-						m, err := openActorMutex(a, "m", nil)
-						require.NoError(t, err)
-						for range 2 {
-							if nextOwner(t, a, m, "stopped") == "third" {
-								require.Empty(t, third.wait(t, id).Err)
-								third.must(t, order{Op: "unlock", Object: "m"})
-							} else {
-								require.Empty(t, here.wait(t, ids[0]).Err)
-								here.must(t, order{Op: "unlock", Object: "m"})
-							}
-						}
-						late.since(start, 3*soon())
-						x.proc.Signal(t, syscall.SIGCONT)
-						require.Empty(t, x.wait(t, release).Err)
-						return
+						mutexStoppedUnlocking(t, point, polled, late)
 					}
-					x.proc.Cont(t)
-					require.Empty(t, x.wait(t, mine).Err)
-					x.must(t, order{Op: "unlock", Object: "m"})
 				})
 			})
 		}
 	}
+}
+
+// stoppedScene starts a process that stops at a point and has locked m, and a third process. This process has so many
+// waits for another lock: if they are 14, they use all threads on which waiters of a process may sleep, and its other
+// goroutines park.
+func stoppedScene(t *testing.T, point string, polled int) (a *arena.Arena, x, here, third *actor) {
+	a = newArena(t, nil)
+	x = remoteActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
+	x.must(t, order{Op: "lock", Object: "m"})
+	here, third = localActor(a), remoteActor(t, a, "third")
+	third.must(t, order{Op: "lock", Object: "other"})
+	for range polled {
+		here.blocked(t, order{Op: "lock", Object: "other"})
+	}
+	return a, x, here, third
+}
+
+// mutexStoppedWaiting stops the first waiter when it wakes. It returns false if that waiter has locked without having
+// slept.
+func mutexStoppedWaiting(t *testing.T, point string, polled int, late *delays) bool {
+	_, x, here, third := stoppedScene(t, point, polled)
+	id := here.blocked(t, order{Op: "lockctx", Object: "m"})
+	x.must(t, order{Op: "unlock", Object: "m"})
+	require.Empty(t, here.wait(t, id).Err)
+	mine := x.blocked(t, order{Op: "lock", Object: "m"})
+	id = third.blocked(t, order{Op: "lockctx", Object: "m"})
+	here.must(t, order{Op: "unlock", Object: "m"})
+	if !x.reaches(t, mine, func() bool { return isStopped(x.proc) }) {
+		return false
+	}
+	start := time.Now()
+	require.Empty(t, third.wait(t, id).Err)
+	late.since(start, 2*soon())
+	third.must(t, order{Op: "unlock", Object: "m"})
+	x.proc.Cont(t)
+	require.Empty(t, x.wait(t, mine).Err)
+	x.must(t, order{Op: "unlock", Object: "m"})
+	return true
+}
+
+func mutexStoppedUnlocking(t *testing.T, point string, polled int, late *delays) {
+	a, x, here, third := stoppedScene(t, point, polled)
+	first := here.blocked(t, order{Op: "lockctx", Object: "m"})
+	second := third.blocked(t, order{Op: "lockctx", Object: "m"})
+	release := x.start(order{Op: "unlock", Object: "m"})
+	start := time.Now()
+	m, err := openActorMutex(a, "m", nil)
+	require.NoError(t, err)
+	for range 2 {
+		if nextOwner(t, a, m, "stopped") == "third" {
+			require.Empty(t, third.wait(t, second).Err)
+			third.must(t, order{Op: "unlock", Object: "m"})
+		} else {
+			require.Empty(t, here.wait(t, first).Err)
+			here.must(t, order{Op: "unlock", Object: "m"})
+		}
+	}
+	late.since(start, 3*soon())
+	x.proc.Signal(t, syscall.SIGCONT)
+	require.Empty(t, x.wait(t, release).Err)
 }
 
 // TestMutexFallbacks runs the essential tests above where the kernel, or a sandbox, lacks some

@@ -64,6 +64,23 @@ func (p *Proc) Recv(t testing.TB, v any) {
 	}
 }
 
+// Poll decodes the child's next Say into v if there is one already. It returns false if there is none, or if the child
+// has said all it will ever say.
+func (p *Proc) Poll(t testing.TB, v any) bool {
+	t.Helper()
+	m, o, ok := p.messages.poll()
+	if !ok || o == ended {
+		return false
+	}
+	if m.Say == nil {
+		t.Fatalf("proctest: %s: %v, want a value", p, m)
+	}
+	if err := json.Unmarshal(m.Say, v); err != nil {
+		t.Fatalf("proctest: %s: %v: %v", p, m, err)
+	}
+	return true
+}
+
 // next returns the next message of the child. It fails the test if the message is a Fatal, or if the child ends or
 // is too slow.
 func (p *Proc) next(t testing.TB, what string) message {
