@@ -209,7 +209,9 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
         shmi_clear_open_bits(a, dead); /* if dead was leaving, it may have looked at objects after that */
         return;
     }
-    if (first > last || last - first >= 256) /* those that died one after the other; a peer's bytes may claim more */
+    /* Those that died one after the other; a peer's bytes may claim more. No participant has the generation 0, and the words
+     * of slot records name it. */
+    if (first == 0 || first > last || last - first >= 256)
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
         shmi_participant_id n = shmi_make_participant_id(shmi_id_slot(dead), g);

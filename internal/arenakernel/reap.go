@@ -338,7 +338,8 @@ func (a *Arena) reclaimMemory(dead ParticipantID) {
 	}
 	const most = 256 // bounds how many generations are reclaimed, because a peer may have overwritten the word
 	first := reclaimed.Load() + 1
-	if last := dead.Generation(); first > last || last-first >= most {
+	// No participant has the generation 0, and the words of slot records name it.
+	if last := dead.Generation(); first == 0 || first > last || last-first >= most {
 		first = last - min(last, most) + 1
 	}
 	for g := first; g <= dead.Generation(); g++ {

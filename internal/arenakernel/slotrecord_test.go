@@ -3,6 +3,7 @@
 package arenakernel
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -498,4 +499,18 @@ func TestAddedBlocksOverwritten(t *testing.T) {
 		require.ErrorIs(t, a.EachAddedBlock(o, 200, a.SlotRecords(o).Load(), 0, func(Offset, uint64) {}), shmsync.ErrCorrupt)
 		require.NoError(t, a.EachSlotRecord(o, 128, func(Offset, int) bool { return true }))
 	})
+}
+
+// TestReaperTakesNoGenerationZero: a peer has overwritten the word that says which participants of a slot have been cleaned
+// up after. The words of slot records look like blocks of a participant of generation 0, which no participant is.
+func TestReaperTakesNoGenerationZero(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b := p.join(1), p.join(2)
+	o, records := withSlotRecords(t, "x", a, b)
+	b.u32(b.slot(b.mySlot) + slotReclaimed).Store(math.MaxUint32)
+	a.reclaimMemory(b.self)
+	at, ok := a.locate(records[1])
+	require.True(t, ok)
+	require.Equal(t, makeRecordWord(b.mySlot), at.load())
+	require.ElementsMatch(t, []int{1, 2}, slotsOfRecords(t, a, o))
 }
