@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
@@ -111,23 +112,21 @@ func facts(name string) (all []fact, err error) {
 // name.
 func changes(before, after []fact) (all []change) {
 	type key struct{ what, name string }
-	texts := map[key]*[2]string{}
+	parts := map[key]*[2][]string{} // lists, because very many facts may have the same key
 	var order []key
 	for i, facts := range [][]fact{before, after} {
 		for _, f := range facts {
 			k := key{f.what, f.name}
-			if texts[k] == nil {
-				texts[k] = &[2]string{}
+			if parts[k] == nil {
+				parts[k] = &[2][]string{}
 				order = append(order, k)
 			}
-			if texts[k][i] != "" {
-				f.text = texts[k][i] + "; " + f.text
-			}
-			texts[k][i] = f.text
+			parts[k][i] = append(parts[k][i], f.text)
 		}
 	}
 	for _, k := range order {
-		if t := texts[k]; t[0] != t[1] {
+		p := parts[k]
+		if t := [2]string{strings.Join(p[0], "; "), strings.Join(p[1], "; ")}; t[0] != t[1] {
 			all = append(all, change{k.what, k.name, t[0], t[1]})
 		}
 	}

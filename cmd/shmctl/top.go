@@ -150,9 +150,9 @@ func ratesOf(o *object, snap, before *snapshot) (r rates) {
 	if before == nil || o.Counters == nil {
 		return r
 	}
-	i := slices.IndexFunc(before.Objects, func(b object) bool { return b.Offset == o.Offset && b.Kind == o.Kind && b.Counters != nil })
+	i, found := slices.BinarySearchFunc(before.Objects, o.Offset, func(b object, off uint64) int { return cmp.Compare(b.Offset, off) })
 	seconds := float64(snap.Time-before.Time) / 1e9
-	if i < 0 || seconds <= 0 {
+	if !found || before.Objects[i].Kind != o.Kind || before.Objects[i].Counters == nil || seconds <= 0 {
 		return r
 	}
 	per := func(now, then uint64) float64 { return float64(now-min(then, now)) / seconds }

@@ -229,10 +229,7 @@ func (c *checker) checkRecords() {
 	c.handles.Lock()
 	defer c.handles.Unlock()
 	defer c.unguard()
-	// An object may have many records, so the list of each object is read once and kept in lists. A
-	// record that is missing there may have been pushed after the list was read. Only for such a
-	// record is the list read again.
-	lists := map[Offset]map[Offset]bool{}
+	lists := c.newRecordLists()
 	c.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
 		b, ok := c.locate(off)
 		if w.recordSlot() == 0 || !ok {
@@ -240,16 +237,7 @@ func (c *checker) checkRecords() {
 		}
 		object := Offset(c.peek64(off + recordObject))
 		c.guard(object)
-		listed := c.isObject(object)
-		if listed && lists[object] == nil {
-			records := map[Offset]bool{}
-			c.eachRecord(object, func(b block, _ int) bool {
-				records[b.off] = true
-				return true
-			})
-			lists[object] = records
-		}
-		listed = listed && (lists[object][off] || c.listsRecord(object, b))
+		listed := c.isObject(object) && lists.has(object, b)
 		if !listed && !c.goes(object) && b.load() == w {
 			c.bad("the slot record at %v is not on the list of the object at %v", off, object)
 		}

@@ -26,7 +26,8 @@ type Inspector struct {
 	damage  error // the error in the header, or nil
 	began   int64 // when the copy was begun; Unix time in ns
 	created time.Time
-	now     int64 // see SetNow
+	now     int64        // see SetNow
+	records *recordLists // the lists of the copy
 }
 
 // Inspect opens the arena with the given name in /dev/shm or, if the name contains a slash, the
@@ -89,7 +90,7 @@ func (i *Inspector) read() error {
 	a.current, a.gone = a.isCurrent, a.Gone
 	a.reserve = func(_, _ uint64) error { return nil }
 	a.beforeWaits, a.now = i.readWaitsLast, i.now
-	i.a = a
+	i.a, i.records = a, a.newRecordLists()
 	i.created = unixTime(a.u64(hdrCreated).Load())
 	return nil
 }

@@ -127,7 +127,7 @@ func (i *Inspector) objectsOnly(off uint64, b []byte) {
 			continue
 		}
 		at = uint64(blk.off) + blk.size
-		if a.isRecord(blk, blk.load()) {
+		if i.records.isRecord(blk, blk.load()) {
 			n, known := a.recordWords(blk)
 			if !known || !i.lasting(blk) {
 				if n = SlotRecordHeader; !i.stillIs(blk, n) {

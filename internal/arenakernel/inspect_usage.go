@@ -23,7 +23,7 @@ func (i *Inspector) Usage() Usage {
 		case kind == blockRaw && w.recordSlot() == 0:
 			u.Blocks += size
 		default:
-			if b, ok := a.locate(off); ok && a.isRecord(b, w) {
+			if b, ok := a.locate(off); ok && i.records.isRecord(b, w) {
 				records[Offset(a.peek64(off+recordObject))] += size
 			} else {
 				u.Other += size

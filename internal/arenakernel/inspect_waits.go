@@ -28,7 +28,7 @@ func (a *Arena) findWaitsOfCopy() {
 func (i *Inspector) readWaitsLast() {
 	a := i.a
 	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
-		if b, ok := a.locate(off); ok && a.isRecord(b, w) {
+		if b, ok := a.locate(off); ok && i.records.isRecord(b, w) {
 			i.img.Fetch(uint64(off), size)
 		} else if w.kind() == blockObject {
 			if h, err := a.headerAt(off); err == nil {
@@ -68,6 +68,14 @@ func (i *Inspector) readAgain(off, n uint64) {
 func (a *Arena) findWaits() map[Offset][]Wait {
 	found, left := map[Offset][]Wait{}, mostWaits
 	asleep := a.sleepers()
+	type sleepOn struct { // a map, because there may be very many waits and sleepers
+		owner ParticipantID
+		word  Offset
+	}
+	since := make(map[sleepOn]int64, len(asleep))
+	for _, s := range asleep {
+		since[sleepOn{s.owner, s.word}] = s.since
+	}
 	a.eachNode(func(off Offset, n *Node) {
 		if left--; left < 0 {
 			return
@@ -77,10 +85,8 @@ func (a *Arena) findWaits() map[Offset][]Wait {
 		if !ok {
 			return
 		}
-		for _, s := range asleep {
-			if s.word == off && s.owner == w.Owner {
-				w.Since = s.since
-			}
+		if t, ok := since[sleepOn{w.Owner, off}]; ok {
+			w.Since = t
 		}
 		found[object] = append(found[object], w)
 	})

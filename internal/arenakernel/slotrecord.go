@@ -331,13 +331,13 @@ func (c *core) recordAt(object, off Offset) (b block, slot int, ok bool) {
 // is on the list of its object.
 //
 // Preconditions: as for listsRecord, unless b is published.
-func (c *core) isRecord(b block, w blockWord) bool {
+func (l *recordLists) isRecord(b block, w blockWord) bool {
 	if w.kind() != blockClaimed {
 		return w.recordSlot() != 0
 	}
-	object := Offset(c.peek64(b.off + recordObject))
-	o, ok := c.locate(object)
-	return ok && o.size >= objectHeader && o.load().kind() == blockObject && c.listsRecord(object, b)
+	object := Offset(l.peek64(b.off + recordObject))
+	o, ok := l.locate(object)
+	return ok && o.size >= objectHeader && o.load().kind() == blockObject && l.has(object, b)
 }
 
 // recordWords returns how many bytes at the beginning of the slot record b contain no user data. known is false if that

@@ -82,7 +82,7 @@ func (s *Snapshot) hopeless(w *Wait, set map[string]bool) bool {
 // other, directly or through others.
 func (s *Snapshot) deadlocks() (all [][]Edge) {
 	set := s.stuck()
-	next := map[string][]Edge{}
+	next, seen := map[string][]Edge{}, map[Edge]bool{}
 	for i := range s.Waits {
 		w := &s.Waits[i]
 		if !set[w.Owner] || !s.hopeless(w, set) {
@@ -91,7 +91,8 @@ func (s *Snapshot) deadlocks() (all [][]Edge) {
 		for _, h := range w.OnHolds {
 			to := s.Holds[h].Owner
 			e := Edge{From: w.Owner, To: to, Object: w.Object, For: w.For}
-			if to != w.Owner && set[to] && !slices.Contains(next[w.Owner], e) {
+			if to != w.Owner && set[to] && !seen[e] {
+				seen[e] = true
 				next[w.Owner] = append(next[w.Owner], e)
 			}
 		}

@@ -117,7 +117,7 @@ func (s *Snapshot) objectFindings(i int) (all []Finding) {
 		}
 	}
 	if len(all) == 0 {
-		all = s.wedgeFindings(o)
+		all = s.wedgeFindings(o, waiters)
 	}
 	return all
 }

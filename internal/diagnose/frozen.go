@@ -109,7 +109,7 @@ func (z *freezer) group(m groupMount, below string) (f freeze) {
 	}
 	b, _ := os.ReadFile(filepath.Join(dir, state))
 	f.frozen = strings.HasPrefix(string(b), "FROZEN") || strings.Contains("\n"+string(b), "\nfrozen 1")
-	for at := dir; f.frozen && strings.HasPrefix(at, m.point); at = filepath.Dir(at) {
+	for at, above := dir, ""; f.frozen && at != above && strings.HasPrefix(at, m.point); at, above = filepath.Dir(at), at {
 		b, err := os.ReadFile(filepath.Join(at, self))
 		if err == nil && strings.TrimSpace(string(b)) == "1" {
 			f.value, f.file = on, filepath.Join(at, "cgroup.freeze") // the highest one wins

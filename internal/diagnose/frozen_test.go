@@ -61,3 +61,11 @@ func TestFreezer(t *testing.T) {
 
 // groupsIn writes a path as in /proc/self/mountinfo.
 func groupsIn(path string) string { return filepath.Dir(path) + "/a\\040b" }
+
+// A hierarchy that is mounted at the root of the file system has a highest group, too.
+func TestFreezerAtTheRoot(t *testing.T) {
+	proc, groups := t.TempDir(), t.TempDir()
+	write(t, proc, map[string]string{"self/mountinfo": "32 24 0:28 / / rw - cgroup2 cgroup2 rw\n", "1/cgroup": "0::" + groups + "\n"})
+	write(t, groups, map[string]string{"cgroup.events": "frozen 1\n", "cgroup.freeze": "1\n"})
+	require.Equal(t, freeze{true, groups + "/cgroup.freeze", "0"}, (&freezer{proc: proc}).of(1))
+}

@@ -29,7 +29,9 @@ type Snapshot struct {
 	opts Options
 	who  map[string]int // index of each participant, by its name
 
-	named   map[string]int // how many objects are printed with each name; made by Argument
+	named   map[string]int      // how many objects are printed with each name; made by Argument
+	waitsOf map[string]*waitsOf // made by behind
+	running map[string]bool     // whether the process of a participant was found to be busy; filled by runs
 	freezer freezer
 }
 
@@ -53,7 +55,7 @@ type Dump struct {
 
 // Look makes a snapshot of the bytes that the Inspector has read.
 func Look(ins *arenakernel.Inspector, opts Options) *Snapshot {
-	s := &Snapshot{ins: ins, Time: shmsync.Monotonic(), Damage: ins.Damage(), opts: opts, who: map[string]int{}, freezer: freezer{proc: "/proc"}}
+	s := &Snapshot{ins: ins, Time: shmsync.Monotonic(), Damage: ins.Damage(), opts: opts, who: map[string]int{}, running: map[string]bool{}, freezer: freezer{proc: "/proc"}}
 	s.addParticipants()
 	if d := opts.Dump; d != nil {
 		s.Time = d.Time
@@ -221,16 +223,24 @@ func (s *Snapshot) addObjects() {
 			})
 			s.count(h.Owner, func(p *Participant) { p.Holds++ })
 		}
+		var before []int
 		for _, w := range look.Waits {
 			o.Waits = append(o.Waits, len(s.Waits))
 			v := Wait{
 				Object: o.Name, Owner: w.Owner.String(), For: w.For, Want: w.Want, Order: w.Stamp, How: w.How, Goroutines: w.Count,
 				AgeNs: s.ageOf(w.Since), Any: w.Any, ObjectIndex: len(s.Objects), since: w.Since,
 			}
-			for _, on := range w.On {
-				v.OnHolds = append(v.OnHolds, first+on)
-				v.On = append(v.On, s.Holds[first+on].Owner)
+			// Many waits may wait for the same holds, so those share the lists of the wait before.
+			if len(w.On) > 0 && len(s.Waits) > o.Waits[0] && len(before) == len(w.On) && &before[0] == &w.On[0] {
+				last := &s.Waits[len(s.Waits)-1]
+				v.OnHolds, v.On = last.OnHolds, last.On
+			} else {
+				for _, on := range w.On {
+					v.OnHolds = append(v.OnHolds, first+on)
+					v.On = append(v.On, s.Holds[first+on].Owner)
+				}
 			}
+			before = w.On
 			s.Waits = append(s.Waits, v)
 			s.count(w.Owner, func(p *Participant) { p.Waits++ })
 		}

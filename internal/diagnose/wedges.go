@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -58,33 +59,50 @@ func (s *Snapshot) isOld(ns *int64) bool {
 	return s.opts.Older <= 0 || ns != nil && time.Duration(*ns) >= s.opts.Older
 }
 
+// wedge is what decides the text of a finding about a long wait for a certain object. A peer may have written very many
+// waits, so each finding is made once.
+type wedge struct {
+	work string // what the wait is for; empty if it is for a hold
+	hold int    // the hold that keeps the wait waiting
+	self bool   // the process waits for a hold of its own
+}
+
 // wedgeFindings returns a finding for each wait for the object that has lasted too long. It returns none if the object
-// has a finding of another kind, because that is the cause of the long waits.
-func (s *Snapshot) wedgeFindings(o *Object) (all []Finding) {
+// has a finding of another kind, because that is the cause of the long waits. The parameter waiters is the result of
+// the method of that name.
+func (s *Snapshot) wedgeFindings(o *Object, waiters string) (all []Finding) {
 	lock, work := s.limits()
-	seen := map[string]bool{}
+	made, seen := map[wedge]bool{}, map[string]bool{}
+	stopped := sync.OnceValue(func() bool { return s.allStopped(o) })
 	for _, i := range o.Waits {
 		w := &s.Waits[i]
 		if w.AgeNs == nil || s.IsGone(w.Owner) {
 			continue
 		}
 		age := time.Duration(*w.AgeNs)
-		var f Finding
+		cause := wedge{work: w.For}
+		var find func() Finding
 		switch {
 		case w.For == "permits" && age >= work:
-			f = s.exhausted(o)
+			find = func() Finding { return s.exhausted(o, waiters) }
 		case w.For == "zero" || w.For == "phase":
-			if age >= work || age >= lock && s.allStopped(o) {
-				f = s.missingParties(o, w)
+			if age >= work || age >= lock && stopped() {
+				find = func() Finding { return s.missingParties(o, w, waiters) }
 			}
-		case w.For == "room" && (age >= work || s.allStopped(o)):
-			f = s.fullQueue(o)
+		case w.For == "room" && (age >= work || stopped()):
+			find = func() Finding { return s.fullQueue(o, waiters) }
 		case len(w.OnHolds) > 0 && !w.Any && age >= lock:
-			f = s.longHold(o, w)
-		case len(w.OnHolds) == 0 && age >= lock && s.allStopped(o):
-			f = s.missingParties(o, w)
+			cause = s.holdBefore(w)
+			find = func() Finding { return s.longHold(o, cause, waiters) }
+		case len(w.OnHolds) == 0 && age >= lock && stopped():
+			find = func() Finding { return s.missingParties(o, w, waiters) }
 		}
-		if f.Kind == "" || seen[key(f)+f.Text] {
+		if find == nil || made[cause] {
+			continue
+		}
+		made[cause] = true
+		f := find()
+		if seen[key(f)+f.Text] {
 			continue
 		}
 		seen[key(f)+f.Text] = true
@@ -95,20 +113,63 @@ func (s *Snapshot) wedgeFindings(o *Object) (all []Finding) {
 	return all
 }
 
-// longHold returns a finding about a hold that has kept w waiting for too long. If several holds keep w waiting, it
-// chooses the first one of another process. If there is none, it chooses one of the waiting process.
-func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
-	h := &s.Holds[w.OnHolds[0]]
+// holdBefore returns the hold that keeps w waiting. If several holds do, it chooses the first one of another process. If
+// there is none, it chooses one of the waiting process.
+func (s *Snapshot) holdBefore(w *Wait) wedge {
 	for _, i := range w.OnHolds {
 		if s.Holds[i].Owner != w.Owner {
-			h = &s.Holds[i]
-			break
+			return wedge{hold: i}
 		}
 	}
+	return wedge{hold: w.OnHolds[0], self: true}
+}
+
+// waitsOf has some of the waits of a participant: the first two for different objects, and the last two for different
+// objects whose ages are known.
+type waitsOf struct{ first, second, lastDated, beforeDated *Wait }
+
+// behind returns a wait of a participant for another object than o, or nil. If the ages of such waits are known, it
+// returns the last of those.
+func (s *Snapshot) behind(name string, o *Object) *Wait {
+	if s.waitsOf == nil {
+		s.waitsOf = map[string]*waitsOf{}
+		for i := range s.Waits {
+			w := &s.Waits[i]
+			of := s.waitsOf[w.Owner]
+			if of == nil {
+				of = &waitsOf{}
+				s.waitsOf[w.Owner] = of
+			}
+			switch {
+			case of.first == nil:
+				of.first = w
+			case of.second == nil && w.Object != of.first.Object:
+				of.second = w
+			}
+			if w.AgeNs != nil {
+				if of.lastDated != nil && w.Object != of.lastDated.Object {
+					of.beforeDated = of.lastDated
+				}
+				of.lastDated = w
+			}
+		}
+	}
+	if of := s.waitsOf[name]; of != nil {
+		for _, w := range []*Wait{of.lastDated, of.beforeDated, of.first, of.second} {
+			if w != nil && w.Object != o.Name {
+				return w
+			}
+		}
+	}
+	return nil
+}
+
+// longHold returns a finding about the hold of an object that has kept a wait waiting for too long.
+func (s *Snapshot) longHold(o *Object, cause wedge, waiters string) Finding {
+	h := &s.Holds[cause.hold]
 	f := Finding{Participants: []string{h.Owner}}
 	hold := fmt.Sprintf("%s %s", s.Title(h.Owner), s.heldText(o, h))
-	waiters := s.waiters(o)
-	if h.Owner == w.Owner {
+	if cause.self {
 		f.Kind = SelfWait
 		f.Text = fmt.Sprintf("%s, and a goroutine of the same process waits for it%s; a goroutine that locks it twice waits for itself", hold, waiters)
 		f.Advice = "if it is stuck, end it; a death passes the hold on by the policy of the lock"
@@ -116,12 +177,7 @@ func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 		return f
 	}
 	f.Advice = "if it is stuck, end it; a death passes the hold on by the policy of the lock"
-	var behind *Wait
-	for i := range s.Waits {
-		if v := &s.Waits[i]; v.Owner == h.Owner && v.Object != o.Name && (behind == nil || v.AgeNs != nil) {
-			behind = v
-		}
-	}
+	behind := s.behind(h.Owner, o)
 	switch {
 	case behind != nil:
 		f.Kind = LongHold
@@ -183,10 +239,10 @@ func (s *Snapshot) heldText(o *Object, h *Hold) string {
 }
 
 // exhausted returns a finding about a semaphore whose permits are not returned.
-func (s *Snapshot) exhausted(o *Object) Finding {
+func (s *Snapshot) exhausted(o *Object, waiters string) Finding {
 	f := Finding{Kind: Exhausted}
 	holders, most := s.listHolds(o, arenakernel.HoldPermits, "has")
-	f.Text = fmt.Sprintf("%s %s is exhausted (%s)%s%s", o.Type, o.Name, o.State, holders, s.waiters(o))
+	f.Text = fmt.Sprintf("%s %s is exhausted (%s)%s%s", o.Type, o.Name, o.State, holders, waiters)
 	f.Participants = none(most)
 	f.Advice = "look at what its holders do"
 	f.Command = s.Command("show", o)
@@ -198,7 +254,7 @@ func (s *Snapshot) exhausted(o *Object) Finding {
 }
 
 // missingParties returns a finding about a wait for work that is not done, or for parties that have not arrived.
-func (s *Snapshot) missingParties(o *Object, w *Wait) Finding {
+func (s *Snapshot) missingParties(o *Object, w *Wait, waiters string) Finding {
 	f := Finding{Kind: MissingParties}
 	mode, verb := arenakernel.HoldOwes, "owes"
 	if w.For == "phase" {
@@ -212,7 +268,7 @@ func (s *Snapshot) missingParties(o *Object, w *Wait) Finding {
 		holders = "" // only a count or an arrival can be claimed
 	}
 	f.Participants = none(most)
-	f.Text = fmt.Sprintf("%s %s waits for what does not come (%s)%s%s%s", o.Type, o.Name, o.State, holders, s.others(o), s.waiters(o))
+	f.Text = fmt.Sprintf("%s %s waits for what does not come (%s)%s%s%s", o.Type, o.Name, o.State, holders, s.others(o), waiters)
 	f.Advice = "see which of them should come; a process that left without it has to be started again"
 	f.Command = s.Command("show", o)
 	if stopped := s.stoppedUser(o); stopped != "" {
@@ -231,12 +287,12 @@ func (s *Snapshot) stoppedUser(o *Object) string {
 }
 
 // fullQueue returns a finding about a full queue from which no process takes items.
-func (s *Snapshot) fullQueue(o *Object) Finding {
+func (s *Snapshot) fullQueue(o *Object, waiters string) Finding {
 	f := Finding{Kind: FullQueue, Advice: "see why none of them takes items", Command: s.Command("show", o)}
-	f.Text = fmt.Sprintf("%s %s is full (%s), and no process takes items%s%s", o.Type, o.Name, o.State, s.others(o), s.waiters(o))
+	f.Text = fmt.Sprintf("%s %s is full (%s), and no process takes items%s%s", o.Type, o.Name, o.State, s.others(o), waiters)
 	if stopped := s.stoppedUser(o); stopped != "" {
 		f.Participants = []string{stopped}
-		f.Text = fmt.Sprintf("%s %s is full (%s), and %s is %s%s", o.Type, o.Name, o.State, s.Title(stopped), s.Participants[s.who[stopped]].Process, s.waiters(o))
+		f.Text = fmt.Sprintf("%s %s is full (%s), and %s is %s%s", o.Type, o.Name, o.State, s.Title(stopped), s.Participants[s.who[stopped]].Process, waiters)
 		f.continueAdvice(s, stopped)
 	}
 	return f
@@ -247,15 +303,24 @@ func (s *Snapshot) isStopped(name string) bool {
 	return ok && slices.Contains([]string{LifeStopped, LifeTraced, LifeFrozen}, s.Participants[i].Life)
 }
 
+// owners returns the participants that wait for an object.
+func (s *Snapshot) owners(o *Object) map[string]bool {
+	names := map[string]bool{}
+	for _, w := range o.Waits {
+		names[s.Waits[w].Owner] = true
+	}
+	return names
+}
+
 // allStopped reports whether no process can take items from a queue. This is so if each process that has the queue open
 // is stopped, apart from those that wait for the queue.
 func (s *Snapshot) allStopped(o *Object) bool {
-	stopped := 0
+	stopped, waits := 0, s.owners(o)
 	for _, name := range o.OpenBy {
 		switch {
 		case s.isStopped(name):
 			stopped++
-		case !s.IsGone(name) && !slices.ContainsFunc(o.Waits, func(w int) bool { return s.Waits[w].Owner == name }):
+		case !s.IsGone(name) && !waits[name]:
 			return false
 		}
 	}
@@ -288,8 +353,9 @@ func (s *Snapshot) listHolds(o *Object, mode, verb string) (text, most string) {
 // others names the participants that have the object open and do not wait for it.
 func (s *Snapshot) others(o *Object) string {
 	var names []string
+	waits := s.owners(o)
 	for _, name := range o.OpenBy {
-		if !s.IsGone(name) && !slices.ContainsFunc(o.Waits, func(w int) bool { return s.Waits[w].Owner == name }) {
+		if !s.IsGone(name) && !waits[name] {
 			text := s.Title(name)
 			if s.isStopped(name) {
 				text += ", which is " + s.Participants[s.who[name]].Process
@@ -315,14 +381,19 @@ func (s *Snapshot) isSeen(name string) bool {
 // runs reports whether the process of a participant is busy. This is so if one of its threads runs, waits for a CPU, or
 // waits for a disk in the kernel.
 func (s *Snapshot) runs(name string) bool {
+	if runs, known := s.running[name]; known {
+		return runs
+	}
 	i, ok := s.who[name]
 	if !ok || s.Participants[i].HostPID == 0 {
 		return false
 	}
 	stats, _ := filepath.Glob("/proc/" + strconv.Itoa(s.Participants[i].HostPID) + "/task/[0-9]*/stat")
-	return slices.ContainsFunc(stats, func(path string) bool {
+	runs := slices.ContainsFunc(stats, func(path string) bool {
 		b, err := os.ReadFile(path)
 		at := strings.LastIndex(string(b), ") ")
 		return err == nil && at >= 0 && at+2 < len(b) && (b[at+2] == 'R' || b[at+2] == 'D')
 	})
+	s.running[name] = runs
+	return runs
 }

@@ -1,0 +1,47 @@
+package arenakernel
+
+// recordLists remembers the lists of slot records that a walk over all blocks has read. A peer may write a list that is
+// as long as there is room for, and any number of blocks that may be on it. So a list must not be read for each block.
+type recordLists struct {
+	*core
+	lists map[Offset]*recordList
+}
+
+// recordList is the list of slot records of an object, as it was when the word objRecords had the value head.
+type recordList struct {
+	on    map[Offset]bool
+	head  uint32
+	walks int // how often the list was read
+}
+
+// mostRecordWalks is how often a list is read at most. It is read again for a record that it did not have, which may have
+// been pushed since.
+const mostRecordWalks = 16
+
+func (c *core) newRecordLists() *recordLists {
+	return &recordLists{core: c, lists: map[Offset]*recordList{}}
+}
+
+// has reports whether the list of an object has the slot record b. It may wrongly return true if the list keeps changing.
+//
+// Preconditions: as for listsRecord.
+func (l *recordLists) has(object Offset, b block) bool {
+	list := l.lists[object]
+	if list == nil {
+		list = &recordList{}
+		l.lists[object] = list
+	}
+	if list.on[b.off] {
+		return true
+	}
+	head := l.u32(object + objRecords).Load()
+	if list.walks == mostRecordWalks {
+		return head != list.head
+	}
+	list.walks, list.head, list.on = list.walks+1, head, map[Offset]bool{}
+	l.eachRecord(object, func(r block, _ int) bool {
+		list.on[r.off] = true
+		return true
+	})
+	return list.on[b.off]
+}
