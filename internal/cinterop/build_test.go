@@ -37,7 +37,16 @@ func TestHeaderMatrix(t *testing.T) {
 		{"clang++", "c++", cpp},
 		{"musl-gcc", "c", c},
 		{"aarch64-linux-gnu-gcc", "c", c},
-		{"clang --target=aarch64-linux-gnu", "c", c},
+		{"aarch64-linux-gnu-g++", "c++", cpp},
+		{"clang " + forARM64, "c", c},
+		{"clang++ " + forARM64, "c++", cpp},
+		{"clang " + withMusl, "c", c},
+		{"g++ " + withMusl, "c++", cpp},
+		{"clang++ " + withMusl, "c++", cpp},
+		{"aarch64-linux-gnu-gcc " + withMusl, "c", c},
+		{"aarch64-linux-gnu-g++ " + withMusl, "c++", cpp},
+		{"clang " + forARM64 + " " + withMusl, "c", c},
+		{"clang++ " + forARM64 + " " + withMusl, "c++", cpp},
 	} {
 		for i, standard := range c.standard {
 			if i > 0 && !proctest.Long() {
@@ -47,7 +56,12 @@ func TestHeaderMatrix(t *testing.T) {
 				words := strings.Fields(c.compiler)
 				needsCompilers(t, words)
 				t.Parallel()
+				musl := slices.Contains(words, withMusl)
+				words = slices.DeleteFunc(words, func(w string) bool { return w == withMusl })
 				name := knownStandard(t, words, c.language, strings.Fields(standard))
+				if musl {
+					words = append(words, muslHeaders(t, words)...)
+				}
 				for _, source := range []string{"declarations.c", "implementation.c"} {
 					args := slices.Concat(words[1:], []string{"-x", c.language, "-std=" + name, "-fsyntax-only", "-I" + dir,
 						"-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", filepath.Join("testdata", source)})
@@ -59,12 +73,66 @@ func TestHeaderMatrix(t *testing.T) {
 	}
 }
 
+// Words after the name of a compiler, in the tables of the tests.
+const (
+	forARM64 = "--target=aarch64-linux-gnu"
+	withMusl = "musl" // no argument of the compiler: muslHeaders returns its arguments
+)
+
+// muslHeaders returns the arguments by which a compiler takes the headers of musl instead of those of its own C
+// library.
+func muslHeaders(t *testing.T, compiler []string) []string {
+	t.Helper()
+	root, processor := musl(t, compiler)
+	own, err := exec.Command(compiler[0], "-print-file-name=include").Output()
+	require.NoError(t, err)
+	return []string{"-nostdinc", "-isystem", filepath.Join(root, "include", processor+"-linux-musl"), "-isystem", strings.TrimSpace(string(own))}
+}
+
+// muslLibraries returns the arguments, to stand after the sources, by which a compiler links a program with musl. The
+// program is static, because the loader of musl for another processor is not where the program would look for it.
+func muslLibraries(t *testing.T, compiler []string) []string {
+	t.Helper()
+	root, processor := musl(t, compiler)
+	dir := filepath.Join(root, "lib", processor+"-linux-musl")
+	args := []string{"-nostdlib", "-static", filepath.Join(dir, "crt1.o"), filepath.Join(dir, "crti.o"), filepath.Join(dir, "libc.a")}
+	for _, name := range []string{"libgcc.a", "libgcc_eh.a"} {
+		path, err := exec.Command(proctest.Program(t, gccFor(processor)), "-print-file-name="+name).Output()
+		require.NoError(t, err)
+		args = append(args, strings.TrimSpace(string(path)))
+	}
+	return append(args, filepath.Join(dir, "libc.a"), filepath.Join(dir, "crtn.o"))
+}
+
+// musl returns the folder that has the headers and libraries of musl, and musl's name of the processor that a compiler
+// compiles for. Those for arm64 are where .ci/musl-arm64 says.
+func musl(t *testing.T, compiler []string) (root, processor string) {
+	t.Helper()
+	if runtime.GOARCH == "arm64" || strings.Contains(strings.Join(compiler, " "), "aarch64") {
+		root := os.Getenv("SHMSYNC_MUSL_ARM64")
+		if root == "" {
+			t.Skip("needs SHMSYNC_MUSL_ARM64, the folder that .ci/musl-arm64 prints")
+		}
+		return root, "aarch64"
+	}
+	proctest.Program(t, "musl-gcc") // of the package that needs the headers
+	return "/usr", "x86_64"
+}
+
+// gccFor returns the name of the gcc for a processor.
+func gccFor(processor string) string {
+	if processor == "aarch64" && runtime.GOARCH != "arm64" {
+		return "aarch64-linux-gnu-gcc"
+	}
+	return "gcc"
+}
+
 // needsCompilers skips the test if the compiler, which is the first of the words, is missing. If another word
 // names arm64 as the target, it also skips the test if the headers and libraries of gcc for arm64 are missing.
 func needsCompilers(t *testing.T, words []string) {
 	t.Helper()
 	proctest.Program(t, words[0])
-	if slices.Contains(words, "--target=aarch64-linux-gnu") {
+	if slices.Contains(words, forARM64) {
 		proctest.Program(t, "aarch64-linux-gnu-gcc")
 	}
 }
@@ -97,36 +165,48 @@ func TestSanitizers(t *testing.T) {
 	cc := compiler(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	for name, flags := range map[string]string{
-		"address": "-fsanitize=address,undefined -fno-sanitize-recover=all",
-		"thread":  "-fsanitize=thread",
+	for _, c := range []struct {
+		name, sanitizer, compiler, flags string
+	}{
+		{"address", "address", cc, "-fsanitize=address,undefined -fno-sanitize-recover=all"},
+		{"thread", "thread", cc, "-fsanitize=thread"},
+		{"thread, clang", "thread", "clang", "-fsanitize=thread"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
+			other, need := c.compiler != cc, "SHMSYNC_NEED_SANITIZERS"
+			if other {
+				need = "SHMSYNC_NEED_CLANG_SANITIZERS"
+				proctest.Program(t, c.compiler)
+			}
 			dir := t.TempDir()
 			probe := filepath.Join(dir, "probe.c")
 			require.NoError(t, os.WriteFile(probe, []byte("int main(void) { return 0; }\n"), 0o600))
 			bin := filepath.Join(dir, "probe")
-			if out, err := exec.Command(cc, "-fsanitize="+name, probe, "-o", bin).CombinedOutput(); err != nil {
-				proctest.Missing(t, "SHMSYNC_NEED_SANITIZERS", fmt.Sprintf("needs a compiler with this sanitizer; %s says: %s", cc, out))
+			if out, err := exec.Command(c.compiler, "-fsanitize="+c.sanitizer, probe, "-o", bin).CombinedOutput(); err != nil {
+				proctest.Missing(t, need, fmt.Sprintf("needs a compiler with this sanitizer; %s says: %s", c.compiler, out))
 			}
 			if out, err := exec.Command(bin).CombinedOutput(); err != nil {
-				proctest.Missing(t, "SHMSYNC_NEED_SANITIZERS", fmt.Sprintf("needs a system on which programs with this sanitizer run: %v: %s", err, out))
+				proctest.Missing(t, need, fmt.Sprintf("needs a system on which programs with this sanitizer run: %v: %s", err, out))
 			}
 			run := func(args, env []string) string {
 				cmd := exec.Command(self, append(args, "-test.v")...)
-				cmd.Env = append(append(os.Environ(), cflagsEnv+"="+flags,
+				cmd.Env = append(append(os.Environ(), "CC="+c.compiler, cflagsEnv+"="+c.flags,
 					"TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:exitcode=66", "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS=detect_leaks=0"), env...)
 				out, err := cmd.CombinedOutput()
 				require.NoError(t, err, string(out))
 				require.NotContains(t, string(out), "WARNING: ThreadSanitizer")
 				return string(out)
 			}
-			require.Contains(t, run([]string{"-test.run", sanitized}, nil), "--- PASS: TestMutexStress")
 			brief, shows := sanitizedInBrief, "TestContract"
-			if name == "thread" {
+			if c.sanitizer == "thread" {
 				// ThreadSanitizer runs a thread of its own, which still runs when the last thread of a contract
 				// program has ended.
 				brief, shows = "^TestRWMutex.*$", "TestRWMutexPlain"
+			}
+			if other {
+				brief, shows = sanitizedByClang, "TestCrowds"
+			} else {
+				require.Contains(t, run([]string{"-test.run", sanitized}, nil), "--- PASS: TestMutexStress")
 			}
 			require.Contains(t, run([]string{"-test.run", brief, "-test.short"}, []string{"SHMSYNC_TEST_LONG=0"}), "--- PASS: "+shows)
 		})
@@ -143,7 +223,7 @@ func TestScenario(t *testing.T) {
 		t.Skip("needs a run without -short: each set of flags compiles the header again")
 	}
 	cAgent(t) // makes the header
-	const filled, arm64 = " -ftrivial-auto-var-init=pattern", "clang --target=aarch64-linux-gnu"
+	const filled, arm64 = " -ftrivial-auto-var-init=pattern", "clang " + forARM64
 	for _, c := range []struct {
 		name     string
 		compiler string // with its language or target if that is not C for the host
@@ -162,10 +242,12 @@ func TestScenario(t *testing.T) {
 		{"clang++", "clang++ -x c++", "-std=c++20 -O1", true},
 		{"clang MemorySanitizer", "clang", "-O0 -fsanitize=memory -fno-sanitize-recover=all", false},
 		{"musl -O0", "musl-gcc", "-O0", true},
+		{"musl clang -O0", "clang " + withMusl, "-O0", true},
 		{"arm64 gcc -O0", "aarch64-linux-gnu-gcc", "-O0", true},
 		{"arm64 gcc -O2", "aarch64-linux-gnu-gcc", "-O2", true},
 		{"arm64 clang -O0", arm64, "-O0", true},
 		{"arm64 clang -O3", arm64, "-O3", true},
+		{"arm64 musl clang -O0", arm64 + " " + withMusl, "-O0", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.long && !proctest.Long() {
@@ -174,12 +256,17 @@ func TestScenario(t *testing.T) {
 			words := strings.Fields(c.compiler)
 			needsCompilers(t, words)
 			t.Parallel()
-			bin := filepath.Join(t.TempDir(), "scenario")
+			bin, libraries := filepath.Join(t.TempDir(), "scenario"), []string{"-pthread"}
+			if slices.Contains(words, withMusl) {
+				words = slices.DeleteFunc(words, func(w string) bool { return w == withMusl })
+				libraries = muslLibraries(t, words)
+				words = append(words, muslHeaders(t, words)...)
+			}
 			if !strings.Contains(c.flags, "-std=") {
 				words = append(words, "-std=c11")
 			}
-			args := slices.Concat(words[1:], []string{"-g1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", "-I" + built.dir}, strings.Fields(c.flags),
-				[]string{filepath.Join("testdata", "scenario.c"), "-pthread"})
+			args := slices.Concat(words[1:], []string{"-g1", "-Wall", "-Wextra", "-Wconversion", "-Wpedantic", "-Wshadow", "-Werror", "-I" + built.dir}, strings.Fields(c.flags),
+				[]string{filepath.Join("testdata", "scenario.c")}, libraries)
 			err := ccache.Compile(words[0], args, bin)
 			if err != nil && strings.Contains(err.Error(), "libclang_rt") {
 				proctest.Missing(t, "SHMSYNC_NEED_MSAN", fmt.Sprintf("needs the sanitizer library of clang: %v", err))
@@ -225,6 +312,9 @@ func arm64Emulator(t *testing.T) []string {
 // sanitized matches the tests that run under the sanitizers: those whose C programs have many threads.
 const sanitized = "^(TestMutex.*|TestFutex.*|TestMultiLock.*|TestReapEachOther|TestCreateInC|TestCore|TestFromFD|TestGroupKilled|TestSignalWaker.*|TestWaitAll|TestQueueBatch)$"
 
-// sanitizedInBrief matches further tests for the sanitizers, which run few rounds. TestCrowds is not among them:
-// it counts sleeps, which take longer under a sanitizer.
+// sanitizedInBrief matches further tests for the sanitizers, which run few rounds.
 const sanitizedInBrief = "^(TestContract|TestCloseWaitsForCalls|TestCallsWhileTheArenaIsBeingClosed|TestRWMutex.*)$"
+
+// sanitizedByClang matches the tests that run in brief with the ThreadSanitizer of clang. With that of gcc, the 512 threads
+// of TestCrowds take three times as much CPU time.
+const sanitizedByClang = "^(TestCore|TestCreateInC|TestMutexPlain|TestMutexStress|TestFutexPlain|TestRWMutexPlain|TestCrowds)$"

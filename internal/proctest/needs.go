@@ -10,6 +10,7 @@ import (
 // sets the variable if it has found or installed the program.
 var programs = map[string]string{
 	"aarch64-linux-gnu-gcc": "SHMSYNC_NEED_ARM64_GCC",
+	"aarch64-linux-gnu-g++": "SHMSYNC_NEED_ARM64_GCC",
 	"clang":                 "SHMSYNC_NEED_CLANG",
 	"clang++":               "SHMSYNC_NEED_CLANG",
 	"g++":                   "SHMSYNC_NEED_CXX",
