@@ -38,10 +38,11 @@ func TestLibrary(t *testing.T) {
 	name, err := f.DynString(elf.DT_SONAME)
 	require.NoError(t, err)
 	require.Equal(t, []string{"libshmsync.so.0"}, name)
-	// A program that loads the library with dlopen has room for about 1,600 bytes of such variables of all libraries.
+	// A program that loads the library with dlopen has room for about 1,600 bytes of such variables of all libraries. They
+	// have 700 bytes, and gaps between them that depend on the compiler.
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_TLS {
-			require.LessOrEqual(t, p.Memsz, uint64(704), "thread-local variables")
+			require.LessOrEqual(t, p.Memsz, uint64(712), "thread-local variables")
 		}
 	}
 	symbols, err := f.DynamicSymbols()
