@@ -2271,7 +2271,7 @@ SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
     return err;
 }
 
-/* Which features there are. Each is probed by the call itself, once. */
+/* The features of the kernel. Each is probed once, by the system call that it consists of. */
 typedef struct shmi_features {
     int probed;
     int robust, waitv, membarrier, ofd, otmpfile;
@@ -3410,7 +3410,7 @@ typedef struct shmi_geometry {
     int counted; /* objects have counters */
 } shmi_geometry;
 
-/* The state that a fork wipes. In a child the name is 0, and every fast path reads it first. */
+/* The state that a fork wipes. In a child the ID in name is 0, and every fast path reads it first. */
 typedef struct shmi_me {
     shmi_participant_id name;
 } shmi_me;
@@ -3659,7 +3659,7 @@ SHMI_FN unsigned char *shmi_bytes(const shmsync_arena *a, shmi_off off, uint64_t
 /* The offset of an address in the arena. */
 SHMI_FN shmi_off shmi_off_of(const shmsync_arena *a, const void *p) { return (shmi_off)((const unsigned char *)p - a->base); }
 
-/* ---- Names and slots ---- */
+/* ---- IDs and slots ---- */
 
 SHMI_FN uint32_t shmi_id_slot(shmi_participant_id n) { return n & SHMI_MaxSlots; }
 SHMI_FN uint32_t shmi_id_gen(shmi_participant_id n) { return n >> 11 & SHMI_maxGeneration; }
@@ -3750,9 +3750,9 @@ SHMI_FN int shmi_current(const shmsync_arena *a, shmi_participant_id n)
     return shmi_slot_gen(w) == shmi_id_gen(n) && shmi_slot_present(w);
 }
 
-/* This process's name, or 0 in a child of fork. */
+/* The ID of this process, or 0 in a child of fork. */
 SHMI_FN shmi_participant_id shmi_self(const shmsync_arena *a) { return __atomic_load_n(&a->me->name, __ATOMIC_RELAXED); }
-/* Why this process has no name: it closed the arena, or it is a child of fork. */
+/* Why this process has no ID: it closed the arena, or it is a child of fork. */
 SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) ? EBADF : ENOTCONN; }
 
 /* The number of reaps so far, as a sequence: a process that finds another number than before knows that there was a
@@ -4403,7 +4403,7 @@ SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
     return 0;
 }
 
-/* Claims a free chunk of a room that has those bits. */
+/* Claims a free chunk of a room whose word has all of bits set. */
 SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint64_t *chunk, int *busy)
 {
     uint64_t *hint = shmi_u64(a, SHMI_hdrChunkHint);
@@ -4898,7 +4898,8 @@ SHMI_FN int shmi_each_block_of(shmsync_arena *a, uint64_t i, uint32_t kind, int 
             return 0;
     return 1;
 }
-/* Does that for the chunks that the participant in a slot may have touched, or for all chunks if slot is 0. */
+/* Goes through the blocks and spans of a kind in the chunks that the participant in a slot may have touched, or in all
+ * chunks if slot is 0, until f returns 0. */
 SHMI_FN void shmi_each_block(shmsync_arena *a, uint32_t slot, uint32_t kind, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
 {
     uint64_t i;
@@ -5848,7 +5849,7 @@ SHMI_FN int shmi_type_is_path(shmi_type_walk *w)
         *w->found = w->leaf;
     return 1;
 }
-/* Whether the type has a part with the path of like. *found is that part. */
+/* Whether the type has a part with the same path as like. If so, *found is set to that part. */
 SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_type_leaf *found)
 {
     shmi_type_walk w;
@@ -6717,8 +6718,9 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     shmi_st64(word, (uint64_t)(uint32_t)(w + 1) << 32);
     shmi_cas32(owner, a->self, 0);
 }
-/* Lowers the reach when searches of this process have passed more removed entries than it costs to examine all
- * entries. The caller holds handles. */
+/* Lowers the reach when this has become worth its cost: searches of this process have passed so many removed entries
+ * that an examination of all entries would have been cheaper. After an attempt that did not help, it waits for more
+ * such entries. The caller holds handles. */
 SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
 {
     uint64_t before, ratio = 2 * a->geo.dir_count;
@@ -7626,7 +7628,7 @@ SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
  * bytes each, and the kind and version of the new one, 4 bytes each. */
 #define SHMI_SUCCESSOR_TRAILER 24
 
-/* Deletes the object h, if it is the one that was created at that time. ENOENT: it does not exist any more, also if
+/* Deletes the object h, if it is the one that was created at that time. ENOENT: it does not exist any more, even if
  * another object has its name by now. The caller holds handles. */
 SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t created)
 {
@@ -8111,7 +8113,7 @@ typedef struct shmi_found {
     uint32_t at, common; /* of the second walk */
 } shmi_found;
 
-/* The first walk: 1 if the thread may have memory, -1 if there is no room for it. */
+/* Called for each thread of the first walk: 1 if the thread may have memory, -1 if there is no room for it. */
 SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
 {
     shmi_found *x = (shmi_found *)arg;
@@ -8122,7 +8124,7 @@ SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
     x->v[x->n++] = thread;
     return 0;
 }
-/* For the second walk: both walks are in the order of the kernel's list. */
+/* Called for each thread of the second walk. Both walks are in the order of the kernel's list. */
 SHMI_FN int shmi_find_again(void *arg, uint32_t thread)
 {
     shmi_found *x = (shmi_found *)arg;
@@ -8333,8 +8335,8 @@ SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 
 /* Whether the process that is dead in slot i has ended, so that its byte lock is free. The kernel frees the lock
- * after the last thread has left all other kernel code. If this process cannot ask for the lock, it is whether all
- * alive words are marked, which is a weaker proof. */
+ * after the last thread has left all other kernel code. If this process cannot ask for the lock, the answer depends on
+ * whether all alive words are marked, which is a weaker proof. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -8392,8 +8394,8 @@ SHMI_FN int shmi_waited_for(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t p
 }
 
 /* Whether all threads of the process in slot i, in state w, have given up its memory. The answer is 0 if the slot
- * does not say which process that is, and if another thread has just made this check, because one costs 10 us and
- * more. */
+ * does not say which process that is. It is also 0 if another thread has just made this check, because a check costs
+ * 10 us or more. */
 SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
@@ -9447,7 +9449,8 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     shmi_participant_id u = shmi_ld32(word), dead = shmi_id_in(i, b->of);
     int64_t now;
     if (u != a->self && !shmi_dead(a, u)) {
-        /* If that reaper dies over this, this process goes on, because the watchers of the slot may be stopped. */
+        /* If that reaper dies before it has finished, this process goes on, because the watchers of the slot may be
+         * stopped. */
         shmi_ask_after(a, b->reaped);
         return;
     }
@@ -10110,7 +10113,7 @@ SHMI_FN shmi_participant_id shmi_left_by_earlier(shmsync_arena *a, uint32_t i, u
         return 0;
     return shmi_make_participant_id(i, last);
 }
-/* Reaps the participant in slot i if it is dead; whether nothing is left to do. */
+/* Reaps the participant in slot i if it is dead. Returns whether nothing is left to do. */
 SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i), dead = shmi_slot_with(w, SHMI_phaseDead), now;
@@ -13103,7 +13106,7 @@ SHMI_FN int shmi_open_handle(shmsync_arena *a, const shmi_spec *spec, void *(*bu
     shmi_exit(a);
     return err;
 }
-/* The same for the object at an offset, which must be of that kind. */
+/* Opens the object at an offset, which must be of that kind, and sets *impl to this process's handle on it. */
 SHMI_FN int shmi_open_handle_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, void **impl)
 {
     shmi_object o;
@@ -14236,7 +14239,7 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
 
 /* The ID of this process, which is 0 in a child of fork. */
 SHMI_FAST uint32_t shmi_mutex_name(const shmi_mutex *m) { return __atomic_load_n(&m->me->name, __ATOMIC_RELAXED); }
-/* Takes the mutex for the participant name, if one instruction is enough for that. */
+/* Takes the mutex for the participant with the ID name, if one instruction is enough for that. */
 SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
 {
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
@@ -14249,7 +14252,7 @@ SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-/* Unlocks the mutex that name holds, if its owner word o is biased. */
+/* Unlocks the mutex that the participant with the ID name holds, if its owner word o is biased. */
 SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
 {
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
@@ -16832,8 +16835,8 @@ SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
     while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
     shmi_wait_node_return(q->a, s);
 }
-/* Does the same for a wait that was resolved and owes nothing, and also returns the outcome. 0: the wait was neither
- * granted nor refused, so a peer has written to the node. */
+/* Gives back the wait node of a wait that was resolved and owes nothing, and stores the outcome in *out. 0: the wait was
+ * neither granted nor refused, so a peer has written to the node. */
 SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcome *out)
 {
     SHMSYNC_CRASHPOINT("record.await.resolved");
@@ -17228,7 +17231,8 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
     }
     return 0;
 }
-/* Does the same for a wait that owes nothing when it was granted or refused. It gives the wait node back. */
+/* Does what shmi_rq_await_end does, for a wait that owes nothing when it was granted or refused. It gives the wait node
+ * back. */
 SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, shmi_rq_outcome *out)
 {
     int before, err = shmi_rq_await_end(q, s, spin, abs, op, &before);
@@ -20227,7 +20231,8 @@ SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_partic
     return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-/* Whether n, which has a share, leaves its work undone, because n is dead or is the participant without. */
+/* Whether n, which has a share, leaves its work undone, because n is dead or is leaving. without is the participant
+ * that is leaving, or 0. */
 SHMI_FN int shmi_counter_leaves(struct shmi_counter *t, shmi_participant_id n, shmi_participant_id without) { return n == without || !shmi_current(t->a, n); }
 /* Whether the whole count, in the sole form c, is the share of a participant that leaves its work undone. */
 SHMI_FN int shmi_counter_left(struct shmi_counter *t, uint64_t c, shmi_participant_id without)
@@ -20240,8 +20245,8 @@ SHMI_FN int shmi_counter_share_left(struct shmi_counter *t, shmi_counter_slot *s
 {
     return shmi_counter_has(t, s) != 0 && shmi_counter_leaves(t, shmi_counter_holder(s), without);
 }
-/* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant or of the participant
- * without. *next is SHMI_counterDone if the slot has no such share now, and SHMI_counterNot if this participant has no
+/* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant, or of without, which is
+ * leaving. *next is SHMI_counterDone if the slot has no such share now, and SHMI_counterNot if this participant has no
  * slot record, which it needs for a change. */
 SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_counter_slot *s, uint32_t slot, shmi_participant_id without, int *next)
 {
@@ -20265,7 +20270,7 @@ SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_cou
     shmi_counter_pay(t, due);
     return err;
 }
-/* Folds the shares of dead participants, and of the participant without, slot by slot. The commit word was of the
+/* Folds the shares of dead participants, and of the leaving one (without), slot by slot. The commit word was of the
  * logged form after those deaths. One check of each slot is enough; see prims/counter_repair.go. If a reaper gets no
  * slot record for itself, the waiters fold the shares; see shmi_counter_look_for_dead. */
 SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
@@ -20289,7 +20294,7 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         }
     }
 }
-/* Adds the shares of dead participants, and of the participant without, to what the dead leave undone. */
+/* Adds the shares of dead participants, and of the leaving participant without, to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
     for (;;) {
@@ -21085,7 +21090,7 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* Takes the turn from a runner that is dead, or is the participant without, when the runner is gone. Then it wakes the
+/* Takes the turn from a runner that is dead or, as without says, is leaving, when the runner is gone. Then it wakes the
  * waiters. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
@@ -21386,8 +21391,8 @@ SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, str
             return granted;
     }
 }
-/* Adds to x that the first wait ends because nobody can get a lock in the state s. The word extra of its node says why: it
- * is s, with the name of the dead participant, or has all bits set. */
+/* Adds to x that the first wait ends because nobody can get a lock in the state s. The word extra of its node says why:
+ * it is s, with the ID of the dead participant. If s is not valid, all bits of extra are set. */
 SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
 {
     shmi_lock_remove(l, x, w, SHMI_RECORDED_REFUSED);
@@ -21917,7 +21922,7 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether the participant who has parties or runs the completion. If who is 0: whether any dead participant does. */
+/* Whether a participant has parties or runs the completion: the one that who names, or, if who is 0, any dead one. */
 SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
     shmsync_arena *a = x->e.a;
@@ -22110,8 +22115,8 @@ SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
     }
 }
 
-/* The rule of an arrival: n arrivals, drop parties less, and this process as the completer, or 0 if the phase ends
- * at once. */
+/* The rule of an arrival. arg[0] is the number of arrivals, and arg[1] the number of parties to remove. arg[2] is the
+ * participant that runs the completion, or 0 if the phase ends at once. */
 SHMI_FN void shmi_barrier_arriving(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     if (s->completer != 0 && !shmi_barrier_broken(s))
@@ -22277,7 +22282,8 @@ int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p));
 }
 
-/* The rule of register and deregister: n more parties; 0: none at all. */
+/* The rule of register and deregister. It adds *arg parties to the share; if *arg is 0, the share has no parties any
+ * more. */
 SHMI_FN void shmi_barrier_being(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     uint64_t left, parties;
@@ -22291,7 +22297,7 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
 {
     shmsync_arena *a = x->e.a;
     shmi_barrier_state was, is;
-    int err = shmi_enter_for(x, a, "barrier.join");
+    int err = shmi_enter_for(x, a, "barrier.register");
     if (err != 0)
         return err;
     err = shmi_barrier_change(x, a->my_slot, shmi_barrier_being, &n, &was, &is);
@@ -22305,7 +22311,7 @@ int shmsync_barrier_register(shmsync_barrier *b, int64_t n)
 {
     SHMI_OPENED(b);
     if (n <= 0)
-        return shmi_fail(EINVAL, "barrier.join", shmi_called(&b->impl->e.o), "of %lld", (long long)n);
+        return shmi_fail(EINVAL, "barrier.register", shmi_called(&b->impl->e.o), "%lld parties", (long long)n);
     return SHMI_TELL(shmi_barrier_be(b->impl, (uint64_t)n));
 }
 int shmsync_barrier_deregister(shmsync_barrier *b)
@@ -22891,7 +22897,8 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
         return 0;
     }
 }
-/* Runs repair while this process recovers f, and holds f afterwards or not. shmi_enter has counted the call. */
+/* Runs repair while this process recovers f. hold says whether this process holds f afterwards. shmi_enter has counted
+ * the call. */
 SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
 {
     struct shmi_wakes b;
@@ -24201,7 +24208,8 @@ SHMI_FN void shmi_sem_set_permits(struct shmi_rq_change *x, uint32_t slot, shmi_
     shmi_rq_set(x, SHMI_semPermits, slot, &r->share.permits, (uint32_t)n);
     shmi_rq_set(x, SHMI_semPermitsHigh, slot, &r->share.permitsHigh, (uint32_t)(n >> 32));
 }
-/* How many permits any participant may take, after the change x. It closes the pool. */
+/* How many permits any participant may take, after the change x. If the semaphore is transferable, the call closes the
+ * pool. */
 SHMI_FN uint64_t shmi_sem_free_in(struct shmi_semaphore *s, const struct shmi_rq_change *x)
 {
     if (s->moves)
@@ -25027,9 +25035,9 @@ SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* Does the same for a call that is not counted yet, because it need not wait. The call counts itself meanwhile: a close
- * of the arena rolls back, too, and the two must not copy old bytes at the same time. If the count is refused, the
- * close rolls back, and the result is 0. */
+/* Does what shmi_rw_roll_back_counted does, for a call that is not counted yet, because it need not wait. The call
+ * counts itself meanwhile: a close of the arena rolls back, too, and the two must not copy old bytes at the same time.
+ * If the count is refused, the close rolls back, and the result is 0. */
 SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 {
     int done;

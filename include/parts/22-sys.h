@@ -288,7 +288,7 @@ SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
     return err;
 }
 
-/* Which features there are. Each is probed by the call itself, once. */
+/* The features of the kernel. Each is probed once, by the system call that it consists of. */
 typedef struct shmi_features {
     int probed;
     int robust, waitv, membarrier, ofd, otmpfile;

@@ -162,7 +162,7 @@ typedef struct shmi_geometry {
     int counted; /* objects have counters */
 } shmi_geometry;
 
-/* The state that a fork wipes. In a child the name is 0, and every fast path reads it first. */
+/* The state that a fork wipes. In a child the ID in name is 0, and every fast path reads it first. */
 typedef struct shmi_me {
     shmi_participant_id name;
 } shmi_me;
@@ -411,7 +411,7 @@ SHMI_FN unsigned char *shmi_bytes(const shmsync_arena *a, shmi_off off, uint64_t
 /* The offset of an address in the arena. */
 SHMI_FN shmi_off shmi_off_of(const shmsync_arena *a, const void *p) { return (shmi_off)((const unsigned char *)p - a->base); }
 
-/* ---- Names and slots ---- */
+/* ---- IDs and slots ---- */
 
 SHMI_FN uint32_t shmi_id_slot(shmi_participant_id n) { return n & SHMI_MaxSlots; }
 SHMI_FN uint32_t shmi_id_gen(shmi_participant_id n) { return n >> 11 & SHMI_maxGeneration; }
@@ -502,9 +502,9 @@ SHMI_FN int shmi_current(const shmsync_arena *a, shmi_participant_id n)
     return shmi_slot_gen(w) == shmi_id_gen(n) && shmi_slot_present(w);
 }
 
-/* This process's name, or 0 in a child of fork. */
+/* The ID of this process, or 0 in a child of fork. */
 SHMI_FN shmi_participant_id shmi_self(const shmsync_arena *a) { return __atomic_load_n(&a->me->name, __ATOMIC_RELAXED); }
-/* Why this process has no name: it closed the arena, or it is a child of fork. */
+/* Why this process has no ID: it closed the arena, or it is a child of fork. */
 SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) ? EBADF : ENOTCONN; }
 
 /* The number of reaps so far, as a sequence: a process that finds another number than before knows that there was a

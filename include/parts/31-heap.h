@@ -289,7 +289,7 @@ SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
     return 0;
 }
 
-/* Claims a free chunk of a room that has those bits. */
+/* Claims a free chunk of a room whose word has all of bits set. */
 SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint64_t *chunk, int *busy)
 {
     uint64_t *hint = shmi_u64(a, SHMI_hdrChunkHint);
@@ -784,7 +784,8 @@ SHMI_FN int shmi_each_block_of(shmsync_arena *a, uint64_t i, uint32_t kind, int 
             return 0;
     return 1;
 }
-/* Does that for the chunks that the participant in a slot may have touched, or for all chunks if slot is 0. */
+/* Goes through the blocks and spans of a kind in the chunks that the participant in a slot may have touched, or in all
+ * chunks if slot is 0, until f returns 0. */
 SHMI_FN void shmi_each_block(shmsync_arena *a, uint32_t slot, uint32_t kind, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
 {
     uint64_t i;

@@ -217,7 +217,7 @@ SHMI_FN int shmi_type_is_path(shmi_type_walk *w)
         *w->found = w->leaf;
     return 1;
 }
-/* Whether the type has a part with the path of like. *found is that part. */
+/* Whether the type has a part with the same path as like. If so, *found is set to that part. */
 SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_type_leaf *found)
 {
     shmi_type_walk w;

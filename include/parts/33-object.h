@@ -554,8 +554,9 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     shmi_st64(word, (uint64_t)(uint32_t)(w + 1) << 32);
     shmi_cas32(owner, a->self, 0);
 }
-/* Lowers the reach when searches of this process have passed more removed entries than it costs to examine all
- * entries. The caller holds handles. */
+/* Lowers the reach when this has become worth its cost: searches of this process have passed so many removed entries
+ * that an examination of all entries would have been cheaper. After an attempt that did not help, it waits for more
+ * such entries. The caller holds handles. */
 SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
 {
     uint64_t before, ratio = 2 * a->geo.dir_count;
@@ -1463,7 +1464,7 @@ SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
  * bytes each, and the kind and version of the new one, 4 bytes each. */
 #define SHMI_SUCCESSOR_TRAILER 24
 
-/* Deletes the object h, if it is the one that was created at that time. ENOENT: it does not exist any more, also if
+/* Deletes the object h, if it is the one that was created at that time. ENOENT: it does not exist any more, even if
  * another object has its name by now. The caller holds handles. */
 SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t created)
 {

@@ -80,7 +80,7 @@ typedef struct shmi_found {
     uint32_t at, common; /* of the second walk */
 } shmi_found;
 
-/* The first walk: 1 if the thread may have memory, -1 if there is no room for it. */
+/* Called for each thread of the first walk: 1 if the thread may have memory, -1 if there is no room for it. */
 SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
 {
     shmi_found *x = (shmi_found *)arg;
@@ -91,7 +91,7 @@ SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
     x->v[x->n++] = thread;
     return 0;
 }
-/* For the second walk: both walks are in the order of the kernel's list. */
+/* Called for each thread of the second walk. Both walks are in the order of the kernel's list. */
 SHMI_FN int shmi_find_again(void *arg, uint32_t thread)
 {
     shmi_found *x = (shmi_found *)arg;

@@ -96,8 +96,8 @@ SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 
 /* Whether the process that is dead in slot i has ended, so that its byte lock is free. The kernel frees the lock
- * after the last thread has left all other kernel code. If this process cannot ask for the lock, it is whether all
- * alive words are marked, which is a weaker proof. */
+ * after the last thread has left all other kernel code. If this process cannot ask for the lock, the answer depends on
+ * whether all alive words are marked, which is a weaker proof. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -155,8 +155,8 @@ SHMI_FN int shmi_waited_for(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t p
 }
 
 /* Whether all threads of the process in slot i, in state w, have given up its memory. The answer is 0 if the slot
- * does not say which process that is, and if another thread has just made this check, because one costs 10 us and
- * more. */
+ * does not say which process that is. It is also 0 if another thread has just made this check, because a check costs
+ * 10 us or more. */
 SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));

@@ -275,7 +275,8 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     shmi_participant_id u = shmi_ld32(word), dead = shmi_id_in(i, b->of);
     int64_t now;
     if (u != a->self && !shmi_dead(a, u)) {
-        /* If that reaper dies over this, this process goes on, because the watchers of the slot may be stopped. */
+        /* If that reaper dies before it has finished, this process goes on, because the watchers of the slot may be
+         * stopped. */
         shmi_ask_after(a, b->reaped);
         return;
     }

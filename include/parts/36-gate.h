@@ -157,7 +157,7 @@ SHMI_FN shmi_participant_id shmi_left_by_earlier(shmsync_arena *a, uint32_t i, u
         return 0;
     return shmi_make_participant_id(i, last);
 }
-/* Reaps the participant in slot i if it is dead; whether nothing is left to do. */
+/* Reaps the participant in slot i if it is dead. Returns whether nothing is left to do. */
 SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i), dead = shmi_slot_with(w, SHMI_phaseDead), now;

@@ -26,7 +26,7 @@ SHMI_FN int shmi_open_handle(shmsync_arena *a, const shmi_spec *spec, void *(*bu
     shmi_exit(a);
     return err;
 }
-/* The same for the object at an offset, which must be of that kind. */
+/* Opens the object at an offset, which must be of that kind, and sets *impl to this process's handle on it. */
 SHMI_FN int shmi_open_handle_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, void **impl)
 {
     shmi_object o;

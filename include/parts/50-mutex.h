@@ -99,7 +99,7 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
 
 /* The ID of this process, which is 0 in a child of fork. */
 SHMI_FAST uint32_t shmi_mutex_name(const shmi_mutex *m) { return __atomic_load_n(&m->me->name, __ATOMIC_RELAXED); }
-/* Takes the mutex for the participant name, if one instruction is enough for that. */
+/* Takes the mutex for the participant with the ID name, if one instruction is enough for that. */
 SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
 {
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
@@ -112,7 +112,7 @@ SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-/* Unlocks the mutex that name holds, if its owner word o is biased. */
+/* Unlocks the mutex that the participant with the ID name holds, if its owner word o is biased. */
 SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
 {
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {

@@ -620,8 +620,8 @@ SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
     while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
     shmi_wait_node_return(q->a, s);
 }
-/* Does the same for a wait that was resolved and owes nothing, and also returns the outcome. 0: the wait was neither
- * granted nor refused, so a peer has written to the node. */
+/* Gives back the wait node of a wait that was resolved and owes nothing, and stores the outcome in *out. 0: the wait was
+ * neither granted nor refused, so a peer has written to the node. */
 SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcome *out)
 {
     SHMSYNC_CRASHPOINT("record.await.resolved");

@@ -260,7 +260,8 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
     }
     return 0;
 }
-/* Does the same for a wait that owes nothing when it was granted or refused. It gives the wait node back. */
+/* Does what shmi_rq_await_end does, for a wait that owes nothing when it was granted or refused. It gives the wait node
+ * back. */
 SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, shmi_rq_outcome *out)
 {
     int before, err = shmi_rq_await_end(q, s, spin, abs, op, &before);

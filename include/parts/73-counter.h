@@ -452,7 +452,8 @@ SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_partic
     return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-/* Whether n, which has a share, leaves its work undone, because n is dead or is the participant without. */
+/* Whether n, which has a share, leaves its work undone, because n is dead or is leaving. without is the participant
+ * that is leaving, or 0. */
 SHMI_FN int shmi_counter_leaves(struct shmi_counter *t, shmi_participant_id n, shmi_participant_id without) { return n == without || !shmi_current(t->a, n); }
 /* Whether the whole count, in the sole form c, is the share of a participant that leaves its work undone. */
 SHMI_FN int shmi_counter_left(struct shmi_counter *t, uint64_t c, shmi_participant_id without)
@@ -465,8 +466,8 @@ SHMI_FN int shmi_counter_share_left(struct shmi_counter *t, shmi_counter_slot *s
 {
     return shmi_counter_has(t, s) != 0 && shmi_counter_leaves(t, shmi_counter_holder(s), without);
 }
-/* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant or of the participant
- * without. *next is SHMI_counterDone if the slot has no such share now, and SHMI_counterNot if this participant has no
+/* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant, or of without, which is
+ * leaving. *next is SHMI_counterDone if the slot has no such share now, and SHMI_counterNot if this participant has no
  * slot record, which it needs for a change. */
 SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_counter_slot *s, uint32_t slot, shmi_participant_id without, int *next)
 {
@@ -490,7 +491,7 @@ SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_cou
     shmi_counter_pay(t, due);
     return err;
 }
-/* Folds the shares of dead participants, and of the participant without, slot by slot. The commit word was of the
+/* Folds the shares of dead participants, and of the leaving one (without), slot by slot. The commit word was of the
  * logged form after those deaths. One check of each slot is enough; see prims/counter_repair.go. If a reaper gets no
  * slot record for itself, the waiters fold the shares; see shmi_counter_look_for_dead. */
 SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
@@ -514,7 +515,7 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         }
     }
 }
-/* Adds the shares of dead participants, and of the participant without, to what the dead leave undone. */
+/* Adds the shares of dead participants, and of the leaving participant without, to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
     for (;;) {

@@ -109,7 +109,7 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* Takes the turn from a runner that is dead, or is the participant without, when the runner is gone. Then it wakes the
+/* Takes the turn from a runner that is dead or, as without says, is leaving, when the runner is gone. Then it wakes the
  * waiters. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {

@@ -117,8 +117,8 @@ SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, str
             return granted;
     }
 }
-/* Adds to x that the first wait ends because nobody can get a lock in the state s. The word extra of its node says why: it
- * is s, with the name of the dead participant, or has all bits set. */
+/* Adds to x that the first wait ends because nobody can get a lock in the state s. The word extra of its node says why:
+ * it is s, with the ID of the dead participant. If s is not valid, all bits of extra are set. */
 SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
 {
     shmi_lock_remove(l, x, w, SHMI_RECORDED_REFUSED);

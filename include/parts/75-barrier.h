@@ -416,7 +416,7 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether the participant who has parties or runs the completion. If who is 0: whether any dead participant does. */
+/* Whether a participant has parties or runs the completion: the one that who names, or, if who is 0, any dead one. */
 SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
     shmsync_arena *a = x->e.a;
@@ -609,8 +609,8 @@ SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
     }
 }
 
-/* The rule of an arrival: n arrivals, drop parties less, and this process as the completer, or 0 if the phase ends
- * at once. */
+/* The rule of an arrival. arg[0] is the number of arrivals, and arg[1] the number of parties to remove. arg[2] is the
+ * participant that runs the completion, or 0 if the phase ends at once. */
 SHMI_FN void shmi_barrier_arriving(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     if (s->completer != 0 && !shmi_barrier_broken(s))
@@ -776,7 +776,8 @@ int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p));
 }
 
-/* The rule of register and deregister: n more parties; 0: none at all. */
+/* The rule of register and deregister. It adds *arg parties to the share; if *arg is 0, the share has no parties any
+ * more. */
 SHMI_FN void shmi_barrier_being(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     uint64_t left, parties;
@@ -790,7 +791,7 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
 {
     shmsync_arena *a = x->e.a;
     shmi_barrier_state was, is;
-    int err = shmi_enter_for(x, a, "barrier.join");
+    int err = shmi_enter_for(x, a, "barrier.register");
     if (err != 0)
         return err;
     err = shmi_barrier_change(x, a->my_slot, shmi_barrier_being, &n, &was, &is);
@@ -804,7 +805,7 @@ int shmsync_barrier_register(shmsync_barrier *b, int64_t n)
 {
     SHMI_OPENED(b);
     if (n <= 0)
-        return shmi_fail(EINVAL, "barrier.join", shmi_called(&b->impl->e.o), "of %lld", (long long)n);
+        return shmi_fail(EINVAL, "barrier.register", shmi_called(&b->impl->e.o), "%lld parties", (long long)n);
     return SHMI_TELL(shmi_barrier_be(b->impl, (uint64_t)n));
 }
 int shmsync_barrier_deregister(shmsync_barrier *b)

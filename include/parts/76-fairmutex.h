@@ -477,7 +477,8 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
         return 0;
     }
 }
-/* Runs repair while this process recovers f, and holds f afterwards or not. shmi_enter has counted the call. */
+/* Runs repair while this process recovers f. hold says whether this process holds f afterwards. shmi_enter has counted
+ * the call. */
 SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
 {
     struct shmi_wakes b;

@@ -83,7 +83,8 @@ SHMI_FN void shmi_sem_set_permits(struct shmi_rq_change *x, uint32_t slot, shmi_
     shmi_rq_set(x, SHMI_semPermits, slot, &r->share.permits, (uint32_t)n);
     shmi_rq_set(x, SHMI_semPermitsHigh, slot, &r->share.permitsHigh, (uint32_t)(n >> 32));
 }
-/* How many permits any participant may take, after the change x. It closes the pool. */
+/* How many permits any participant may take, after the change x. If the semaphore is transferable, the call closes the
+ * pool. */
 SHMI_FN uint64_t shmi_sem_free_in(struct shmi_semaphore *s, const struct shmi_rq_change *x)
 {
     if (s->moves)

@@ -132,9 +132,9 @@ SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* Does the same for a call that is not counted yet, because it need not wait. The call counts itself meanwhile: a close
- * of the arena rolls back, too, and the two must not copy old bytes at the same time. If the count is refused, the
- * close rolls back, and the result is 0. */
+/* Does what shmi_rw_roll_back_counted does, for a call that is not counted yet, because it need not wait. The call
+ * counts itself meanwhile: a close of the arena rolls back, too, and the two must not copy old bytes at the same time.
+ * If the count is refused, the close rolls back, and the result is 0. */
 SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 {
     int done;
