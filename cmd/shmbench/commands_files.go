@@ -12,11 +12,11 @@ import (
 )
 
 type compareCmd struct {
-	Files  []string `arg:"" type:"existingfile" help:"The old result file of --out and the new one; of several, the old ones, -- and the new ones."`
+	Files  []string `arg:"" type:"existingfile" help:"The old result file of --out and the new one. If there are several: the old ones, -- and the new ones."`
 	Metric string   `placeholder:"NAME" help:"Compare this metric. Default: the main one of each cell."`
 	All    bool     `help:"Also list the cells that did not change."`
 
-	Least float64 `default:"3" placeholder:"PERCENT" help:"Call only a change that is surely larger. Default: ${default}."`
+	Least float64 `default:"3" placeholder:"PERCENT" help:"Report only changes that are surely larger than this. Default: ${default}."`
 }
 
 // Help describes the statistical test of the comparison.
@@ -24,12 +24,13 @@ func (*compareCmd) Help() string {
 	return `Compare the cells of two result files: the ratio of the figures with its 95 % interval
 (Hodges and Lehmann), and whether chance explains it (the U test of Mann and Whitney,
 corrected for the number of cells as Benjamini and Hochberg do). A cell is better or worse
-if its interval lies wholly beyond --least, the same if it lies wholly within, and
-undecided otherwise, with the repetitions that would decide it. Too few repetitions cannot
-show any change; the last lines say so, and which change would have been found.
+if its interval lies wholly beyond --least, and the same if it lies wholly within. Otherwise
+it is undecided, and the command says how many repetitions would decide it. Too few
+repetitions cannot show any change. If that is so, the last lines say it, and they say how
+large a change the comparison would have found.
 
 With -- between several old and several new files, each file counts once, by the median of
-its repetitions: two runs may differ although no repetition of either does.`
+its repetitions. Two runs may differ although no repetition of either does.`
 }
 
 // read reads a result file. It warns the user if the run that wrote the file did not end.
@@ -96,9 +97,15 @@ type exportCmd struct {
 
 // Help describes the output formats.
 func (exportCmd) Help() string {
-	return `--format bench: Go benchmark format, for benchstat. csv, also by default: a line for each
-metric of each repetition. hgrm: percentiles of each cell, as the plotters of HdrHistogram
-read them. json: the file again, as this version has it.`
+	return `The value of --format is one of these:
+
+bench: the Go benchmark format, for benchstat.
+
+csv, which is also the default: a line for each metric of each repetition.
+
+hgrm: percentiles of each cell, as the plotters of HdrHistogram read them.
+
+json: the file again, in the form of this version.`
 }
 
 // Run converts a result file.
@@ -139,15 +146,15 @@ func (c *recommendCmd) Run(s *session) error {
 
 // Help describes the rules by which the command derives advice from figures.
 func (*recommendCmd) Help() string {
-	return `Each rule says what to do, that nothing is to be preferred, or that nobody measured it.
-An advice rests on the cells of the file alone; it names them, and gives the effect with its
-interval: of the ratios within one round, by rank, or their range where there are fewer than
-six. A rule needs an effect above its threshold whose interval does not reach 1. Emulated or
-noisy hosts get no advice on times.`
+	return `Each rule says what to do, that no choice is better, or that the file has no measurement for it.
+Advice rests on the cells of the file alone. It names them, and gives the effect with its
+interval. The interval comes from the ranks of the ratios within each round; if there are
+fewer than six ratios, it is their range. A rule needs an effect above its threshold whose
+interval does not reach 1. Emulated or noisy hosts get no advice on times.`
 }
 
 type reportCmd struct {
-	Files []string `arg:"" help:"Result files of --out, and where to, which is named so that it ends in .html. Default: --out, or standard output."`
+	Files []string `arg:"" help:"Result files of --out. If the last name ends in .html, it is the file to write. Default: --out, or standard output."`
 }
 
 // Run renders result files as one HTML page.

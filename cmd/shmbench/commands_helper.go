@@ -12,8 +12,8 @@ type helperCmd struct {
 
 // Help describes the command.
 func (helperCmd) Help() string {
-	return `Compiles the peers in C with --cc, which may be a compiler for another host, into a file that
-this same shmbench takes there as --helper FILE.`
+	return `Compile the peers in C with --cc, which may be a compiler for another host. The result is a
+file. On the other host, the same version of shmbench uses it with --helper FILE.`
 }
 
 // Run builds the helper.

@@ -32,12 +32,14 @@ func (rwCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenari
 
 // Help says what each measurement does, which figures it gives, and what it checks.
 func (rwCmd) Help() string {
-	return `readers: pairs of shared lock and unlock by as many processes as --procs says; the
-figure is the time of a pair. Checked: a shared hold keeps writers out.
+	return `readers: each of --procs processes takes a lock for reading and releases it. The figure is
+the time of one lock and unlock. Checked: a writer does not get a lock that a reader holds.
 
-rw: of a hundred holds --read are shared. p99-ns is of readers, write-… of writers.
-Checked: readers see both words that a writer changes alike, at the beginning and at
-the end of their hold, and the words equal the number of writes.`
+rw: of a hundred holds, --read are for reading. p99-ns is the wait of readers; write-p50-ns
+and write-p99-ns are waits of writers. A writer changes one word at the beginning of its
+hold, and another word at the end. Checked: a reader finds the same value in both words,
+even if it reads the second one at the end of its hold, and in the end both words equal the
+number of writes.`
 }
 
 // Run measures the permits of a counting semaphore.
@@ -45,8 +47,9 @@ func (semCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenar
 
 // Help says what the measurement does, which figures it gives, and what it checks.
 func (semCmd) Help() string {
-	return `All threads acquire one of --permits, work for --cs, and release it. held-max is the
-most that held one at a time. Checked: never more than there are, and none in the end.`
+	return `Each thread acquires one of --permits permits, works for --cs, and releases the permit.
+held-max is the largest number of threads that held a permit at the same time. Checked: it
+is never more than the number of permits, and no thread holds a permit in the end.`
 }
 
 // Run measures condition variables, by means of a bounded buffer.
@@ -54,10 +57,11 @@ func (condCmd) Run(s *session) error { return s.measure(plan.Usual, commandScena
 
 // Help says what the measurement does, which figures it gives, and what it checks.
 func (condCmd) Help() string {
-	return `The first half of the threads put items into a buffer of --capacity behind a lock, the
-others get them; condition variables say that there are some, and that there is room.
-p50-ns and p99-ns are how long items are on their way. Checked: every item comes
-exactly once, those of each producer in their order.`
+	return `The first half of the threads put items into a buffer of --capacity, which a lock guards.
+The other threads take the items out. Condition variables say that there are items, and
+that there is room. p50-ns and p99-ns are the times from the beginning of the put until a
+thread has the item. Checked: every item arrives exactly once, and the items of each
+producer arrive in their order.`
 }
 
 // Run measures how long an event takes to release many waiters.
@@ -65,9 +69,10 @@ func (eventCmd) Run(s *session) error { return s.measure(plan.Usual, commandScen
 
 // Help says what the measurement does, which figures it gives, and what it checks.
 func (eventCmd) Help() string {
-	return `After each --gap the first process lets all threads of the others go. p50-ns is until the
-last of them runs, each-p50-ns until any, set-p50-ns what it costs who lets them go.
-Checked: all come through every round, and none before it began.`
+	return `After each --gap, the first process lets all threads of the other processes go. p50-ns is
+the time until the last of these threads runs. each-p50-ns is the same time for a single
+thread. set-p50-ns is the cost of the call that lets them go. Checked: every thread comes
+through every round, and no thread comes through before the round began.`
 }
 
 // Run measures a counter for whose values many goroutines wait.
@@ -75,16 +80,18 @@ func (seqCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenar
 
 // Help says what the measurement does, which figures it gives, and what it checks.
 func (seqCmd) Help() string {
-	return `Of --waiters goroutines of one process, --wake wait for the next value of a counter, and
-the others for values that do not come; another process increments it. p50-ns is what
-an increment costs, of batches of them where none wakes anybody; all-p50-ns is until the
-last of the woken runs. Checked: all of those come through every round, none before it
-began, none of the others ever; the value is the number of increments.
+	return `One process increments a counter, and --waiters goroutines of another process wait for its
+values: --wake of them for the next value, and the others for values that never come. p50-ns
+is the cost of an increment. Increments that wake no goroutine are measured in batches.
+all-p50-ns is the time until the last of the woken goroutines runs. Checked: those that wait
+for the next value come through every round, and not before it began; the others never come
+through; in the end the value is the number of increments.
 
-With --slow, the counter goes on every --gap, and each of the woken works for so long
-before it waits for the value after the one that it saw. p50-ns is then from an increment
-until a consumer saw it, lag-p50 and lag-max are how many it had missed by then. Checked:
-nobody comes before its value, and all see every one in the end.`
+With --slow, the process increments the counter after every --gap, and waits for nobody. Each
+woken goroutine works for the time that --slow says, and then waits for the value after the
+one that it saw. p50-ns is then the time from an increment until a goroutine saw the value.
+lag-p50 and lag-max say how many values the goroutine had missed by then. Checked: no
+goroutine comes through before its value, and each has seen every value in the end.`
 }
 
 // Run measures tables of locks, in which each key has a lock.
@@ -92,9 +99,10 @@ func (multiCmd) Run(s *session) error { return s.measure(plan.Usual, commandScen
 
 // Help says what the measurement does, which figures it gives, and what it checks.
 func (multiCmd) Help() string {
-	return `Each hold takes --locks of --keys, drawn as --skew says. waited is the part of those, of
-a sample, before which somebody held one of the keys. Checked: a plain counter under each
-key; all of them together equal the number of keys taken.`
+	return `Each hold takes --locks of --keys keys, which are drawn as --skew says. Before some of the
+holds, the thread checks whether one of the keys is held. waited is the share of these checks
+that found a held key. Checked: each key guards a plain counter, and the sum of all counters
+equals the number of keys taken.`
 }
 
 // Run measures barriers, at which all threads wait for each other.
@@ -102,8 +110,9 @@ func (barrierCmd) Run(s *session) error { return s.measure(plan.Usual, commandSc
 
 // Help says what the measurement does, which figures it gives, and what it checks.
 func (barrierCmd) Help() string {
-	return `All threads work for --cs and wait for each other, again and again; p50-ns is the time of
-a phase. Checked: after each phase all have come to it, and nobody further than the next.`
+	return `All threads work for --cs and then wait for each other, again and again. p50-ns is the time of
+a phase. Checked: after each phase, every thread has come to it, and no thread is beyond the
+next phase.`
 }
 
 // Run measures queues that pass items from producers to consumers.
@@ -111,10 +120,11 @@ func (queueCmd) Run(s *session) error { return s.measure(plan.Usual, commandScen
 
 // Help says what the measurement does, which figures it gives, and what it checks.
 func (queueCmd) Help() string {
-	return `The first half of the threads put --batch items at a time into a queue of --capacity, the
-others get them. p50-ns and p99-ns are how long items are on their way. Checked: every
-item comes exactly once, those of each producer in their order. A pipe holds at least a
-page, and a socket what its buffer does.`
+	return `The first half of the threads put items into a queue of --capacity, --batch items at a time.
+The other threads take the items out. p50-ns and p99-ns are the times from the beginning of
+the put until a thread has the item. Checked: every item arrives exactly once, and the items
+of each producer arrive in their order. Whatever --capacity says, a pipe holds at least a
+page, and a socket holds as much as its buffer.`
 }
 
 // matrixMost limits the time that a matrix, a measurement of many pairs of CPUs, takes for all its rounds. There is at
@@ -160,13 +170,15 @@ func (memCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenar
 
 // Help says what the measurement does, which figures it gives, and what it checks.
 func (memCmd) Help() string {
-	return `A worker on a CPU of each of --nodes goes through the memory of an arena that is placed as
-each of --mem says: first-touch, bind:1, prefer:0, prefer-many:0-1, interleave:0-1,
-weighted:0-1; without nodes each of them in turn, or all. It has pages as --huge says: none
-(the usual ones), thp, 2M, 1G. chase-ns is a load that depends on the one before,
-scan-MB/s one stream of loads, data-ns a lock of the arena and a few lines of its memory
-under it. What was asked is held against where the pages are. Checked: the chain of loads
-comes back, all words add up, and the counter under the lock is the number of holds.`
+	return `For each of --nodes, a worker on a CPU of the node uses the memory of an arena. The memory is
+placed as each of --mem says: first-touch, bind:1, prefer:0, prefer-many:0-1, interleave:0-1,
+weighted:0-1. A placement without nodes stands for each node in turn, or for all nodes. The
+memory has pages as --huge says: none (the usual ones), thp, 2M, 1G. chase-ns is the time of a
+load that depends on the load before it. scan-MB/s is the throughput of one stream of loads.
+data-ns is the time of a hold of a lock in the arena, with a few lines of its memory under the
+lock. as-asked-% is the share of the memory that is on the requested nodes. Checked: the chain
+of loads comes back to its beginning, all words add up, and the counter under the lock is the
+number of holds.`
 }
 
 // Run measures how counters of different threads slow each other down, by the distance between the counters.
@@ -218,6 +230,7 @@ Another one takes the lock once after each --gap; p50-ns and p99-ns are how long
 Mutex is biased toward its owner, and the first hold of another process takes the bias away;
 mutex-checked is never biased. Checked: the counter under the lock.
 
-fence: what takes a bias away, a membarrier, in a process of --procs processes with --threads
-each, all of which are busy on a CPU of their own. It interrupts each of these CPUs.`
+fence: a membarrier takes a bias away. The figures are its time in one of --procs processes
+with --threads threads each. Each of these threads is busy on a CPU of its own, and the
+membarrier interrupts all of these CPUs.`
 }

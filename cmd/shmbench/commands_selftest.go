@@ -16,7 +16,7 @@ type selftestCmd struct {
 
 // Help describes the command.
 func (selftestCmd) Help() string {
-	return `Prints a line for each proof, and one for all of them:
+	return `Print a line for each proof, and one for all of them:
 
   RESULT ok NAME: what was seen
   RESULT skip NAME: why this host cannot show it

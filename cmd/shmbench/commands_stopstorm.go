@@ -24,23 +24,24 @@ type stopStormCmd struct {
 func (stopStormCmd) Help() string {
 	return `Stop a process in the middle of its work, and measure whether the others go on.
 
-Processes use one primitive without a pause. One of them is stopped at a random moment, the
-others are watched, and it goes on. A stop is a freeze if a goroutine or thread of another
-process makes no progress for longer than --bound. It is excused if that one needs what the
-stopped process visibly holds, as a lock that it owns. It is "granted" if the stopped
-process has been given the lock and its call has not returned. For each freeze the command
-prints the objects, and where the stopped process stands.
+Processes use one primitive without a pause. One of them is stopped at a random moment. The
+command watches the others, and then lets the stopped process go on. A stop is a freeze if a
+goroutine or thread of another process makes no progress for longer than --bound. It is
+excused if this goroutine or thread needs something that the stopped process visibly holds,
+such as a lock. It is "granted" if the stopped process has been given the lock, and its call
+has not returned. For each freeze the command prints the objects, and where the stopped
+process stands.
 
 The time in which a process has no CPU does not count.
 
 --prim names the primitives: ` + stopstorm.Names() + `.
---in c makes the processes programs in C, which --cc compiles; --in mixed makes every second
-one. The others are in Go. Primitives that C does not have are left out.
---procs N says how many processes use each of them; 3 is the least. --quota P gives one
-process P percent of a CPU: it is stopped for the rest of each period of 100 ms, since not
-every host lets a program use cpu.max. The bound is two periods then.
+With --in c the processes are programs in C, which --cc compiles. With --in mixed every second
+process is in C, and the others are in Go. Primitives that C does not have are left out.
+--procs N says how many processes use each primitive; 3 is the least. --quota P gives one
+process P percent of a CPU: the command stops it for the rest of each period of 100 ms,
+because not every host lets a program use cpu.max. The bound is then two periods.
 
-Exit status 3: a primitive froze that has to be free of freezes.`
+Exit status 3: a primitive that has to be free of freezes had one.`
 }
 
 // Run runs a stop storm.

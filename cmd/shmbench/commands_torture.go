@@ -13,34 +13,37 @@ import (
 // tortureCmd is the command for a torture test, which kills processes that use the library's primitives and checks what
 // survives.
 type tortureCmd struct {
-	Duration  time.Duration `default:"60s" help:"How long it goes on."`
-	Processes int           `default:"4" help:"Victims at a time."`
-	Residents int           `default:"2" help:"Processes that stay, and wait for the dead."`
-	Deaths    int           `name:"deaths" placeholder:"N" help:"End after so many deaths, if that is before."`
+	Duration  time.Duration `default:"60s" help:"How long the torture goes on."`
+	Processes int           `default:"4" help:"How many victims run at the same time."`
+	Residents int           `default:"2" help:"How many processes stay, and wait for what the dead hold."`
+	Deaths    int           `name:"deaths" placeholder:"N" help:"End after this many deaths, if that is before --duration has passed."`
 	Only      []string      `placeholder:"LIST" help:"Primitives that take part: ${torturejobs}. Default: all."`
 	Bound     time.Duration `default:"250ms" help:"How long a resident may wait at a time."`
 }
 
 // Help describes the command.
 func (tortureCmd) Help() string {
-	return `Processes that work with all primitives in one arena die, all the time: killed, also
-while they join, stopped and killed, by exec, exit and panic; others are stopped and go on,
-or close and go. After every ` + fmt.Sprint(torture.RoundSize) + ` of them everybody rests and the whole arena is checked;
-every third time those who stay are killed first, all at once.
+	return `Start victims, which are processes that work with all primitives in one arena, and let them die.
+Some are killed, also while they join or while they are stopped. Others end by exec, exit or
+panic, or are stopped and go on for a while, or close the arena and exit. Residents are
+processes that stay. After every ` + fmt.Sprint(torture.RoundSize) + ` victims all processes pause, and the whole arena is
+checked. About every third time all residents are killed before the check, at once.
 
-Some of those that work with transactions or a Synchronized are programs in C, which --cc
-compiles. Most of these die while they undo the changes of another, if it comes to that.
-Without a C compiler they are Go programs. If nothing else takes part, as with
---only synchronized,tx,rwtx, every second victim is in C, so is every second of those who stay,
-and no block of the heap may be lost. Otherwise the third of those who stay is in C.
+Some victims that work with transactions or a Synchronized are programs in C, which --cc
+compiles. Most of these die while they undo the changes of another process, if they have any
+to undo. Without a C compiler they are Go programs. If no other primitive takes part, as with
+--only synchronized,tx,rwtx, about half of the victims and every second resident are in C, and
+no block of the heap may be lost. Otherwise only the third resident is in C.
 
---seed draws the plan: who works at what, and how it ends when. Seed 0 takes one at random
-and says which. -n prints the plan. The order in which processes run is not in it.
+--seed decides the plan: at what each process works, and when and how it ends. With --seed 0
+the command chooses a seed, and prints it. -n prints the plan. The plan does not say in which
+order the processes run.
 
-Violations, with status 3: who should be alone is not; something is lost, torn, or is there
-twice; a count is wrong; Check finds something; a resident waits longer than --bound
-when nobody is stopped, beyond what a thread beside it was kept waiting for a CPU. If
-somebody waits for good, the words of all objects and the stacks are printed.`
+Violations, with status 3: several processes hold what only one may hold; something is lost,
+torn, or there twice; a count is wrong; Check finds something; a resident waits longer than
+--bound while no process is stopped. The time for which a thread beside the resident waited
+for a CPU does not count. If a process waits for ever, the words of all objects and the
+stacks are printed.`
 }
 
 // Run runs a torture test.

@@ -24,7 +24,7 @@ func (l *ints) UnmarshalText(text []byte) error {
 // common has the flags that every measuring command accepts.
 type common struct {
 	CPUs     ints            `name:"cpus" placeholder:"LIST" help:"CPUs to use, as in 0-3,8. Default: all that this process may use."`
-	Nodes    ints            `placeholder:"LIST" help:"Use only the CPUs of these NUMA nodes, as a mem cell does in turn."`
+	Nodes    ints            `placeholder:"LIST" help:"Use only the CPUs of these NUMA nodes. A mem cell uses the nodes in turn."`
 	Topology string          `placeholder:"FILE" help:"Plan for the host of a recording, with -n: a directory of topo --record, a .tree file, an archive of tar, or XML of lstopo."`
 	Place    []string        `placeholder:"LIST" help:"Placements: same (one CPU), cross (one CPU each), any (unpinned); by what two CPUs share: smt, module, llc, llc-node, node, node-package, package, remote, of which some have a distance, as in remote-21; classes (all of those); pack, spread; or CPUs, as in 0+1."`
 	Procs    ints            `placeholder:"LIST" help:"Processes of a cell of threads that all do the same."`
@@ -36,8 +36,8 @@ type common struct {
 	Data     []string        `placeholder:"LIST" help:"Places of the data of a stream cell: own (of each thread on its node), one (on one node), far (on another), spread (on all in turn). Default: own."`
 	Duty     ints            `placeholder:"LIST" help:"Percentage of the time for which each stream of a stream cell streams. Default: 100."`
 	Streams  ints            `placeholder:"LIST" help:"Cores that stream in a stream cell. Default: those of a node but one."`
-	Think    []time.Duration `placeholder:"LIST" help:"Mean of the exponentially distributed work outside it."`
-	Gap      []time.Duration `placeholder:"LIST" help:"How long the others of a wake, herd, event or seq cell sleep before each wake; the last two take the first. Default: 1500us."`
+	Think    []time.Duration `placeholder:"LIST" help:"Mean of the exponentially distributed work outside the critical section."`
+	Gap      []time.Duration `placeholder:"LIST" help:"How long the waiters of a wake, herd, event or seq cell sleep before each wake; an event or seq cell uses only the first time. Default: 1500us."`
 	Hog      ints            `placeholder:"LIST" help:"Busy loops beside the workers of a handoff cell."`
 	Kills    int             `placeholder:"N" help:"Kills in each repetition of a crash cell."`
 	Role     []string        `placeholder:"LIST" help:"What the victims of a crash cell are: holder, waiter, reader. Default: holder."`
@@ -53,27 +53,27 @@ type common struct {
 	Huge     []string        `placeholder:"LIST" help:"Pages of the memory of a mem cell: none, thp, 2M, 1G."`
 	MiB      int             `name:"mib" placeholder:"N" help:"Memory of a mem cell, or of the chain and of each stream of a stream cell, in MiB. Default: four times the largest cache."`
 	Capacity ints            `placeholder:"LIST" help:"Items that fit into the queue of a queue or cond cell."`
-	Rate     ints            `placeholder:"LIST" help:"Operations a second that an open cell starts, whether those before have ended or not."`
+	Rate     ints            `placeholder:"LIST" help:"Operations a second that an open cell starts, whether earlier ones have ended or not."`
 	Load     ints            `placeholder:"LIST" help:"Workers of an oversub cell for each CPU."`
 	Noise    ints            `placeholder:"LIST" help:"Busy loops of SCHED_IDLE on each CPU of an oversub cell."`
-	Quota    ints            `placeholder:"LIST" help:"CPU time of an oversub cell's workers, in percent of one CPU, by cgroup; 0 for all."`
+	Quota    ints            `placeholder:"LIST" help:"CPU time of an oversub cell's workers, in percent of one CPU, by cgroup; 0: no limit."`
 	Spin     []string        `placeholder:"LIST" help:"Spin budgets of the waiters of a lock or oversub cell: auto, or a time, as in auto,0,20us."`
-	Slow     []time.Duration `placeholder:"LIST" help:"Work of the consumers of a seq cell after each of its --wake wakes, beside which the counter goes on. Default: none, and it waits for them."`
+	Slow     []time.Duration `placeholder:"LIST" help:"Work of each of the --wake consumers of a seq cell after a wake, while the counter goes on. Default: none; then the counter waits for the consumers."`
 	Arena    []string        `placeholder:"LIST" help:"Where the memory that subjects share lies: memfd, or a directory such as /dev/shm. Default: memfd."`
 	Prim     []string        `placeholder:"PATTERN" help:"Subjects, as in c:futex, 'c:*' or 'go:*,in-process:*'. Default: all."`
-	Variant  []string        `placeholder:"PATTERN" help:"Of those, variants: what follows the first dash of the name, as in cohort, near, no*; plain is the one without. Default: all."`
+	Variant  []string        `placeholder:"PATTERN" help:"Variants of these subjects. The variant is what follows the first dash of a name, as in cohort, near, no*; plain stands for a name without a dash. Default: all."`
 
 	Time     time.Duration  `placeholder:"D" help:"Measured time of each repetition."`
-	Warmup   *time.Duration `placeholder:"D" help:"Discarded time before it."`
+	Warmup   *time.Duration `placeholder:"D" help:"Time of each repetition before the measured time; its samples do not count."`
 	Count    int            `short:"c" placeholder:"N" help:"Repetitions of each cell, interleaved with those of the others."`
 	Seed     uint64         `default:"1" help:"Seed of the order and of think times."`
 	Shuffle  bool           `default:"true" negatable:"" help:"Run each round in a random order."`
 	Timeout  time.Duration  `default:"10s" help:"How much longer than planned a repetition may take before it counts as hung."`
-	MaxCells int            `name:"max-cells" placeholder:"N" help:"Plan up to so many cells. Default: 500."`
+	MaxCells int            `name:"max-cells" placeholder:"N" help:"Plan at most this many cells. Default: 500."`
 	Strict   bool           `help:"Exit with status 2 if a cell was skipped."`
 
 	Format  string `enum:"table,bench,json,csv,hgrm" default:"table" help:"What standard output gets: ${enum}."`
-	Details bool   `help:"Print a table of each group of cells, where a suite prints its decisions only."`
+	Details bool   `help:"Print a table of each group of cells. Without it, a suite prints only its decisions."`
 	Out     string `short:"o" placeholder:"FILE" help:"Also write the results to this file, as JSON, for compare, report and export."`
 	HTML    string `name:"html" placeholder:"FILE" help:"Also write a page with pictures to this file."`
 	CC      string `name:"cc" default:"cc" env:"SHMBENCH_CC" help:"C compiler for the peers in C, or none."`

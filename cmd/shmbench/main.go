@@ -87,7 +87,8 @@ Examples:
 
 Each command has examples of its own: shmbench COMMAND --help.
 
-What no flag says, the environment can: SHMBENCH_MAX_CELLS stands for --max-cells.
+An environment variable can stand for a flag that is not given: SHMBENCH_MAX_CELLS for
+--max-cells.
 
 Exit status: 0 ok, 1 usage, environment or a failed bar, 2 skipped cells under
 --strict, 3 a subject broke its promise, 4 a worker crashed or hung.`
@@ -142,11 +143,12 @@ func (handoffCmd) Run(s *session) error { return s.measure(plan.Usual, commandSc
 
 // Help says what each measurement does, which figures it gives, and what it checks.
 func (handoffCmd) Help() string {
-	return `Two processes pass a token to and fro, each as soon as it has it: p50-ns is a round trip.
-slept is the part of those, of a sample, in which the first process gave up its CPU until
-the token was back; in the others spinning or yielding was enough, or it was preempted and
-the token was there before it looked. ctxsw/op counts both processes. Peers in C do not
-tell how often they slept. Then, what one wake costs: see wake. Checked: the tokens.`
+	return `Two processes pass a token to and fro, each as soon as it has the token. p50-ns is the time of
+a round trip. slept is the share of sampled round trips in which the first process gave up
+its CPU until the token was back. In the other round trips spinning or yielding was enough, or
+the process was preempted and the token was there when it ran again. ctxsw/op counts the
+context switches of both processes. Peers in C do not report how often they slept. A second
+scenario measures what one wake costs: see shmbench wake --help. Checked: each token arrives.`
 }
 
 // Run measures a contended lock. If the user gives a rate, it measures a lock that threads take at that rate instead.
@@ -162,27 +164,35 @@ func (lockCmd) Run(s *session) error {
 
 // Help says what each measurement does, which figures it gives, and what it checks.
 func (lockCmd) Help() string {
-	return `All threads work for --think, lock, work for --cs, unlock. p99-ns is what one waits for the
-lock, jain how evenly it goes round, from-… where it came from.
+	return `Each thread works for --think, locks, works for --cs, and unlocks. p99-ns is the wait for the
+lock. jain says how evenly the threads get the lock: 1 means equally often. from-… is the
+share of holds by the place where the previous holder ran.
 
-With --rate, operations begin when they are due, whether those before have ended or not
-(an open loop): p99-ns is then from when one was due until it had the lock. closed-p99-ns
-is from its call, as the usual loop would tell; corrected-p99-ns is estimated from that, as
-HdrHistogram does; behind counts those that were due and had not begun in the end.
+With --rate, operations begin when they are due, whether earlier ones have ended or not (an
+open loop). p99-ns is then the time from when an operation was due until it had the lock.
+closed-p99-ns is the time from its call, as the usual loop would report it. corrected-p99-ns
+is estimated from those times, as HdrHistogram does. behind is the number of operations that
+were due in the end, and had not begun.
 
-Checked: the counter under the lock equals the acquisitions; with --lines, a word in each
-line equals it, too, whoever looks at it under the lock.`
+Checked: the counter under the lock equals the number of acquisitions. With --lines, each
+holder also checks that a word in each line equals the counter.`
 }
 
 // Help says what the measurement does, which figures it gives, and what it checks.
 func (crashCmd) Help() string {
-	return `A process is killed, again and again; p50-ns is from the kill until another one owns the
-lock, and told-p50-ns until that one is told of the death. The table below has both, of all
-kills together: p99 needs 441 of them, as --kills 37 makes in twelve repetitions. With --role, of the library's locks: a waiter is killed before another waiter, or one
-of two readers before a writer. The process that holds the lock unlocks it when it hears of
-the kill, and passed-p50-ns is from then. Checked: no process owns the lock too early. In an
-arena of the library all the dead are reaped in the end, and the arena is sound, with no
-more in it than after the first death.`
+	return `A process is killed while it holds a lock, again and again. p50-ns is the time from the kill
+until another process owns the lock, and told-p50-ns the time until that process is told of
+the death. The table below has both, from all kills together. Its p99 needs 441 kills;
+--kills 37 makes them in twelve repetitions.
+
+With --role, victims of other roles are killed, for locks of the library. A waiter is killed
+while another waiter waits, or one of two readers is killed while a writer waits. The process
+that holds the lock unlocks it when it hears of the kill. passed-p50-ns is the time from that
+unlock until the next process owns the lock.
+
+Checked: no process owns the lock too early. In an arena of the library, all dead processes
+are reaped in the end, and the arena is sound and has no more in it than after the first
+death.`
 }
 
 // Run measures how long it takes until a lock whose owner was killed has a new owner.

@@ -101,11 +101,11 @@ type peersCmd struct{}
 
 // Help describes the command.
 func (peersCmd) Help() string {
-	return `Everything that this host has besides, in the same cells as the library: pthread mutexes
-(plain, robust, with priority inheritance), rwlock, spin lock, condition variable, barrier,
-sem_t, System V semaphores, message queues; eventfd, pipe, socketpair, flock, locks of open
-file descriptions; and, within a process, those of Go. What is not there is skipped, with
-the reason.`
+	return `Measure the primitives of this host in the same cells as the library: pthread mutexes (plain,
+robust, with priority inheritance), rwlock, spin lock, condition variable, barrier, sem_t,
+System V semaphores and message queues; eventfd, pipe, socketpair, flock, locks of open file
+descriptions; and the primitives of Go within a process. A primitive that this host lacks is
+skipped, with the reason.`
 }
 
 // Run runs the measurements in which primitives of the host take part.
@@ -122,15 +122,18 @@ var wakeGaps = []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond,
 
 // Help says what each measurement does, which figures it gives, and what it checks.
 func (wakeCmd) Help() string {
-	return `wake: one process wakes another that has slept for each --gap, from nothing to 10 ms; slept
-is the share that did sleep: after no gap, most do not. waker-p50-ns is what a wake costs who
-wakes. c:futex and go:futex do the same, in C and in Go; the other go:futex* wait by bitset,
-by futex_waitv, by futex_wait, and in the table of a node (FUTEX2_NUMA).
+	return `wake: one process wakes another that has slept for each --gap, from 0 to 10 ms. slept is the
+share of the waits in which the process really slept: after no gap, most do not. waker-p50-ns
+is the cost of the wake for the process that makes it. c:futex and go:futex do the same, in C
+and in Go. The other subjects go:futex* wait by bitset, by futex_waitv, by futex_wait, and in
+the table of a node (FUTEX2_NUMA).
 
-herd: --wake of --waiters processes that sleep in one place are woken. p50-ns is until the
-last of them runs, each-p50-ns until any does. Checked: as many come as were woken, none
-before, none twice. go:futex-requeue wakes one and moves the others to a second word
-(FUTEX_CMP_REQUEUE), where each wakes the next. Each waiter is a process: of --waiters, what is over 255 is left out.`
+herd: --waiters processes sleep in one place, and --wake of them are woken. p50-ns is the time
+until the last of these runs. each-p50-ns is the same time for a single process. Checked: as
+many processes come through as were woken, none before the wake, and none twice.
+go:futex-requeue wakes one process and moves the others to a second word (FUTEX_CMP_REQUEUE),
+where each wakes the next. Each waiter is a process, so values of --waiters over 255 are
+left out.`
 }
 
 // Run measures how long it takes to wake a thread.
@@ -144,10 +147,10 @@ type oversubCmd struct{}
 
 // Help says what the measurement does, which figures it gives, and what it checks.
 func (oversubCmd) Help() string {
-	return `--load workers for each CPU take a lock, unpinned, with each --spin budget of its waiters;
-beside them --noise busy loops of SCHED_IDLE on each CPU, and within a --quota of CPU time
-where this process may make a cgroup. Spinning that pays while there is a CPU for everybody
-costs when there is not.`
+	return `--load workers for each CPU take a lock. They are not pinned. Each --spin budget of the waiters
+is measured, beside --noise busy loops of SCHED_IDLE on each CPU, and with a --quota of CPU time
+if this process may make a cgroup. Spinning pays while each worker has a CPU, and costs time
+when there are more workers than CPUs.`
 }
 
 // Run measures locks with more workers than CPUs.

@@ -21,7 +21,7 @@ import (
 type (
 	reapCmd struct {
 		Arena  string        `arg:"" help:"Name or path."`
-		DryRun bool          `short:"n" help:"Only tell who is dead, and what they have. Does not join."`
+		DryRun bool          `short:"n" help:"Only list the dead participants, and what they have. Does not join."`
 		Wait   time.Duration `default:"5s" help:"How long to wait for the reaps."`
 	}
 	setCmd struct {

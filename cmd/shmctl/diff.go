@@ -108,8 +108,8 @@ func facts(name string) (all []fact, err error) {
 	return all, nil
 }
 
-// changes returns the differences between two lists of facts. It compares the texts of facts with the same what and
-// name.
+// changes returns the differences between two lists of facts. It compares the texts of facts that have the same
+// values in the fields what and name.
 func changes(before, after []fact) (all []change) {
 	type key struct{ what, name string }
 	parts := map[key]*[2][]string{} // lists, because very many facts may have the same key

@@ -17,7 +17,7 @@ type (
 	psCmd struct {
 		view
 		Arena string `arg:"" help:"Name, path or dump."`
-		Gone  bool   `help:"Those, too, who left or died lately."`
+		Gone  bool   `help:"Also participants that left or died recently."`
 	}
 	objectsCmd struct {
 		view

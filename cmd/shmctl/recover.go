@@ -16,7 +16,7 @@ import (
 
 type recoverCmd struct {
 	Arena string        `arg:"" help:"Name or path."`
-	Name  string        `arg:"" optional:"" help:"Of the lock, or its offset; or of a WaitGroup, Latch, Barrier or Future."`
+	Name  string        `arg:"" optional:"" help:"Name or offset of a lock, WaitGroup, Latch, Barrier or Future."`
 	Key   *uint64       `help:"The key of a MultiLock."`
 	All   bool          `help:"All locks of the arena that a death has left, and all their keys."`
 	Wait  time.Duration `default:"5s" help:"How long to wait for a lock."`

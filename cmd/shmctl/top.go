@@ -20,8 +20,8 @@ import (
 
 type topCmd struct {
 	Arena    string        `arg:"" help:"Name, path or dump."`
-	Interval time.Duration `short:"d" default:"1s" help:"Between two looks."`
-	Count    int           `short:"n" help:"End after so many looks; 0: at q, or when interrupted."`
+	Interval time.Duration `short:"d" default:"1s" help:"Time between two updates."`
+	Count    int           `short:"n" help:"End after this many updates; 0: at q, or when interrupted."`
 	Sort     string        `enum:"contention,waits,longest,holds,acquired,name" default:"contention" help:"What the objects are sorted by, one of ${enum}; the key s changes it."`
 	Filter   string        `placeholder:"TEXT" help:"Only objects with this text in their name or type; the key / changes it."`
 }

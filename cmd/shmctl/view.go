@@ -24,7 +24,7 @@ const (
 type (
 	// watching has the flags of a command that can repeat its output at an interval.
 	watching struct {
-		Watch time.Duration `short:"w" placeholder:"TIME" help:"Show it again after each such time, until interrupted."`
+		Watch time.Duration `short:"w" placeholder:"TIME" help:"Show it again each time that this time has passed, until interrupted."`
 	}
 	// view has the flags of a command that lists things.
 	view struct {

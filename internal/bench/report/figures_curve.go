@@ -110,7 +110,7 @@ var sweeps = map[string][]sweep{
 		caption: "A buffer that is full or empty has its ends wait for each other."}},
 	"padding": {{param: "pad", label: "bytes between counters", log: true,
 		caption: "Where the line is level, more distance gains nothing."}},
-	"seq":  {{param: "wake", label: "waiters woken", caption: "What a step costs who makes it."}},
+	"seq":  {{param: "wake", label: "waiters woken", caption: "The cost of a step for the thread that makes it."}},
 	"open": {{param: "rate", label: "operations a second that are due", log: true, caption: "A line that rises is a rate that the lock comes near to not keeping up with."}},
 	"herd": {{param: "wake", label: "processes woken", caption: "Until the last of them runs."}},
 }
