@@ -68,15 +68,15 @@ const (
 )
 
 const (
-	cohortKeepsLocalLock   bug = "who gives up keeps its local lock"
-	cohortNoTimeout        bug = "who waits at a local lock waits for ever"
+	cohortKeepsLocalLock   bug = "a waiter that gives up keeps its local lock"
+	cohortNoTimeout        bug = "a waiter at a local lock waits for ever"
 	cohortDefersAlways     bug = "others go first for ever"
 	cohortIgnoresLocalLock bug = "others go first though nobody of them waits, for ever"
 	cohortNoBound          bug = "a node's turn is never over"
-	cohortNoReap           bug = "nobody takes a local lock from the dead, and who waits there waits for ever"
-	cohortInherits         bug = "who has the local lock at the unlock of its node has the lock"
-	cohortAnew             bug = "who had decided before begins a new turn"
-	cohortFastBarges       bug = "who comes takes a free lock, whoever's turn it is"
+	cohortNoReap           bug = "nobody takes a local lock from the dead, and the waiters there wait for ever"
+	cohortInherits         bug = "the holder of the local lock has the lock after an unlock by its node"
+	cohortAnew             bug = "a holder that had decided before begins a new turn"
+	cohortFastBarges       bug = "a newcomer takes a free lock, whichever node has the turn"
 )
 
 var (

@@ -50,19 +50,19 @@ const (
 	noFence              bug = "a waiter sleeps on a biased hold without a fence"
 	noLookAfterFence     bug = "a waiter fences and does not look again"
 	wakeBeforeRelease    bug = "Unlock looks whether to wake, and then frees the lock"
-	noAnnounceAfterSleep bug = "who gets the lock after a sleep does not announce again"
+	noAnnounceAfterSleep bug = "a waiter that gets the lock after a sleep does not announce again"
 	sleepOnOwner         bug = "waiters sleep on the owner word"
 
-	leaveAtOnce          bug = "who gives up passes nothing on"
-	leaveDoesNotWake     bug = "who gives up announces, and wakes nobody"
-	leaveWithoutAnnounce bug = "who gives up wakes, but does not announce"
+	leaveAtOnce          bug = "a waiter that gives up passes nothing on"
+	leaveDoesNotWake     bug = "a waiter that gives up announces, and wakes nobody"
+	leaveWithoutAnnounce bug = "a waiter that gives up wakes, but does not announce"
 
 	sleepOnHandoffOnly bug = "the starving sleep on the hand-off word only"
 	staleStarver       bug = "and believe for ever that their request stands"
 	reservationStays   bug = "a reservation for one that has left is not revoked"
 	revokeDoesNotWake  bug = "a reservation is revoked without a wake"
 	handOffDoesNotWake bug = "a hand-off wakes nobody"
-	sleptForgotten     bug = "who has slept leaves its process's reservation alone, like those that have not"
+	sleptForgotten     bug = "a waiter that has slept leaves its process's reservation alone, like a waiter that has not"
 	reserveBlindly     bug = "a free lock is reserved by a store, whoever has it by then"
 	wakeOneStarver     bug = "a hand-off wakes one of the starving, whoever that is"
 
@@ -71,7 +71,7 @@ const (
 	reapDoesNotWake        bug = "a reap does not make up for wakes that died"
 	wakeByRecordOnly       bug = "a reap wakes only where there is a record"
 	wakeByAnnouncementOnly bug = "a reap wakes only where there is an announcement"
-	toldOnesKeepIt         bug = "who is told of a death wakes nobody else"
+	toldOnesKeepIt         bug = "a waiter that is told of a death wakes nobody else"
 	nobodyLooks            bug = "nobody looks at a reservation that is not taken up"
 	notRegistered          bug = "the fence does not reach the dying process"
 )

@@ -211,7 +211,7 @@ func TestQueueHostileShape(t *testing.T) {
 			q := newQueue[queueTicket](t, a, "q", 4)
 			queueFill(t, q, 1, 2)
 			arena.At[atomic.Uint64](a, q.Object().Body+off).Store(v)
-			require.Equal(t, []uint64{1, 2}, queueDrain(t, q), "who has it open does not look again")
+			require.Equal(t, []uint64{1, 2}, queueDrain(t, q), "a process that has it open does not check again")
 			o := q.Object()
 			require.NoError(t, q.Close())
 			_, err := prims.AttachQueue[queueTicket](a, "q", nil)

@@ -127,8 +127,8 @@ const (
 	rwExitSilent    bug = "the last reader wakes nobody"
 	rwNoRescan      bug = "a writer announces itself and sleeps without a look at the counts"
 	rwGiveUpSilent  bug = "a writer that gives up waiting for readers wakes nobody"
-	rwTookSilent    bug = "who gets the lock after a sleep does not announce again"
-	rwLeaveSilent   bug = "who gives up passes nothing on"
+	rwTookSilent    bug = "a waiter that gets the lock after a sleep does not announce again"
+	rwLeaveSilent   bug = "a waiter that gives up passes nothing on"
 	rwReleaseFirst  bug = "a downgrade frees the lock, and then counts itself"
 	rwGateOne       bug = "a release wakes one reader"
 	rwCountsOfDead  bug = "the counts of the dead count"
@@ -491,7 +491,7 @@ func (m *rwSpinModel) read(x *model.Exec) {
 		m.bump(x, qDrain)
 		x.Goto(qExitWake)
 	case qExitWake:
-		x.Say("wakes who waits for readers")
+		x.Say("wakes the writer that waits for readers")
 		x.Wake(qDrain, model.All)
 		m.end(x)
 	}
@@ -774,7 +774,7 @@ func (m *rwSpinModel) reap(x *model.Exec) {
 			x.Goto(qReapDrain)
 		}
 	case qReapDrain:
-		x.Say("wakes who waits for readers")
+		x.Say("wakes the writer that waits for readers")
 		m.bump(x, qDrain)
 		x.Wake(qDrain, model.All)
 		x.Goto(qReapState)
@@ -799,7 +799,7 @@ func (m *rwSpinModel) reap(x *model.Exec) {
 		}
 	case qReapGate, qReapGateWake:
 		// One step makes the wakes of the words gate and drain. Each of them wakes all sleepers.
-		x.Say("wakes those of the gate, and who waits for readers")
+		x.Say("wakes the waiters of the gate, and the writer that waits for readers")
 		for _, wakeWord := range []int{qSpinGate, qDrain} {
 			if *x.R(qrWant) == 1 || park.Word(x.Load(wakeWord)).Announced() {
 				m.bump(x, wakeWord)

@@ -19,11 +19,11 @@ const (
 	sleepWithoutCompare  bug = "E: a waiter sleeps without a comparison"
 	quitKeepsWake        bug = "E: who gives up keeps the wake that it has got"
 
-	takeWithoutPass   bug = "who takes a permit after a sleep passes nothing on"
+	takeWithoutPass   bug = "a waiter that takes a permit after a sleep passes nothing on"
 	unmarkWithoutLook bug = "a signal is taken out of the summary without a second check"
 	dropBlindly       bug = "a stale bit is cleared without a second check at the gate"
-	noLastCheck       bug = "who announces does not look at the summary once more"
-	nobodyElseWoken   bug = "who finds more than it takes wakes nobody"
+	noLastCheck       bug = "a waiter that announces does not read the summary once more"
+	nobodyElseWoken   bug = "a waiter that finds more than it takes wakes nobody"
 )
 
 // TestModelSignalWaker: producers set the bits and workers clear them, at the same time.

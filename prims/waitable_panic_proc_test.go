@@ -270,7 +270,7 @@ func TestWaitableRuleThatFailsEndsItsCallerOnly(t *testing.T) {
 			require.Equal(t, c.says, p.answer(t, c.says.ID))
 			if waits > 0 {
 				got := other.answer(t, waits)
-				require.True(t, got.Lost, "who waits is told: %+v", got)
+				require.True(t, got.Lost, "the waiter is told: %+v", got)
 				require.Contains(t, got.Err, c.why)
 			}
 			isLost(t, k.x, c.why, c.state, p, other)
