@@ -108,7 +108,7 @@ func (w readerWord) String() string {
 // If the participant in the gate is dead or has left, the next process that finds this changes the gate. Kind 1
 // becomes open, because nothing was written. Kinds 0 and 4 become kind 3. Under PolicyRelease, kind 0 becomes open
 // instead. Under PolicyRollback, the process that rolls back has the writers' mutex. It changes kinds 0 and 4 to
-// kind 4 with its own name, and then to open; see rollBackRWMutex.
+// kind 4 with its own ID, and then to open; see rollBackRWMutex.
 //
 //	writers: Lock, Upgrade, Unlock, the downgrades of a write hold, Recover, a process that
 //	         finds a death (any process, each by CAS)

@@ -80,7 +80,7 @@ type signalLine struct {
 	// tasks has a bit for each queue that may be reserved for a task.
 	//   writers: ReserveTask (sets), ReleaseTask and reaps (clear)
 	//   readers: ReserveTask
-	//   order:   relaxed is enough, the owner's name in the gate decides
+	//   order:   relaxed is enough, because the ID of the owner in the gate decides
 	//   futex:   none
 	//   crash:   an index of the owners; the reap clears a superfluous bit
 	tasks atomic.Uint64

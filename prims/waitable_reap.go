@@ -182,9 +182,9 @@ func (x *Waitable[S, E]) reap(c *recordedChange, b *wakes) {
 	}
 }
 
-// undoOne undoes one claim of a dead participant: one of those that the hold h counts. It calls the
-// rule unused for a claim that the participant never had, since its wait had not accepted the claim, and the rule lost
-// for any other claim. It reports whether there may be more to undo.
+// undoOne undoes one of the claims that the hold h counts for a dead participant. If the wait of the participant had
+// not accepted the claim, undoOne calls unused, and otherwise it calls lost. It reports whether h may count more
+// claims that have to be undone.
 func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, h holdPlace, lost, unused func(s *S, e E)) (more bool) {
 	var tries attempts
 	defer x.over(&tries)

@@ -78,7 +78,7 @@ func (i *Inspector) sameObject(o block) bool {
 	return i.unchanged(o.off, objState) && i.unchanged(o.off+objNameOff, objRecords-objNameOff) && i.stillIs(o, 0)
 }
 
-// IsThere reports whether the object o, which is in the copy, is still in the file. So what the caller has
+// IsThere reports whether the object o, which is in the copy, is still in the file. If it is, what the caller has
 // read from the file since the copy was made belongs to o.
 func (i *Inspector) IsThere(o Object) bool {
 	b, ok := i.a.locate(o.Offset)

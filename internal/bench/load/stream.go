@@ -17,8 +17,7 @@ import (
 // streamView is the interface that stream measurements need of their subject: memory that several threads share.
 type streamView interface {
 	Words() []uint64
-	// Where reports on which NUMA nodes some words lie: n words, beginning with the word whose index is the parameter
-	// named from.
+	// Where reports on which NUMA nodes the words with the indices from to from+n-1 lie.
 	Where(from, n int) ([]shm.Placement, error)
 }
 

@@ -224,7 +224,7 @@ func crowded(o *Options, c *bench.Cell) bool {
 }
 
 // decisive reports whether advice compares a cell of a suite with another one, round by round. The contrasts, that is,
-// the comparisons of package report, determine these cells. A test checks that both agree.
+// the comparisons of package report, determine these cells. A test checks that decisive and the contrasts agree.
 func decisive(o *Options, c *bench.Cell) bool {
 	name := c.Subject.Name()
 	switch c.Scenario.Name {
