@@ -56,7 +56,7 @@ type Wait struct {
 	How   string        // one of the constants below
 	Count uint64        // how many goroutines, as far as known; 0 if unknown
 	// On lists the holds that have to end before this wait can end, as indices of Inspection.Holds. If
-	// Any is false, all of them have to end. If Any is true, enough of them.
+	// Any is false, all of them have to end. If Any is true, it is enough that some of them end.
 	On  []int
 	Any bool
 }

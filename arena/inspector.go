@@ -45,7 +45,8 @@ type Witness struct {
 	Participant
 	// Life is "alive", "dead" or "unknown". It is "dead" as soon as the process has died. The State of such a
 	// participant may still be live, until another process has reaped it, that is, has taken back what it held.
-	// It is "unknown" if the participant has left, or was reaped, while the Inspector read the arena.
+	// It is "unknown" if the participant has left, or was reaped, while the Inspector read the arena. It is also
+	// "unknown" if neither the kernel nor a byte lock tells whether the process exists.
 	Life string
 }
 

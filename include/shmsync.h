@@ -314,7 +314,7 @@ typedef struct shmsync_mutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
-    /* how long waiters of a new mutex spin: 0: adaptive; SHMSYNC_SPIN_NEVER: not at all; else at most so many ns */
+    /* how long waiters of a new mutex spin: 0: adaptive; SHMSYNC_SPIN_NEVER: not at all; else at most this many ns */
     int64_t spin_ns;
     /* not 0: unlocks of this process compare and swap, so two that race cannot release the hold of another process */
     int checked;
@@ -4120,7 +4120,7 @@ enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_timeout = 64 };
  * rest, participants can still use objects that exist: the headroom has room for their slot records and wait nodes. It
  * consists of certain chunks, which depend on the size of the arena alone. See docs/design/0061. */
 enum {
-    SHMI_headroomShare = 16, /* one of so many chunks, rounded up */
+    SHMI_headroomShare = 16, /* one of this many chunks is in the headroom, rounded up */
     SHMI_headroomMost = 256,
     SHMI_headroomLeast = 4, /* chunks of a heap with headroom */
     SHMI_headroomNodes = 1, /* of at least two chunks */
@@ -5956,7 +5956,7 @@ SHMI_FN void shmi_say_count(shmi_words *w, int n, const char *one, const char *m
         shmi_say(w, ", and %d %s", n, n == 1 ? one : many);
 }
 
-/* Says what differs between the type of an object and that of the program, and names at most so many fields, which
+/* Says what differs between the type of an object and that of the program, and names at most that many fields, which
  * Difference in internal/typetext explains. 0: no field differs. */
 SHMI_FN int shmi_type_difference(const char *arena, const char *program, int most, char *text, size_t size)
 {
@@ -6082,7 +6082,8 @@ SHMI_FN void shmi_free_thing(void *thing)
     pthread_mutex_unlock(&shmi_spares_lock);
 }
 
-/* Keeps the object of a handle open until shmi_unkeep, even if the last handle is closed meanwhile. 0: it has ended. */
+/* Keeps the object of a handle open until shmi_exit_for, even if the last handle is closed meanwhile. 0: the opening has
+ * ended. */
 SHMI_FN int shmi_keep(void *thing)
 {
     uint32_t *users = &shmi_head_of(thing)->users, n;
@@ -9631,7 +9632,7 @@ enum {
     /* SHMI_slotWindow: first generation in bits 0..17, last in bits 18..35, number in bits 36..63 */
     SHMI_RENEW_MOST = 64, /* number of slots for which one search looks */
     SHMI_SEARCHES = 3,    /* see searches in window.go */
-    SHMI_RENEW_EVERY = 64 /* once in so many joins of a slot, a joiner renews the other slots */
+    SHMI_RENEW_EVERY = 64 /* once in this many joins of a slot, a joiner renews the other slots */
 };
 #define SHMI_HEIRS_LEFT 256u /* only for joiners that first clean up after a dead participant */
 /* Tests make both smaller, so that generations are used again soon. */
@@ -14074,8 +14075,8 @@ SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owne
     shmi_end_act(a, &act);
 }
 
-/* Ends the transaction in the log; the caller holds the lock of the log. n is the process whose transaction it is.
- * EPROTO: the bytes of the log are impossible. The whole log is checked before anything is changed. */
+/* Ends the transaction in the log, which is in state s. The caller holds the lock of the log. EPROTO: the bytes of the
+ * log are impossible. The whole log is checked before anything is changed. */
 SHMI_FN int shmi_log_end(shmsync_arena *a, const shmi_log *l, uint64_t s)
 {
     uint64_t tail = SHMI_LOG_TAIL(s), blocks = 0;
@@ -18466,8 +18467,8 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_ITEM_MOST 65536u
 #define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
 #define SHMI_QUEUE_TAG UINT64_C(0x7fffffff)
-#define SHMI_QUEUE_WALK 1000u /* a walk ends after two laps of the ring and so many more steps */
-#define SHMI_QUEUE_WALKS 16   /* if so many walks find nothing while no hint moves, a peer has overwritten the ring */
+#define SHMI_QUEUE_WALK 1000u /* a walk ends after two laps of the ring and this many more steps */
+#define SHMI_QUEUE_WALKS 16   /* if this many walks find nothing while no hint moves, a peer has overwritten the ring */
 #define SHMI_QUEUE_LOOK 64u   /* how many slots a waiter that spins examines */
 #define SHMI_QUEUE_CHECK 4096u /* number of slots that a periodic check visits */
 #define SHMI_QUEUE_NOTES 4    /* number of words for notes of returns */
@@ -23674,7 +23675,7 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
     d.x = x;
     do {
         /* The loop ends: each turn settles debts, and the dead get no new ones. The first call completes the last record:
-         * it may have woken a wait of a dead participant before that was removed. */
+         * it may have woken a wait of a dead participant before the wait was removed. */
         uint32_t i;
         int settled, err = shmi_rq_begin(q, x, b);
         if (err != 0)

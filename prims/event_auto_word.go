@@ -14,7 +14,7 @@ import "fmt"
 //
 //	tokens               meaning                                             left by
 //	0                    it is not set                                       the wait that takes the last token; Reset
-//	up to the waits      it is not set; so many of the waits are about to end Set
+//	up to the waits      it is not set; that many waits are about to end      Set
 //	more than the waits  it is set; one token is there for the next caller   Set
 //
 // The waits of a participant that is dead or has left the arena do not count. So a token that such a wait was

@@ -30,8 +30,8 @@ type opening struct {
 	end    func()      // makes the fast paths fail
 	owed   func()      // makes the wakes that late calls have left to Close; see enterLate
 
-	// inside and insideRule are what calls of the handle run. Close of the handle waits for inside only, Close of the
-	// arena for both. Immutable after the handle is built.
+	// inside and insideRule are the functions of the program that calls of the handle run. Close of the handle waits
+	// for inside only, and Close of the arena waits for both. Immutable after the handle is built.
 	inside, insideRule markedFunc
 
 	closing atomic.Bool

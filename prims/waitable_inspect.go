@@ -7,8 +7,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// inspectWaitable describes a Waitable for tools. It has no rules, so it cannot find out which holds keep a wait
-// from going on. Besides, a wait may end by an Update, too.
+// inspectWaitable describes a Waitable for tools. A tool does not have the rules of the program, so inspectWaitable
+// cannot find out which holds keep a wait from going on. An Update may also end a wait.
 func inspectWaitable(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	x, ok := bareWaitable(a, o)
 	if !ok {

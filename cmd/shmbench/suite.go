@@ -15,11 +15,11 @@ import (
 
 // suiteCmd is the default command, which measures every scenario.
 type suiteCmd struct {
-	Quick bool `xor:"preset" help:"In 20 seconds on two CPUs and a minute elsewhere: classes of CPUs, locks and wakes only."`
-	Std   bool `xor:"preset" help:"In less than ten minutes: more shapes, longer."`
-	Full  bool `xor:"preset" help:"As long as it takes: the shapes of --std, twelve times, two seconds each."`
+	Quick bool `xor:"preset" help:"Measure only classes of CPUs, locks and wakes, in 20 seconds on two CPUs and in a minute elsewhere."`
+	Std   bool `xor:"preset" help:"Measure more shapes of cells, and each for longer, in ten minutes on two CPUs and in twenty elsewhere."`
+	Full  bool `xor:"preset" help:"Measure the shapes of --std twelve times, for two seconds each. This takes hours."`
 
-	Budget time.Duration `placeholder:"D" help:"Take this long: further rounds of the cells on which advice rests, as decisions that are undecided need them. At least twelve rounds are planned, and shorter ones if they do not fit."`
+	Budget time.Duration `placeholder:"D" help:"Measure for this long. After the usual rounds come more rounds of the cells on which undecided advice rests. At least twelve rounds are planned; if they do not fit, each is shorter."`
 }
 
 // Run plans and measures the suite, that is, all scenarios or a selection that fits the time.

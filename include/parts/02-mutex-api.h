@@ -11,7 +11,7 @@ typedef struct shmsync_mutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
-    /* how long waiters of a new mutex spin: 0: adaptive; SHMSYNC_SPIN_NEVER: not at all; else at most so many ns */
+    /* how long waiters of a new mutex spin: 0: adaptive; SHMSYNC_SPIN_NEVER: not at all; else at most this many ns */
     int64_t spin_ns;
     /* not 0: unlocks of this process compare and swap, so two that race cannot release the hold of another process */
     int checked;

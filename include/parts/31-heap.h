@@ -6,7 +6,7 @@ enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_timeout = 64 };
  * rest, participants can still use objects that exist: the headroom has room for their slot records and wait nodes. It
  * consists of certain chunks, which depend on the size of the arena alone. See docs/design/0061. */
 enum {
-    SHMI_headroomShare = 16, /* one of so many chunks, rounded up */
+    SHMI_headroomShare = 16, /* one of this many chunks is in the headroom, rounded up */
     SHMI_headroomMost = 256,
     SHMI_headroomLeast = 4, /* chunks of a heap with headroom */
     SHMI_headroomNodes = 1, /* of at least two chunks */

@@ -324,7 +324,7 @@ SHMI_FN void shmi_say_count(shmi_words *w, int n, const char *one, const char *m
         shmi_say(w, ", and %d %s", n, n == 1 ? one : many);
 }
 
-/* Says what differs between the type of an object and that of the program, and names at most so many fields, which
+/* Says what differs between the type of an object and that of the program, and names at most that many fields, which
  * Difference in internal/typetext explains. 0: no field differs. */
 SHMI_FN int shmi_type_difference(const char *arena, const char *program, int most, char *text, size_t size)
 {

@@ -93,7 +93,8 @@ SHMI_FN void shmi_free_thing(void *thing)
     pthread_mutex_unlock(&shmi_spares_lock);
 }
 
-/* Keeps the object of a handle open until shmi_unkeep, even if the last handle is closed meanwhile. 0: it has ended. */
+/* Keeps the object of a handle open until shmi_exit_for, even if the last handle is closed meanwhile. 0: the opening has
+ * ended. */
 SHMI_FN int shmi_keep(void *thing)
 {
     uint32_t *users = &shmi_head_of(thing)->users, n;

@@ -9,7 +9,7 @@ enum {
     /* SHMI_slotWindow: first generation in bits 0..17, last in bits 18..35, number in bits 36..63 */
     SHMI_RENEW_MOST = 64, /* number of slots for which one search looks */
     SHMI_SEARCHES = 3,    /* see searches in window.go */
-    SHMI_RENEW_EVERY = 64 /* once in so many joins of a slot, a joiner renews the other slots */
+    SHMI_RENEW_EVERY = 64 /* once in this many joins of a slot, a joiner renews the other slots */
 };
 #define SHMI_HEIRS_LEFT 256u /* only for joiners that first clean up after a dead participant */
 /* Tests make both smaller, so that generations are used again soon. */

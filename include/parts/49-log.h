@@ -261,8 +261,8 @@ SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owne
     shmi_end_act(a, &act);
 }
 
-/* Ends the transaction in the log; the caller holds the lock of the log. n is the process whose transaction it is.
- * EPROTO: the bytes of the log are impossible. The whole log is checked before anything is changed. */
+/* Ends the transaction in the log, which is in state s. The caller holds the lock of the log. EPROTO: the bytes of the
+ * log are impossible. The whole log is checked before anything is changed. */
 SHMI_FN int shmi_log_end(shmsync_arena *a, const shmi_log *l, uint64_t s)
 {
     uint64_t tail = SHMI_LOG_TAIL(s), blocks = 0;

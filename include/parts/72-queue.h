@@ -8,8 +8,8 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_ITEM_MOST 65536u
 #define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
 #define SHMI_QUEUE_TAG UINT64_C(0x7fffffff)
-#define SHMI_QUEUE_WALK 1000u /* a walk ends after two laps of the ring and so many more steps */
-#define SHMI_QUEUE_WALKS 16   /* if so many walks find nothing while no hint moves, a peer has overwritten the ring */
+#define SHMI_QUEUE_WALK 1000u /* a walk ends after two laps of the ring and this many more steps */
+#define SHMI_QUEUE_WALKS 16   /* if this many walks find nothing while no hint moves, a peer has overwritten the ring */
 #define SHMI_QUEUE_LOOK 64u   /* how many slots a waiter that spins examines */
 #define SHMI_QUEUE_CHECK 4096u /* number of slots that a periodic check visits */
 #define SHMI_QUEUE_NOTES 4    /* number of words for notes of returns */

@@ -242,7 +242,7 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
     d.x = x;
     do {
         /* The loop ends: each turn settles debts, and the dead get no new ones. The first call completes the last record:
-         * it may have woken a wait of a dead participant before that was removed. */
+         * it may have woken a wait of a dead participant before the wait was removed. */
         uint32_t i;
         int settled, err = shmi_rq_begin(q, x, b);
         if (err != 0)

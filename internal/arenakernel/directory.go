@@ -28,7 +28,7 @@ const (
 	entryEmpty entry = 0
 	entryGone  entry = 1<<64 - 1
 
-	// timeout is a number of checks. If another participant has not finished its work after so many
+	// timeout is a number of checks. If another participant has not finished its work after this many
 	// checks, the checking participant does the work itself.
 	timeout = 64
 )

@@ -20,7 +20,7 @@ const (
 	spinLeast  = 600    // ns: the budget if spins usually fail
 	spinSome   = 10_000 // ns: the budget while fewer than 1 spin of 8 fails, if successful spins need no more
 	spinMost   = 40_000 // ns: the budget while fewer than 1 spin of 64 fails: the cost of a sleep and a wake
-	spinGiveUp = 3      // after so many failures in a row, the budget is what successful spins needed, and shrinks
+	spinGiveUp = 3      // after this many failures in a row, the budget is what successful spins needed, and shrinks
 	spinChunk  = 8      // pauses between two calls of done after the first microsecond
 	probeEvery = 16     // how many failed spins come between two long spins
 

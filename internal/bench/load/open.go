@@ -121,8 +121,9 @@ func collectOpen(rep *bench.Repetition, a *bench.Account) {
 }
 
 // corrected takes the latencies of a closed loop, which begins an operation only after the one before has ended. It
-// estimates which latencies would have been seen with an operation every so many ns. For this it adds the missing
-// samples, as HdrHistogram does. It is for cases in which the true values were not recorded.
+// estimates which latencies would have been seen with an operation in each interval, whose length in ns is the
+// parameter every. For this it adds the missing samples, as HdrHistogram does. It is for cases in which the true values
+// were not recorded.
 func corrected(closed *hdrhistogram.Histogram, every int64) *hdrhistogram.Histogram {
 	h := stats.NewHist()
 	for _, b := range closed.Distribution() {

@@ -70,7 +70,7 @@ var Quantiles = []struct {
 	{"p99.99", 0.9999},
 }
 
-// A quantile is reported only if at least so many samples lie above it. Crash, event and seq measurements need fewer
+// A quantile is reported only if at least this many samples lie above it. Crash, event and seq measurements need fewer
 // samples than others, because each sample takes long: a crash measurement kills a process, and the others sleep before
 // each sample.
 const (
