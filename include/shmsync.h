@@ -5956,8 +5956,8 @@ SHMI_FN void shmi_say_count(shmi_words *w, int n, const char *one, const char *m
         shmi_say(w, ", and %d %s", n, n == 1 ? one : many);
 }
 
-/* Says what differs between the type of an object and that of the program, and names at most that many fields, which
- * Difference in internal/typetext explains. 0: no field differs. */
+/* Says what differs between the type of an object and that of the program. The text names at most as many fields as most
+ * says: see Difference in internal/typetext. 0: no field differs. */
 SHMI_FN int shmi_type_difference(const char *arena, const char *program, int most, char *text, size_t size)
 {
     shmi_words words;

@@ -228,7 +228,7 @@ func (s *barrierState) begin(parties uint64) {
 	s.completer, s.broken, s.lost = 0, 0, 0
 }
 
-// barrierBreak records that a phase broke. The record of phase p is at index p modulo 32, so that of a later
+// barrierBreak records that a phase broke. The record of phase p is at index p modulo 32, so the record of a later
 // broken phase replaces it. Reset writes the record before the phase ends.
 //
 //	bits 0..28   dead      the first party that died

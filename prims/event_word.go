@@ -69,9 +69,9 @@ func (m eventMode) String() string    { return m.public().String() }
 //	writers: Set, Reset, and waiters, by CAS
 //	readers: the same, IsSet, tools
 //	order:   release by the change, acquire by a process that sees it
-//	futex:   WAIT on the low half by waiters; WAKE all by the process that turned the Event, by
-//	         reaping and periodic checks
-//	crash:   each value is a whole state. A process that dies or stops when it has turned the
+//	futex:   WAIT on the low half by waiters; WAKE all by the process that set or reset the
+//	         Event, by reaping and periodic checks
+//	crash:   each value is a whole state. A process that dies or stops when it has set or reset the
 //	         Event may owe a wake: reaping and periodic checks make up for it
 type eventState eventcountState
 

@@ -223,8 +223,8 @@ func (x *MultiLock) torn(s *park.WaitNode) bool {
 	return k == nil || k.isTorn(s, k.focusKnown, k.serve)
 }
 
-// focusKnown does what focusOn does. It looks among the known entries first. So if the list of blocks is damaged, a
-// wait for a key whose entry is known does not end.
+// focusKnown does what focusOn does. It looks among the known entries first. So damage of the list of blocks does not
+// end a wait for a key whose entry is known.
 func (k *multiBucket) focusKnown(x *recordedChange, key uint64) (ok bool, err error) {
 	i, ok := k.search(key)
 	if !ok {

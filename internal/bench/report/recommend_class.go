@@ -54,8 +54,8 @@ func (d *Document) domain(cpu int, class topology.Class) (cpus []int) {
 	return cpus
 }
 
-// domainName says what CPUs share that are near each other. The parameter near is the farthest class that two of them
-// have.
+// domainName says what the CPUs of a domain share, that is, of a set of CPUs that are near each other. The parameter
+// near is the farthest class that two of these CPUs have.
 func domainName(near topology.Class) string {
 	switch near.Base() {
 	case topology.Module:
