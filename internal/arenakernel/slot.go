@@ -56,9 +56,9 @@ const (
 //	bit  21     byte: the participant holds the byte lock of the slot for as long as its process exists
 //
 //	phase    meaning                              becomes
-//	free     not in use                           joining with the next generation, by a joiner that holds the byte lock
+//	free     not in use                           joining with the next generation, by a joiner
 //	joining  being filled in                      live by the joiner, or free if that fails; dead by a process that
-//	                                              finds the byte unlocked
+//	                                              saw its death
 //	live     a participant                        leaving by itself; dead by a process that saw its death
 //	leaving  closing                              free by itself; dead by a process that saw its death
 //	dead     fence passed, traces being removed   free by the reaper when it is gone; joining with the next
