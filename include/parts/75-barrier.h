@@ -416,7 +416,7 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether a participant has parties or runs the completion: the one that who names, or, if who is 0, any dead one. */
+/* Whether a participant has parties or runs the completion. The parameter who is its ID, or 0 for any dead participant. */
 SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
     shmsync_arena *a = x->e.a;
