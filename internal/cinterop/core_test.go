@@ -58,8 +58,11 @@ func program(t testing.TB, source string, flags ...string) string {
 	all := append([]string{optimize()}, flags...)
 	// A plugin exports functions, several files share them, and with -O2 a test measures what users compile.
 	usual := slices.ContainsFunc(flags, func(f string) bool { return f == "-shared" || strings.HasSuffix(f, ".c") || f == "-O2" })
-	if proctest.Long() && !usual {
-		all = append(all, wholeProgram(cc)...)
+	if !usual {
+		if proctest.Long() {
+			all = append(all, wholeProgram(cc)...)
+		}
+		all = append(all, internalLinkage(cc)...)
 	}
 	require.NoError(t, compile(cc, source, name, all...))
 	if programs.paths == nil {
