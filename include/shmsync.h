@@ -26659,7 +26659,7 @@ struct shmi_spinlock {
     void *repair_arg;
     const char *called;
     shmi_wait_list next, gate, drained;
-    int64_t looked, looked_drained;
+    int64_t looked, looked_gate, looked_drained;
 };
 
 SHMI_FN uint32_t shmi_spin_state(struct shmi_spinlock *l) { return shmi_ld32(&l->w->state); }
@@ -26983,34 +26983,45 @@ SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
            (shmi_current(l->a, shmi_owner_name(o)) || (shmi_spin_released(l, o) && !shmi_gone(l->a, shmi_owner_name(o))));
 }
 
-/* Finds wakes that a stopped or dead process kept from the waiters. */
-SHMI_FN void shmi_spin_meet_again(struct shmi_spinlock *l, uint32_t v)
+SHMI_FN void shmi_spin_meet_again(struct shmi_spinlock *l)
 {
-    uint32_t gate = shmi_ld32(&l->w->gate), o = shmi_spin_state(l);
+    uint32_t next = shmi_ld32(&l->w->wake), gate = shmi_ld32(&l->w->gate), o = shmi_spin_state(l);
     if (!shmi_spin_held(o))
         return;
-    shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
+    if ((next & 1) != 0)
+        shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, next);
     if ((gate & 1) != 0)
         shmi_meet_hold(&l->w->gateMetSince, &l->w->gateMetHold, o, gate);
 }
-SHMI_FN void shmi_spin_check(struct shmi_spinlock *l)
+/* Finds wakes that a stopped or dead process kept from the waiters in the wait list waiters. */
+SHMI_FN void shmi_spin_check(struct shmi_spinlock *l, shmi_wait_list *waiters)
 {
     uint32_t o = shmi_spin_state(l);
-    if (o == 0)
+    if (o == 0) {
         shmi_spin_wake_waiters(l, 0);
-    else if (!shmi_spin_valid(l, o) || shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD || o == SHMI_SPIN_LOST)
+    } else if (!shmi_spin_valid(l, o) || shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD || o == SHMI_SPIN_LOST) {
         shmi_spin_wake_waiters(l, 1);
-    else if (shmi_dead(l->a, shmi_owner_name(o)))
+    } else if (shmi_dead(l->a, shmi_owner_name(o))) {
         shmi_spin_mark_owner_dead(l, o);
-    else
-        shmi_spin_meet_again(l, shmi_wake_word_announce(&l->next)); /* the waiter woken last may be stopped */
+    } else {
+        /* The process that released the lock last may be stopped before its wake, and so may the waiter woken last. */
+        shmi_wake_word_announce(waiters);
+        shmi_spin_meet_again(l);
+    }
 }
-
-SHMI_FN void shmi_spin_check_if_due(void *arg)
+SHMI_FN void shmi_spin_check_next(void *arg)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
     if (shmi_check_due(&l->looked))
-        shmi_spin_check(l);
+        shmi_spin_check(l, &l->next);
+}
+/* The check of the readers that wait. It has a date of its own, because they sleep on a word of their own: see
+ * shmi_look_for. */
+SHMI_FN void shmi_spin_check_gate(void *arg)
+{
+    struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
+    if (shmi_check_due(&l->looked_gate))
+        shmi_spin_check(l, &l->gate);
 }
 
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
@@ -27066,8 +27077,8 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
         else
             shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
         memset(&sleep_spec, 0, sizeof sleep_spec);
-        sleep_spec.looked = &l->looked;
-        sleep_spec.check = shmi_spin_check_if_due;
+        sleep_spec.looked = as == SHMI_SPIN_READ ? &l->looked_gate : &l->looked;
+        sleep_spec.check = as == SHMI_SPIN_READ ? shmi_spin_check_gate : shmi_spin_check_next;
         sleep_spec.check_arg = l;
         sleep_spec.word = wake_word->word;
         sleep_spec.val = v;
@@ -27086,7 +27097,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
         if (r == SHMI_AGAIN) {
             spun = 0;
         } else if (r == SHMI_LOOK) {
-            shmi_spin_check_if_due(l);
+            sleep_spec.check(l);
         } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
             err = 0; /* the lock was free in time, so this is no timeout */
             break;

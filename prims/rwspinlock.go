@@ -169,7 +169,8 @@ func buildRWSpinLock(a *arenakernel.Arena, o arenakernel.Object, opt *RWSpinLock
 	l.core.rw = l
 	l.core.opening.end = l.end
 	l.gateQueue = park.NewQueue(park.Config{
-		WaitList: l.gate.WaitList, Object: o, Word: o.Body + spinGateOff, All: true, Check: l.core.check,
+		WaitList: l.gate.WaitList, Object: o, Word: o.Body + spinGateOff, All: true,
+		Check: func() { l.core.checkFor(&l.gate) },
 	})
 	l.drainQueue = park.NewQueue(park.Config{
 		WaitList: l.drained.WaitList, Object: o, Word: o.Body + spinDrainOff, All: true, Check: l.checkDrained,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/park"
 )
 
 // This file has functions for the tests of package prims_test.
@@ -19,6 +20,16 @@ func (l *SpinLock) Waiters() int { return l.core.queue.Waiting() }
 func (l *RWSpinLock) Waiters() int {
 	return l.core.queue.Waiting() + l.gateQueue.Waiting() + l.drainQueue.Waiting()
 }
+
+// LoseGateWake changes the wake word of the readers that wait for l, as a process does that is stopped before it wakes
+// them.
+func (l *RWSpinLock) LoseGateWake() {
+	w := park.Word(l.core.words.gate.Load())
+	l.core.words.gate.CompareAndSwap(uint32(w), uint32(w.Bumped()))
+}
+
+// GateAnnounced reports whether the next release of l wakes the readers that wait for l.
+func (l *RWSpinLock) GateAnnounced() bool { return l.gate.Announced() }
 
 // Object returns the object of l.
 func (l *SpinLock) Object() arenakernel.Object { return l.core.object }

@@ -124,9 +124,13 @@ func checkSpinWords(a *arenakernel.Arena, obj arenakernel.Object, op string, rea
 	return nil
 }
 
-// check is called ten times a second while a goroutine of this process waits. If a process is stopped or dead,
-// waiters may have missed a wake, or the word may still name the dead process. check makes up for both.
-func (c *spinCore) check() {
+// check is the periodic check of the waiters for an exclusive hold.
+func (c *spinCore) check() { c.checkFor(&c.next) }
+
+// checkFor is called ten times a second while a goroutine of this process waits in the wait list waiters. If a process
+// is stopped or dead, waiters may have missed a wake, or the word may still name the dead process. checkFor makes up
+// for both.
+func (c *spinCore) checkFor(waiters *park.WakeWord) {
 	o, readers := spinWord(c.state.Load()), c.rw != nil
 	switch {
 	case o.free():
@@ -136,22 +140,24 @@ func (c *spinCore) check() {
 	case c.a.Dead(o.participant()):
 		markOwnerDeadSpin(c.a, c.object, c.words, o, readers)
 	default:
-		// The waiter that was woken last may have been stopped before it announced the other waiters again. So
-		// announce them here.
-		c.meetAgain(c.next.Announce())
+		// The process that released the lock last may have been stopped before its wake, and the waiter that was woken
+		// last may have been stopped before it announced the other waiters again. So announce them here.
+		waiters.Announce()
+		c.meetAgain()
 	}
 }
 
 // meetAgain records the present time for the present hold once more. This is needed if the holder had first claimed
-// the lock and then waited for readers, because the end of that wait changed the word that identifies the hold. v
-// is the announced wake word.
-func (c *spinCore) meetAgain(v park.Word) {
-	gate := c.words.gate.Load()
+// the lock and then waited for readers, because the end of that wait changed the word that identifies the hold.
+func (c *spinCore) meetAgain() {
+	next, gate := c.words.wake.Load(), c.words.gate.Load()
 	o := spinWord(c.state.Load())
 	if !o.held() {
 		return
 	}
-	c.words.met.meet(uint32(o), uint32(v))
+	if park.Word(next).Announced() {
+		c.words.met.meet(uint32(o), next)
+	}
 	if park.Word(gate).Announced() {
 		c.words.gateMet.meet(uint32(o), gate)
 	}

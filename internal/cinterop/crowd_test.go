@@ -20,7 +20,7 @@ func TestCrowds(t *testing.T) {
 	bin := program(t, "crowd.c")
 	out, err := exec.Command(bin, "kinds").Output()
 	require.NoError(t, err)
-	scenes := [][2]string{{"churn", "event"}, {"seldom", "mutex"}, {"seldom", "semaphore"}, {"close", "mutex"}, {"close", "semaphore"}, {"busy", "rwmutex"}, {"opened", "mutex"}}
+	scenes := [][2]string{{"churn", "event"}, {"seldom", "mutex"}, {"seldom", "semaphore"}, {"close", "mutex"}, {"close", "semaphore"}, {"busy", "rwmutex"}, {"opened", "mutex"}, {"gate", "rwspinlock"}}
 	for _, kind := range strings.Fields(string(out)) {
 		scenes = append(scenes, [2]string{"stopped", kind})
 	}

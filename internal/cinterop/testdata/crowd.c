@@ -5,6 +5,7 @@
  *	close     a close of the arena ends all waits at once
  *	busy      a thread is stopped in the private lock of the readers of an RWMutex: the watcher checks all the same
  *	churn     threads leave the crowd and close their object while the watcher checks
+ *	gate      a reader of an RWSpinLock, among writers, is announced again if its wake is lost
  *	opened    the gate that a waiting writer of an RWMutex has closed is opened, and nobody wakes the writer
  *
  * Exit status 0: the waits behave so. */
@@ -126,6 +127,19 @@ static int rwmutex_wait(void)
 }
 static void rwmutex_release(void) { CHECK(shmsync_rwmutex_unlock(&rwmutex), 0); }
 
+static shmsync_rwspinlock rwspinlock;
+static void rwspinlock_open(void)
+{
+    CHECK(shmsync_rwspinlock_open(arena, "rwspinlock", NULL, &rwspinlock), 0);
+    CHECK(shmsync_rwspinlock_lock(&rwspinlock), 0);
+}
+static int rwspinlock_wait(void)
+{
+    int err = shmsync_rwspinlock_lock(&rwspinlock);
+    return err != 0 ? err : shmsync_rwspinlock_unlock(&rwspinlock);
+}
+static void rwspinlock_release(void) { CHECK(shmsync_rwspinlock_unlock(&rwspinlock), 0); }
+
 static const struct kind {
     const char *name;
     void (*open)(void);
@@ -140,6 +154,7 @@ static const struct kind {
     {"queue", queue_open, queue_wait, queue_release, "queue.add.committed", "queue.wait.announced"},
     {"spinlock", spinlock_open, spinlock_wait, spinlock_release, "spinlock.unlock.before_wake", "spinlock.lock.announced"},
     {"rwmutex", rwmutex_open, rwmutex_wait, rwmutex_release, "rwmutex.unlock.opened", "rwmutex.rlock.announced"},
+    {"rwspinlock", rwspinlock_open, rwspinlock_wait, rwspinlock_release, "spinlock.unlock.before_wake", "spinlock.lock.announced"},
 };
 static const struct kind *kind;
 static int want;
@@ -288,6 +303,33 @@ static void opened(pthread_t *t)
     _exit(0);
 }
 
+static void *read_it(void *arg)
+{
+    (void)arg;
+    CHECK(shmsync_rwspinlock_rdlock(&rwspinlock), 0);
+    return NULL;
+}
+/* A process takes back the announcement of the readers and is stopped before it wakes them, and another process has the
+ * lock at each check. The reader sleeps longer than the scene lasts. */
+static void gate(pthread_t *t)
+{
+    struct shmi_spinlock *l = (struct shmi_spinlock *)rwspinlock.impl;
+    int i;
+    (void)t;
+    gather(THREADS);
+    start(read_it);
+    gather(THREADS + 1);
+    for (i = 0; i < SHMI_CROWD_CHUNK; i++)
+        start(wait_here); /* the watcher comes to the last of them before it comes to the reader */
+    gather(THREADS + 1 + SHMI_CROWD_CHUNK);
+    look(1); /* the reader has just begun to sleep */
+    CHECK(shmi_wake_word_announced(&l->gate), 1);
+    (void)shmi_wake_word_bump(&l->gate);
+    look(4);
+    CHECK(shmi_wake_word_announced(&l->gate), 1);
+    _exit(0);
+}
+
 /* Each thread waits in vain for an object of its own, for slightly longer than it takes to join the crowd, and
  * closes the object. */
 static void *come_and_go(void *arg)
@@ -362,6 +404,8 @@ int main(int argc, char **argv)
         close_it(t);
     else if (strcmp(argv[1], "busy") == 0)
         busy(t);
+    else if (strcmp(argv[1], "gate") == 0)
+        gate(t);
     else if (strcmp(argv[1], "opened") == 0)
         opened(t);
     else
