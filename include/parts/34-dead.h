@@ -353,7 +353,8 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     SHMSYNC_CRASHPOINT("arena.reap.fenced");
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
-    shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), 0, (uint64_t)shmi_unix_now());
+    /* After a stop of this thread, the slot may contain the generation of a later participant: see dateDeath. */
+    shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_slot_gen(w), (uint64_t)shmi_unix_now());
     /* If the participant lives after all, it must learn that its locks belong to others now. */
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     SHMSYNC_CRASHPOINT("arena.reap.marked");
@@ -494,6 +495,12 @@ SHMI_FN void shmi_put_death_record(shmsync_arena *a, int left, const shmsync_par
     shmi_put_label(a, o + SHMI_deathRecordLabel, p->label);
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), number + 1);
 }
+/* The date in the word slotDied, or 0: see dateIn in internal/arenakernel/identity.go. */
+SHMI_FN int64_t shmi_slot_died(shmsync_arena *a, uint32_t i)
+{
+    uint64_t died = shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
+    return died <= SHMI_maxGeneration ? 0 : (int64_t)died;
+}
 /* Describes the participant in slot i: see describe in internal/arenakernel/identity.go. *flags are those of a
  * death record. The result is the generation, or 0 if the slot has no participant. */
 SHMI_FN uint32_t shmi_describe(shmsync_arena *a, uint32_t i, shmsync_participant *p, uint32_t *flags)
@@ -504,7 +511,7 @@ SHMI_FN uint32_t shmi_describe(shmsync_arena *a, uint32_t i, shmsync_participant
     p->slot = i;
     p->generation = generation;
     p->pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
-    p->died_ns = (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
+    p->died_ns = shmi_slot_died(a, i);
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
     *flags = admission == SHMI_admissionPending || admission == SHMI_admissionRefused ? SHMI_deathRecordPending : 0;
     shmi_load_fence(); /* the label is read by relaxed loads */
@@ -527,7 +534,7 @@ SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generatio
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), generation); /* not a date: see shmi_slot_died */
     shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), generation);
 }
 /* Records that this participant leaves. */
@@ -620,7 +627,7 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
     p->slot = i;
     p->generation = shmi_slot_gen(w);
     p->pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
-    p->died_ns = (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
+    p->died_ns = shmi_slot_died(a, i);
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
 }
 

@@ -235,12 +235,20 @@ func (a *Arena) declareDead(i int, w slotWord) bool {
 	if !a.casSlot(i, w, w.with(phaseDead)) {
 		return false
 	}
-	a.u64(a.slot(i)+slotDied).CompareAndSwap(0, now)
+	a.dateDeath(i, w, now)
 	// If the process is alive after all, its death watcher must find out that other participants
 	// have taken its locks.
 	a.ring(a.slot(i) + slotWatchDoorbell)
 	crashpoint.Hit("arena.reap.marked")
 	return true
+}
+
+// dateDeath stores the time of the death of the participant in slot i, in state w, unless the slot has a time. This process
+// may have been stopped after it marked the death, and a later participant may have the slot by now. Its slot contains
+// another generation, so the compare-and-swap then fails. The act of the caller keeps other participants from getting the
+// same ID.
+func (a *Arena) dateDeath(i int, w slotWord, now uint64) {
+	a.u64(a.slot(i)+slotDied).CompareAndSwap(uint64(w.generation()), now)
 }
 
 // fenceDying makes sure that no thread of the dying process in slot i stores to the arena any more.

@@ -129,12 +129,22 @@ func (a *Arena) describe(i int) description {
 	// sync(arena.described): acquire
 	d := description{generation: word.Load()}
 	d.flags, d.pid = a.deathRecordFlags(i), a.u32(s+slotPID).Load()
-	d.died, d.label = a.u64(s+slotDied).Load(), a.getLabel(s+slotLabel)
+	d.died, d.label = dateIn(a.u64(s+slotDied).Load()), a.getLabel(s+slotLabel)
 	asm.LoadFence() // the plain loads of the label must come before the next load
 	if d.generation == 0 || word.Load() != d.generation {
 		return description{}
 	}
 	return d
+}
+
+// dateIn returns the date in the word slotDied, or 0 if there is none. Before its death, the word of a participant has its
+// generation, so that a process that found the death of an earlier participant of the slot, and was stopped, stores no date
+// there. A date is a time in Unix ns, which is greater than every generation.
+func dateIn(died uint64) uint64 {
+	if died <= maxGeneration {
+		return 0
+	}
+	return died
 }
 
 // describes reports whether the words of slot i describe the participant of state w, and not an
@@ -158,7 +168,7 @@ func (a *Arena) describeSelf(i int, generation uint32, label string) {
 	a.u32(s + slotPID).Store(uint32(os.Getpid()))
 	a.u64(s + slotStart).Store(0)
 	a.putLabel(s+slotLabel, label)
-	a.u64(s + slotDied).Store(0)
+	a.u64(s + slotDied).Store(uint64(generation)) // not a date, see dateIn
 	// sync(arena.described): release
 	a.u32(s + slotDescribed).Store(generation)
 }

@@ -449,3 +449,22 @@ func TestDeathWithoutATimeIsRecorded(t *testing.T) {
 	require.Equal(t, 4711, id.PID)
 	require.False(t, id.Died.Before(before), "%v", id.Died)
 }
+
+// TestLateMarkerDatesNoLaterParticipant: a process marks a participant dead, and is stopped before it stores the time of the
+// death. When it goes on, another participant has the slot. The time is not that of the later participant's death.
+func TestLateMarkerDatesNoLaterParticipant(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b := p.join(1), p.join(2)
+	b.describeSelf(2, b.self.Generation(), "first")
+	first := a.slotState(2)
+	require.Zero(t, a.describe(2).died)
+	p.kill(b.self)
+	c := p.join(2)
+	c.describeSelf(2, c.self.Generation(), "second")
+	a.dateDeath(2, first, 1e18)
+	require.Zero(t, a.describe(2).died)
+	a.dateDeath(2, a.slotState(2), 2e18)
+	require.EqualValues(t, 2e18, a.describe(2).died)
+	a.dateDeath(2, a.slotState(2), 3e18)
+	require.EqualValues(t, 2e18, a.describe(2).died, "the first process that marks the death dates it")
+}
