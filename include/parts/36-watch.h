@@ -135,6 +135,9 @@ SHMI_FN int shmi_link_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
     return 0;
 }
 
+/* Another process has given up this joiner, which had no byte lock and was stopped for too long. The arena is not damaged:
+ * with EPROTO, SHMSYNC_RECREATE_CORRUPT would replace it. */
+SHMI_FN int shmi_slot_lost(shmsync_arena *a) { return shmi_fail(ETIMEDOUT, "arena.open", a->label, "a peer took the slot away; open the arena again"); }
 /* The part of joining that the helper thread does. */
 SHMI_FN int shmi_become_live(shmsync_arena *a)
 {
@@ -149,13 +152,13 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
     if (shmi_have.waitv)
         a->caps |= SHMI_capWaitV;
     if (!shmi_publish_caps(a, i, joining))
-        return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
+        return shmi_slot_lost(a);
     shmi_st32(shmi_slot32(a, i, SHMI_slotTID), (uint32_t)syscall(SYS_gettid));
     for (k = 0; k < SHMI_aliveWords; k++)
         shmi_st32(shmi_alive_word(a, i, k), a->alive);
     SHMSYNC_CRASHPOINT("arena.enter.before_live");
     if (!shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseLive)))
-        return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
+        return shmi_slot_lost(a);
     SHMSYNC_CRASHPOINT("arena.enter.live");
     return 0;
 }

@@ -1,6 +1,7 @@
 package arenakernel
 
 import (
+	"errors"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -111,6 +112,14 @@ func (a *Arena) publishJoined(i int, joining slotWord) bool {
 	}
 }
 
+// errSlotLost says that another process has given up this joiner, which had no byte lock and was stopped for too long. The
+// arena is not damaged, so this error must not be ErrCorrupt: then an opener with RecreateCorrupt would replace the arena.
+var errSlotLost = errors.New("the join took too long")
+
+func (a *Arena) slotLost() error {
+	return a.fail("arena.open", errSlotLost, "a peer took the slot away; open the arena again")
+}
+
 // becomeLive makes this participant live. It runs on the thread of the death watcher.
 func (a *Arena) becomeLive(t *watcherThread) error {
 	i := a.mySlot
@@ -126,7 +135,7 @@ func (a *Arena) becomeLive(t *watcherThread) error {
 	s := a.slot(i)
 	joining := a.ownWord(phaseJoining, a.self.Generation())
 	if !a.publishCaps(i, joining) {
-		return a.fail("arena.open", shmsync.ErrCorrupt, "a peer took the slot away")
+		return a.slotLost()
 	}
 	tid := uint32(shmsync.ThreadID())
 	a.u32(s + slotTID).Store(tid)
@@ -137,7 +146,7 @@ func (a *Arena) becomeLive(t *watcherThread) error {
 	}
 	crashpoint.Hit("arena.enter.before_live")
 	if !a.casSlot(i, joining, joining.with(phaseLive)) {
-		return a.fail("arena.open", shmsync.ErrCorrupt, "a peer took the slot away")
+		return a.slotLost()
 	}
 	crashpoint.Hit("arena.enter.live")
 	return nil
