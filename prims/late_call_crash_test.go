@@ -402,6 +402,53 @@ func TestRecoverBesideTheFinderOfADeath(t *testing.T) {
 	}
 }
 
+// TestLateFinderNamesNoEarlierDeath: a call is the first one that finds the death of the holder, and is stopped when it has
+// made the lock owner-dead. Meanwhile another call recovers the lock, the next holder dies, and a repair fails during which
+// the first call goes on. The lock names the second process that died.
+func TestLateFinderNamesNoEarlierDeath(t *testing.T) {
+	for name, c := range triesOfADead {
+		t.Run(name, func(t *testing.T) {
+			w := arenatest.New(t, nil)
+			first, survivor := w.JoinVictim("first"), w.Join("survivor") // no other death watcher is there
+			dies := func(victim *arena.Arena) {
+				held, _, _, err := c.open(victim)
+				require.NoError(t, err)
+				held.Lock()
+				w.Kill(victim)
+			}
+			_, try, _, err := c.open(survivor)
+			require.NoError(t, err)
+			other, _, _, err := c.open(survivor)
+			require.NoError(t, err)
+			lock := other.(interface {
+				LockContext(ctx context.Context) error
+			}).LockContext
+			t.Cleanup(crashpoint.Disarm)
+			found, goOn, tried := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
+			seen, end := make(chan struct{}), make(chan struct{})
+			crashpoint.ArmFunc("arena.reap.seen", 1, func() { close(seen); <-end })
+			dies(first)
+			<-seen // the death watcher has not marked the death yet
+			t.Cleanup(func() { close(end) })
+			crashpoint.ArmFunc(c.point, 1, func() { close(found); <-goOn })
+			go func() { tried <- try() }()
+			<-found
+			require.NoError(t, other.Recover(func() error { return nil }))
+			dies(w.JoinVictim("second"))
+			require.ErrorIs(t, lock(t.Context()), shmsync.ErrOwnerDead)
+			require.ErrorIs(t, other.Recover(func() error {
+				close(goOn)
+				<-tried
+				return errors.New("it cannot be repaired")
+			}), shmsync.ErrNotRecoverable)
+			e := (*shmsync.Error)(nil)
+			require.ErrorAs(t, lock(t.Context()), &e)
+			require.NotNil(t, e.Who)
+			require.Equal(t, "second", e.Who.Label)
+		})
+	}
+}
+
 // TestTryIsCountedUntilItReturns: a TryRLock takes the lock from a dead writer, and then locks it. Between the two, a
 // goroutine may get the lock, and close the handle. So the call stays counted, and Close waits for it.
 func TestTryIsCountedUntilItReturns(t *testing.T) {

@@ -64,7 +64,6 @@ func markOwnerDeadMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWo
 		countsOf(a, &w.counts).add(countRecovery)
 	}
 	if next.kind() == kindOwnerDead {
-		w.died.Store(uint32(o.participant()))
 		wakeAllOf(a, w)
 	} else {
 		wakeOneOf(a, w)
@@ -314,8 +313,9 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 }
 
 // taken is called when this process has taken m, whose owner word was o, in order to recover it. If o names the process
-// that died, taken stores its ID in the word died. The process that changed the owner word to o may have died before it
-// stored the ID, or may not have stored it yet.
+// that died, taken stores its ID in the word died. Only a process that has m stores there: until then the owner word names
+// the process that died, and a process that only found the death could be stopped before its store, and store the name of
+// an earlier death than the last one.
 func (m *Mutex) taken(o ownerWord) {
 	crashpoint.Hit("mutex.recover.taken")
 	if n := o.participant(); n != 0 {

@@ -49,9 +49,6 @@ func markOwnerDeadRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmute
 		return true
 	}
 	crashpoint.Hit("rwmutex.owner_dead.marked")
-	if next != gateOpen {
-		w.died.Store(uint32(g.participant()))
-	}
 	readers, _ := rwmutexWakeWords(a, w)
 	wakeReaders(&readers)
 	if g.kind() != gateClosed {
@@ -264,7 +261,7 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error,
 	defer m.unlockWriters()
 	crashpoint.Hit("rwmutex.recover.taken")
 	if n := g.participant(); n != 0 {
-		// The process that marked the gate owner-dead may have died before it stored died, or may not have stored it yet.
+		// Only a process that has m stores the word died: see Mutex.taken.
 		m.words.died.Store(uint32(n))
 	}
 	if m.log != nil {

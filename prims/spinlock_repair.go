@@ -42,7 +42,6 @@ func markOwnerDeadSpin(a *arenakernel.Arena, obj arenakernel.Object, w *spinWord
 	}
 	crashpoint.Hit("spinlock.owner_dead.marked")
 	if next.kind() == spinOwnerDead {
-		w.died.Store(uint32(o.participant()))
 		wakeSpinWaiters(a, w, arenakernel.OwedAll, readers)
 	} else {
 		wakeSpinWaiters(a, w, arenakernel.OwedOne, readers)
@@ -204,8 +203,7 @@ func (c *spinCore) recover(ctx context.Context, repair func() error, waited bool
 		}
 		crashpoint.Hit("spinlock.recover.taken")
 		if n := o.participant(); n != 0 {
-			// The process that marked the word owner-dead may have died before it stored the word died, which is only
-			// for reports, or may not have stored it yet.
+			// Only a process that has the lock stores the word died, which is for reports: see Mutex.taken.
 			c.words.died.Store(uint32(n))
 		}
 		if c.rw != nil {

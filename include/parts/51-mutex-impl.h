@@ -68,12 +68,10 @@ SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     if (!shmi_take_from32(a, shmi_owner_name(o), &w->owner, o, next, !internal && next == 0 && shmi_owner_held(o)))
         return 1;
     SHMSYNC_CRASHPOINT("mutex.owner_dead.marked");
-    if (shmi_owner_kind(next) == SHMI_kindOwnerDead) {
-        shmi_st32(&w->died, shmi_owner_name(o));
+    if (shmi_owner_kind(next) == SHMI_kindOwnerDead)
         shmi_wake_word_wake_all(a, &l);
-    } else {
+    else
         shmi_wake_word_wake_one(a, &l);
-    }
     return 1;
 }
 
@@ -493,8 +491,7 @@ SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
 }
 
 /* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names the process that
- * died, it stores the ID in died. The process that changed the owner word to o may have died before it stored the ID, or
- * may not have stored it yet. */
+ * died, it stores the ID in died. Only a process that has the mutex stores there: see taken in prims/mutex_repair.go. */
 SHMI_FN void shmi_mutex_taken(shmi_mutex *m, uint32_t o)
 {
     SHMSYNC_CRASHPOINT("mutex.recover.taken");

@@ -77,8 +77,6 @@ SHMI_FN int shmi_spin_mark_owner_dead(struct shmi_spinlock *l, uint32_t o)
     if (!shmi_take_from32(l->a, shmi_owner_name(o), &l->w->state, o, next, shmi_spin_released(l, o)))
         return 1;
     SHMSYNC_CRASHPOINT("spinlock.owner_dead.marked");
-    if (next != 0)
-        shmi_st32(&l->w->died, shmi_owner_name(o));
     shmi_spin_wake_waiters(l, next != 0);
     return 1;
 }
@@ -663,8 +661,7 @@ SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int 
         if (!shmi_take_from32(l->a, shmi_owner_name(o), &l->w->state, o, mine, 1))
             continue;
         SHMSYNC_CRASHPOINT("spinlock.recover.taken");
-        if (shmi_owner_name(o) != 0)
-            /* the process that marked the lock owner-dead may have died before it stored this, or may not have stored it yet */
+        if (shmi_owner_name(o) != 0) /* only a process that has the lock stores there */
             shmi_st32(&l->w->died, shmi_owner_name(o));
         if (l->readers) {
             /* While this process waits for readers, the state word names this process, and another participant may get
