@@ -190,7 +190,14 @@ func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 func (q *Queue[T]) TryPut(v T) bool {
 	x := q.core
 	x.opening.use()
-	if !x.open() || q.tryPut(v) != queuePutDone {
+	if !x.open() {
+		return false
+	}
+	put := q.tryPut(v)
+	if put == queuePutNoRoom && x.checkTry(&x.room) {
+		put = q.tryPut(v)
+	}
+	if put != queuePutDone {
 		return false
 	}
 	x.done(&x.items, 1)
@@ -236,6 +243,9 @@ func (q *Queue[T]) TryGet() (v T, ok bool) {
 	x := q.core
 	x.opening.use()
 	t, ok := x.take(queueTaken)
+	if ok && t.s == nil && x.checkTry(&x.items) {
+		t, ok = x.take(queueTaken)
+	}
 	if !ok || t.s == nil {
 		return v, false
 	}

@@ -37,6 +37,7 @@ type queueCore struct {
 	seen    atomic.Uint64 // a serial number of a Put; no item of an earlier Put is in the queue
 	watched atomic.Uint32 // the last slot that a periodic check examined
 	back    returnedSlots
+	tried   tryCheck
 }
 
 // queueSide has the calls that wait for items, or the calls that wait for room. A Queue has one queueSide for each.

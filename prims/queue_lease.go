@@ -51,6 +51,9 @@ func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
 	x := q.core
 	x.opening.use()
 	t, ok := x.takeLease()
+	if ok && t.s == nil && x.checkTry(&x.items) {
+		t, ok = x.takeLease()
+	}
 	if !ok || t.s == nil {
 		return l, false
 	}

@@ -223,6 +223,22 @@ func (x *queueCore) check(side *queueSide) {
 	}
 }
 
+// checkTry looks for slots of participants that died, if a call that does not wait has found nothing and no such call
+// has looked for a while. It reports whether the call should try again. Such a call of the side named side may be the only
+// one of this process.
+func (x *queueCore) checkTry(side *queueSide) bool {
+	if !x.tried.due() {
+		return false
+	}
+	call, ok := x.opening.tryServe(side.queue)
+	if !ok {
+		return false
+	}
+	defer call.end()
+	x.checkSlots()
+	return true
+}
+
 // checkMost is how many slots one periodic check examines.
 const checkMost = 4096
 

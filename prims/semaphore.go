@@ -44,6 +44,7 @@ type Semaphore struct {
 	moves   bool          // the semaphore is transferable
 	closed  chan struct{} // closed when the handle is closed
 	opening *opening
+	tried   tryCheck
 }
 
 // SemaphoreOptions says how a Semaphore is created. A nil *SemaphoreOptions means
@@ -256,6 +257,10 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 	}
 	defer s.opening.serve(s.queue).end()
 	r, err := s.take(uint64(n), nil)
+	if r != semTaken && err == nil && s.tried.due() {
+		s.check()
+		r, err = s.take(uint64(n), nil)
+	}
 	return r == semTaken && err == nil
 }
 

@@ -53,6 +53,7 @@ struct shmi_queue {
     uint64_t item, stride;
     uint64_t seen;    /* a position: no position before it has an item. Atomic. */
     uint32_t watched; /* the slot that a periodic check visited last. Atomic. */
+    int64_t tried;    /* when a call that only tries has last looked for holders that died; see shmi_check_due */
     struct shmi_queue_returned back;
 };
 
@@ -868,6 +869,12 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
     if (err != 0)
         return err;
     err = shmi_queue_try(c);
+    /* A program that only tries would otherwise depend on watchers, which may be stopped, to find the deaths of holders. */
+    if (err == EBUSY && try_ && shmi_check_due(&c->x->tried) && shmi_enter_for(c->x, a, NULL) == 0) {
+        shmi_queue_check_slots(c->x);
+        err = shmi_queue_try(c);
+        shmi_exit_for(c->x, a);
+    }
     if (err == EBUSY && !try_) {
         err = shmi_enter_for(c->x, a, "queue.wait");
         if (err != 0)

@@ -637,8 +637,14 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
     err = shmi_sem_take(s, n, NULL, &result);
     if (err != 0 || result == SHMI_semTaken)
         return err;
-    if (try_)
-        return EBUSY;
+    if (try_) {
+        /* A program that only tries would otherwise depend on watchers, which may be stopped, to find the deaths of holders. */
+        if (!shmi_check_due(&s->q.looked))
+            return EBUSY;
+        shmi_rq_check_now(&s->q);
+        err = shmi_sem_take(s, n, NULL, &result);
+        return err != 0 || result == SHMI_semTaken ? err : EBUSY;
+    }
     spun = shmi_ld32(&s->q.waiting) == 0 && shmi_recorded_value(s->q.first) == 0 && (abs == 0 || shmi_now() < abs);
     if (spun && shmi_spin(&t, shmi_sem_may_take, &u)) {
         if (u.taken)

@@ -1,0 +1,20 @@
+package prims
+
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// tryCheck says when a call that does not wait, such as TryAcquire, has last looked for holders that died. While a
+// goroutine waits, the periodic checker looks for them. A program that only makes such calls has no checker, and the
+// watchers of a dead holder may be stopped. So such a call looks by itself when it has found nothing, as often as the
+// checker would. A TryLock needs no tryCheck, because it looks at the one holder each time.
+type tryCheck struct{ last atomic.Int64 } // CLOCK_MONOTONIC ns
+
+// due reports whether the call has to look for holders that died.
+func (t *tryCheck) due() bool {
+	now, last := shmsync.Monotonic(), t.last.Load()
+	return now-last >= int64(park.CheckEvery()) && t.last.CompareAndSwap(last, now)
+}

@@ -1,0 +1,71 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/arenatest"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// TestTryFindsTheDeathOfAHolder: all watchers of a holder that died are stopped. A program that only makes calls that do not
+// wait finds the death by itself.
+func TestTryFindsTheDeathOfAHolder(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	semaphore := func(t *testing.T, a *arena.Arena) *prims.Semaphore {
+		s, err := prims.OpenSemaphore(a, "x", 1, nil)
+		require.NoError(t, err)
+		return s
+	}
+	queue := func(t *testing.T, a *arena.Arena) *prims.Queue[int64] {
+		q, err := prims.OpenQueue[int64](a, "x", 1, nil)
+		require.NoError(t, err)
+		return q
+	}
+	for name, c := range map[string]struct {
+		hold func(t *testing.T, a *arena.Arena)
+		try  func(t *testing.T, a *arena.Arena) func() bool
+	}{
+		"semaphore": {
+			func(t *testing.T, a *arena.Arena) { require.True(t, semaphore(t, a).TryAcquire(1)) },
+			func(t *testing.T, a *arena.Arena) func() bool {
+				s := semaphore(t, a)
+				return func() bool { return s.TryAcquire(1) }
+			},
+		},
+		"queue": {
+			func(t *testing.T, a *arena.Arena) {
+				q := queue(t, a)
+				require.True(t, q.TryPut(1))
+				_, ok := q.TryLease()
+				require.True(t, ok)
+			},
+			func(t *testing.T, a *arena.Arena) func() bool {
+				q := queue(t, a)
+				return func() bool { _, ok := q.TryGet(); return ok }
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := arenatest.New(t, nil)
+			victim, survivor := w.JoinVictim("victim"), w.Join("survivor")
+			c.hold(t, victim)
+			try := c.try(t, survivor)
+			require.False(t, try())
+			t.Cleanup(crashpoint.Disarm)
+			seen, goOn := make(chan struct{}), make(chan struct{})
+			crashpoint.ArmFunc("arena.reap.seen", 1, func() { close(seen); <-goOn })
+			w.Kill(victim)
+			<-seen // the death watcher has not marked the death yet
+			t.Cleanup(func() { close(goOn) })
+			eventually(t, "the call finds the death", func() string { return words(survivor) }, try)
+		})
+	}
+}
