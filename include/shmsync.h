@@ -3760,6 +3760,9 @@ SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->c
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
 /* What is defined later and called before. */
+/* How often a reaper reads words that a peer may rewrite all the time. A correct peer changes them a few times at
+ * most. */
+#define SHMI_REAP_TRIES 16
 #ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
 #endif
@@ -8593,7 +8596,8 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     SHMSYNC_CRASHPOINT("arena.reap.fenced");
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
-    shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), 0, (uint64_t)shmi_unix_now());
+    /* After a stop of this thread, the slot may contain the generation of a later participant: see dateDeath. */
+    shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_slot_gen(w), (uint64_t)shmi_unix_now());
     /* If the participant lives after all, it must learn that its locks belong to others now. */
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     SHMSYNC_CRASHPOINT("arena.reap.marked");
@@ -8734,6 +8738,12 @@ SHMI_FN void shmi_put_death_record(shmsync_arena *a, int left, const shmsync_par
     shmi_put_label(a, o + SHMI_deathRecordLabel, p->label);
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), number + 1);
 }
+/* The date in the word slotDied, or 0: see dateIn in internal/arenakernel/identity.go. */
+SHMI_FN int64_t shmi_slot_died(shmsync_arena *a, uint32_t i)
+{
+    uint64_t died = shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
+    return died <= SHMI_maxGeneration ? 0 : (int64_t)died;
+}
 /* Describes the participant in slot i: see describe in internal/arenakernel/identity.go. *flags are those of a
  * death record. The result is the generation, or 0 if the slot has no participant. */
 SHMI_FN uint32_t shmi_describe(shmsync_arena *a, uint32_t i, shmsync_participant *p, uint32_t *flags)
@@ -8744,7 +8754,7 @@ SHMI_FN uint32_t shmi_describe(shmsync_arena *a, uint32_t i, shmsync_participant
     p->slot = i;
     p->generation = generation;
     p->pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
-    p->died_ns = (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
+    p->died_ns = shmi_slot_died(a, i);
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
     *flags = admission == SHMI_admissionPending || admission == SHMI_admissionRefused ? SHMI_deathRecordPending : 0;
     shmi_load_fence(); /* the label is read by relaxed loads */
@@ -8767,7 +8777,7 @@ SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generatio
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), generation); /* not a date: see shmi_slot_died */
     shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), generation);
 }
 /* Records that this participant leaves. */
@@ -8860,7 +8870,7 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
     p->slot = i;
     p->generation = shmi_slot_gen(w);
     p->pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
-    p->died_ns = (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
+    p->died_ns = shmi_slot_died(a, i);
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
 }
 
@@ -10916,6 +10926,9 @@ SHMI_FN int shmi_link_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
     return 0;
 }
 
+/* Another process has given up this joiner, which had no byte lock and was stopped for too long. The arena is not damaged:
+ * with EPROTO, SHMSYNC_RECREATE_CORRUPT would replace it. */
+SHMI_FN int shmi_slot_lost(shmsync_arena *a) { return shmi_fail(ETIMEDOUT, "arena.open", a->label, "a peer took the slot away; open the arena again"); }
 /* The part of joining that the helper thread does. */
 SHMI_FN int shmi_become_live(shmsync_arena *a)
 {
@@ -10930,13 +10943,13 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
     if (shmi_have.waitv)
         a->caps |= SHMI_capWaitV;
     if (!shmi_publish_caps(a, i, joining))
-        return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
+        return shmi_slot_lost(a);
     shmi_st32(shmi_slot32(a, i, SHMI_slotTID), (uint32_t)syscall(SYS_gettid));
     for (k = 0; k < SHMI_aliveWords; k++)
         shmi_st32(shmi_alive_word(a, i, k), a->alive);
     SHMSYNC_CRASHPOINT("arena.enter.before_live");
     if (!shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseLive)))
-        return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
+        return shmi_slot_lost(a);
     SHMSYNC_CRASHPOINT("arena.enter.live");
     return 0;
 }
@@ -14343,12 +14356,10 @@ SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     if (!shmi_take_from32(a, shmi_owner_name(o), &w->owner, o, next, !internal && next == 0 && shmi_owner_held(o)))
         return 1;
     SHMSYNC_CRASHPOINT("mutex.owner_dead.marked");
-    if (shmi_owner_kind(next) == SHMI_kindOwnerDead) {
-        shmi_st32(&w->died, shmi_owner_name(o));
+    if (shmi_owner_kind(next) == SHMI_kindOwnerDead)
         shmi_wake_word_wake_all(a, &l);
-    } else {
+    else
         shmi_wake_word_wake_one(a, &l);
-    }
     return 1;
 }
 
@@ -14768,8 +14779,7 @@ SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
 }
 
 /* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names the process that
- * died, it stores the ID in died. The process that changed the owner word to o may have died before it stored the ID, or
- * may not have stored it yet. */
+ * died, it stores the ID in died. Only a process that has the mutex stores there: see taken in prims/mutex_repair.go. */
 SHMI_FN void shmi_mutex_taken(shmi_mutex *m, uint32_t o)
 {
     SHMSYNC_CRASHPOINT("mutex.recover.taken");
@@ -16944,14 +16954,22 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
  * unless it is stopped. */
 SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
 {
-    uint32_t i, v = shmi_recorded_value(q->first);
-    for (i = 0; i < 4 && v >= SHMI_RECORDED_FIRST; i++) {
-        shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
-        if (n == NULL || shmi_ld64(&n->object) != q->o.off)
-            return;
-        if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeAsleep)
-            shmi_wake(&n->word, 1);
-        v = shmi_recorded_value(&n->next);
+    uint64_t first;
+    uint32_t i, v;
+    int tries, woken = 0;
+    for (tries = 0; tries < SHMI_REAP_TRIES && !woken; tries++) {
+        first = shmi_ld64(q->first);
+        v = (uint32_t)(first >> 32);
+        for (i = 0; i < 4 && v >= SHMI_RECORDED_FIRST; i++) {
+            shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
+            if (n == NULL || shmi_ld64(&n->object) != q->o.off)
+                break;
+            if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeAsleep && shmi_wake(&n->word, 1) > 0)
+                woken = 1;
+            v = shmi_recorded_value(&n->next);
+        }
+        if (shmi_ld64(q->first) == first)
+            return; /* otherwise the wait may have left just now */
     }
 }
 
@@ -18512,6 +18530,7 @@ struct shmi_queue {
     uint64_t item, stride;
     uint64_t seen;    /* a position: no position before it has an item. Atomic. */
     uint32_t watched; /* the slot that a periodic check visited last. Atomic. */
+    int64_t tried;    /* when a call that only tries has last looked for holders that died; see shmi_check_due */
     struct shmi_queue_returned back;
 };
 
@@ -19327,6 +19346,12 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
     if (err != 0)
         return err;
     err = shmi_queue_try(c);
+    /* A program that only tries would otherwise depend on watchers, which may be stopped, to find the deaths of holders. */
+    if (err == EBUSY && try_ && shmi_check_due(&c->x->tried) && shmi_enter_for(c->x, a, NULL) == 0) {
+        shmi_queue_check_slots(c->x);
+        err = shmi_queue_try(c);
+        shmi_exit_for(c->x, a);
+    }
     if (err == EBUSY && !try_) {
         err = shmi_enter_for(c->x, a, "queue.wait");
         if (err != 0)
@@ -20298,7 +20323,8 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
 /* Adds the shares of dead participants, and of the leaving participant without, to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
-    for (;;) {
+    int tries; /* only a peer that breaks the rules changes the word more often */
+    for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         uint64_t c = shmi_counter_load(t);
         if (shmi_counter_is_logged(c)) {
             shmi_counter_reap_shares(t, without);
@@ -24763,8 +24789,14 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
     err = shmi_sem_take(s, n, NULL, &result);
     if (err != 0 || result == SHMI_semTaken)
         return err;
-    if (try_)
-        return EBUSY;
+    if (try_) {
+        /* A program that only tries would otherwise depend on watchers, which may be stopped, to find the deaths of holders. */
+        if (!shmi_check_due(&s->q.looked))
+            return EBUSY;
+        shmi_rq_check_now(&s->q);
+        err = shmi_sem_take(s, n, NULL, &result);
+        return err != 0 || result == SHMI_semTaken ? err : EBUSY;
+    }
     spun = shmi_ld32(&s->q.waiting) == 0 && shmi_recorded_value(s->q.first) == 0 && (abs == 0 || shmi_now() < abs);
     if (spun && shmi_spin(&t, shmi_sem_may_take, &u)) {
         if (u.taken)
@@ -25000,8 +25032,6 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     if (!shmi_take_from32(m->a, shmi_rw_who(g), m->gate, g, next, shmi_rw_kind(g) == SHMI_GATE_HELD && next == 0))
         return 1;
     SHMSYNC_CRASHPOINT("rwmutex.owner_dead.marked");
-    if (next != 0)
-        shmi_st32(&m->w->died, shmi_rw_who(g));
     shmi_rw_wake_readers(m);
     return 1;
 }
@@ -25887,8 +25917,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         }
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.taken");
-    if (shmi_rw_who(g) != 0)
-        /* the process that marked the gate owner-dead may have died before it stored this, or may not have stored it yet */
+    if (shmi_rw_who(g) != 0) /* only a process that has m stores there */
         shmi_st32(&m->w->died, shmi_rw_who(g));
     if (m->rollback)
         shmi_log_lose(&m->log);
@@ -26539,9 +26568,6 @@ SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, u
     return shmi_rw_valid(*g) && shmi_rw_logged(m, *g) &&
            (shmi_reaps(m->a, dead, shmi_rw_who(*g)) || !shmi_current(m->a, shmi_rw_who(*g))) && shmi_gone(m->a, shmi_rw_who(*g));
 }
-/* How often a reaper reads words that a peer may rewrite all the time. A correct peer changes them a few times at
- * most. */
-#define SHMI_REAP_TRIES 16
 /* Rolls back as long as shmi_rw_undo_due says so. This process has the writers' mutex. A peer may rewrite the gate all
  * the time, so the loop has a bound. */
 SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id dead)
@@ -26716,8 +26742,6 @@ SHMI_FN int shmi_spin_mark_owner_dead(struct shmi_spinlock *l, uint32_t o)
     if (!shmi_take_from32(l->a, shmi_owner_name(o), &l->w->state, o, next, shmi_spin_released(l, o)))
         return 1;
     SHMSYNC_CRASHPOINT("spinlock.owner_dead.marked");
-    if (next != 0)
-        shmi_st32(&l->w->died, shmi_owner_name(o));
     shmi_spin_wake_waiters(l, next != 0);
     return 1;
 }
@@ -27302,8 +27326,7 @@ SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int 
         if (!shmi_take_from32(l->a, shmi_owner_name(o), &l->w->state, o, mine, 1))
             continue;
         SHMSYNC_CRASHPOINT("spinlock.recover.taken");
-        if (shmi_owner_name(o) != 0)
-            /* the process that marked the lock owner-dead may have died before it stored this, or may not have stored it yet */
+        if (shmi_owner_name(o) != 0) /* only a process that has the lock stores there */
             shmi_st32(&l->w->died, shmi_owner_name(o));
         if (l->readers) {
             /* While this process waits for readers, the state word names this process, and another participant may get
@@ -30028,7 +30051,8 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
-    for (;;) {
+    int tries; /* only a peer that breaks the rules changes the gate more often; the next sweep examines it again */
+    for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         shmi_participant_id n;
         s = shmi_ld64(word);
         n = shmi_gate_executor(s);
@@ -31606,12 +31630,9 @@ SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
     r->lost.has_key = 1;
     shmi_recovery_ended(r, shmi_list_keys_left(&x, &keys, &n));
     for (i = 0; i < n; i++) {
-        shmsync_hold h;
-        int err = shmsync_multilock_trylock(&x, keys[i], &h);
         r->lost.key = keys[i];
-        if (err == 0)
-            shmsync_multilock_unlock(&h);
-        else if (shmi_recovery_found(r, err))
+        /* Another process may have recovered the key meanwhile. A healthy key is only read, and not locked, as other locks. */
+        if (shmi_recovery_found(r, shmsync_multilock_state(&x, keys[i])))
             shmi_recovery_ended(r, shmsync_multilock_recover(&x, keys[i], shmi_recovery_repair, r));
     }
     free(keys);

@@ -53,10 +53,10 @@ func (t *counter) reapDead() {
 // reap turns the shares of dead participants into work that the dead owe, and makes the waiters
 // check the counter again.
 func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
-	for {
+	for range reapTries {
 		// The loop repeats only after a change by another goroutine. The next iteration then turns the share of
-		// the dead owner into work that the dead owe, or finds that the counter has an owner that is alive. So
-		// the loop is lock-free.
+		// the dead owner into work that the dead owe, or finds that the counter has an owner that is alive. Only a
+		// peer that breaks the rules changes the word more often.
 		c := t.load()
 		if !c.logged() {
 			if c.owner() == 0 || c.lost() || !dead(c.owner()) {

@@ -352,19 +352,30 @@ const removeDeadAgain = 64
 // its process is stopped.
 const wakeFirstMost = 4
 
-// wakeFirst wakes the owners of the first waits, so that they reap. Their waits do not end.
+// wakeFirst wakes the owners of the first waits, so that they reap. Their waits do not end. A wait may leave the queue
+// while wakeFirst comes to it. So wakeFirst begins again if it has woken nobody and the queue has changed.
 func (q *recordQueue) wakeFirst() {
-	v := valueIn(q.first)
+	for range reapTries {
+		first := q.first.Load()
+		if q.wakeFrom(recordedWord(first).value()) || q.first.Load() == first {
+			return
+		}
+	}
+}
+
+// wakeFrom wakes the owners of the waits from the node at v on, and reports whether it has woken one.
+func (q *recordQueue) wakeFrom(v uint32) (woken bool) {
 	for n := 0; n < wakeFirstMost && v >= arenakernel.RecordedFirst; n++ {
 		w, err := q.a.NodeAt(arenakernel.Offset(v) * linkUnit)
 		if err != nil || w.Object() != q.object.Offset {
-			return
+			break
 		}
-		if w.State() == arenakernel.NodeAsleep {
-			shmsync.Wake(wordPtr(w.Word()), 1)
+		if w.State() == arenakernel.NodeAsleep && shmsync.Wake(wordPtr(w.Word()), 1) > 0 {
+			woken = true
 		}
 		v = valueIn(w.Next())
 	}
+	return woken
 }
 
 // dateFirst stores the present time in the node of the first wait of the queue, where tools read it. The time is the low

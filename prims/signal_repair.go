@@ -52,8 +52,9 @@ func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 // that. It also sets the bits of the signal and the summary for a queue that is scheduled.
 func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) {
 	gate := &v.gates[q].word
-	for {
-		// The CAS fails only if another call has changed the gate, so the loop is lock-free.
+	for range reapTries {
+		// The CAS fails only if another call has changed the gate. Only a peer that breaks the rules does that more
+		// often. The next sweep then examines the gate again.
 		s := signalGateWord(gate.Load())
 		switch {
 		case s.executing() && gone(s.participant()):

@@ -728,14 +728,22 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
  * unless it is stopped. */
 SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
 {
-    uint32_t i, v = shmi_recorded_value(q->first);
-    for (i = 0; i < 4 && v >= SHMI_RECORDED_FIRST; i++) {
-        shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
-        if (n == NULL || shmi_ld64(&n->object) != q->o.off)
-            return;
-        if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeAsleep)
-            shmi_wake(&n->word, 1);
-        v = shmi_recorded_value(&n->next);
+    uint64_t first;
+    uint32_t i, v;
+    int tries, woken = 0;
+    for (tries = 0; tries < SHMI_REAP_TRIES && !woken; tries++) {
+        first = shmi_ld64(q->first);
+        v = (uint32_t)(first >> 32);
+        for (i = 0; i < 4 && v >= SHMI_RECORDED_FIRST; i++) {
+            shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
+            if (n == NULL || shmi_ld64(&n->object) != q->o.off)
+                break;
+            if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeAsleep && shmi_wake(&n->word, 1) > 0)
+                woken = 1;
+            v = shmi_recorded_value(&n->next);
+        }
+        if (shmi_ld64(q->first) == first)
+            return; /* otherwise the wait may have left just now */
     }
 }
 

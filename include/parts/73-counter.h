@@ -518,7 +518,8 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
 /* Adds the shares of dead participants, and of the leaving participant without, to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
-    for (;;) {
+    int tries; /* only a peer that breaks the rules changes the word more often */
+    for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         uint64_t c = shmi_counter_load(t);
         if (shmi_counter_is_logged(c)) {
             shmi_counter_reap_shares(t, without);

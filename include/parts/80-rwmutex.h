@@ -96,8 +96,6 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     if (!shmi_take_from32(m->a, shmi_rw_who(g), m->gate, g, next, shmi_rw_kind(g) == SHMI_GATE_HELD && next == 0))
         return 1;
     SHMSYNC_CRASHPOINT("rwmutex.owner_dead.marked");
-    if (next != 0)
-        shmi_st32(&m->w->died, shmi_rw_who(g));
     shmi_rw_wake_readers(m);
     return 1;
 }
@@ -983,8 +981,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         }
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.taken");
-    if (shmi_rw_who(g) != 0)
-        /* the process that marked the gate owner-dead may have died before it stored this, or may not have stored it yet */
+    if (shmi_rw_who(g) != 0) /* only a process that has m stores there */
         shmi_st32(&m->w->died, shmi_rw_who(g));
     if (m->rollback)
         shmi_log_lose(&m->log);
@@ -1635,9 +1632,6 @@ SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, u
     return shmi_rw_valid(*g) && shmi_rw_logged(m, *g) &&
            (shmi_reaps(m->a, dead, shmi_rw_who(*g)) || !shmi_current(m->a, shmi_rw_who(*g))) && shmi_gone(m->a, shmi_rw_who(*g));
 }
-/* How often a reaper reads words that a peer may rewrite all the time. A correct peer changes them a few times at
- * most. */
-#define SHMI_REAP_TRIES 16
 /* Rolls back as long as shmi_rw_undo_due says so. This process has the writers' mutex. A peer may rewrite the gate all
  * the time, so the loop has a bound. */
 SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id dead)

@@ -302,7 +302,8 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
-    for (;;) {
+    int tries; /* only a peer that breaks the rules changes the gate more often; the next sweep examines it again */
+    for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         shmi_participant_id n;
         s = shmi_ld64(word);
         n = shmi_gate_executor(s);

@@ -257,12 +257,9 @@ SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
     r->lost.has_key = 1;
     shmi_recovery_ended(r, shmi_list_keys_left(&x, &keys, &n));
     for (i = 0; i < n; i++) {
-        shmsync_hold h;
-        int err = shmsync_multilock_trylock(&x, keys[i], &h);
         r->lost.key = keys[i];
-        if (err == 0)
-            shmsync_multilock_unlock(&h);
-        else if (shmi_recovery_found(r, err))
+        /* Another process may have recovered the key meanwhile. A healthy key is only read, and not locked, as other locks. */
+        if (shmi_recovery_found(r, shmsync_multilock_state(&x, keys[i])))
             shmi_recovery_ended(r, shmsync_multilock_recover(&x, keys[i], shmi_recovery_repair, r));
     }
     free(keys);
