@@ -37,7 +37,13 @@ func TestTryFindsTheDeathOfAHolder(t *testing.T) {
 			func(t *testing.T, a *arena.Arena) { require.True(t, semaphore(t, a).TryAcquire(1)) },
 			func(t *testing.T, a *arena.Arena) func() bool {
 				s := semaphore(t, a)
-				return func() bool { return s.TryAcquire(1) }
+				return func() bool {
+					got := s.TryAcquire(1)
+					if got {
+						s.Release(1)
+					}
+					return got
+				}
 			},
 		},
 		"queue": {
