@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
