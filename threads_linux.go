@@ -2,6 +2,7 @@ package shmsync
 
 import (
 	"bytes"
+	"encoding/binary"
 	"os"
 	"strconv"
 	"sync"
@@ -35,7 +36,7 @@ func Detached(pid int, startTime uint64) bool {
 		return false
 	}
 	defer d.close()
-	return d.device() == ownProc() && d.detached(strconv.Itoa(pid), startTime)
+	return d.device() == ownProc() && d.detached(pid, startTime)
 }
 
 // NoProcess reports whether no process in the pid namespace of this process has the ID pid. An ID belongs to a process
@@ -48,27 +49,35 @@ func NoProcess(pid int) bool {
 }
 
 // taskDir is an open directory /proc/PID/task. All look-ups in it concern the same process, even if the number PID is
-// given to another process later.
+// given to another process later. taskDirs are reused, because a survivor of a death waits while it looks.
 type taskDir struct {
-	fd  int
-	st  unix.Stat_t
-	buf []byte
+	fd            int
+	st            unix.Stat_t
+	buf           [4 << 10]byte // the last directory entries or text that the kernel returned
+	first, second []int         // the results of two walks
 }
+
+var taskDirs = sync.Pool{New: func() any { return new(taskDir) }}
 
 func openTasks(process string) (*taskDir, error) {
 	fd, err := unix.Open("/proc/"+process+"/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	d := &taskDir{fd: fd}
+	d := taskDirs.Get().(*taskDir)
+	d.fd = fd
 	if err := unix.Fstat(fd, &d.st); err != nil {
-		unix.Close(fd)
+		d.close()
 		return nil, err
 	}
 	return d, nil
 }
 
-func (d *taskDir) close() { unix.Close(d.fd) }
+// close ends the use of d.
+func (d *taskDir) close() {
+	unix.Close(d.fd)
+	taskDirs.Put(d)
+}
 
 func (d *taskDir) device() uint64 { return uint64(d.st.Dev) } // Dev has 32 bits on mips
 
@@ -82,9 +91,12 @@ func (d *taskDir) same() bool {
 // detached does what Detached does, for the process whose task directory is d. The first thread of
 // that process is the thread leader.
 //
-// A walk through the directory may miss threads, because it stops early if a thread ends meanwhile.
-// A second walk and the kernel's count of threads show whether the first walk has found all
-// threads:
+// If the leader is the only thread that is left, and has no memory, the process is detached. Most
+// processes have come so far when a survivor looks.
+//
+// Otherwise detached walks through the directory. A walk may miss threads, because it stops early
+// if a thread ends meanwhile. A second walk and the kernel's count of threads show whether the
+// first walk has found all threads:
 //
 //	first  := walk
 //	no thread of first has memory            none of them can create a thread any more
@@ -94,33 +106,45 @@ func (d *taskDir) same() bool {
 //
 // So no thread had memory at the time of the count. A thread without memory never gets memory
 // again, and creates no thread.
-func (d *taskDir) detached(leader string, startTime uint64) bool {
+func (d *taskDir) detached(leader int, startTime uint64) bool {
 	if d.mayHaveMemory(leader) {
 		return false
 	}
-	first, ok := d.walk()
-	if !ok {
+	// Reading this file takes a reference to the memory of the leader, if the leader has memory. It has none, as
+	// has just been seen.
+	stat, err := unix.Openat(d.fd, d.path(leader, "/stat"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
 		return false
 	}
-	for _, thread := range first {
+	defer unix.Close(stat)
+	switch d.count(stat, startTime) {
+	case 0:
+		return false
+	case 1:
+		// If another thread has called execve, that thread has become the leader since, with its memory.
+		return !d.mayHaveMemory(leader) && d.same()
+	}
+	var ok bool
+	if d.first, ok = d.walk(d.first[:0]); !ok {
+		return false
+	}
+	for _, thread := range d.first {
 		if d.mayHaveMemory(thread) {
 			return false
 		}
 	}
-	// Reading this file takes a reference to the memory of the leader, if the leader has memory. The walks have shown
-	// that it has none.
-	count, started, ok := d.stat(leader)
-	if !ok || started != startTime || count < 1 {
+	count := d.count(stat, startTime)
+	if _, err := unix.Seek(d.fd, 0, 0); err != nil || count == 0 {
 		return false
 	}
-	second, ok := d.walk()
-	return ok && missedNone(first, second, count) && d.same()
+	d.second, ok = d.walk(d.second[:0])
+	return ok && missedNone(d.first, d.second, count) && d.same()
 }
 
 // missedNone reports whether the first walk found all threads that existed before the second walk
 // began. count is their number.
-func missedNone(first, second []string, count int) bool {
-	found := make(map[string]bool, len(first))
+func missedNone(first, second []int, count int) bool {
+	found := make(map[int]bool, len(first))
 	for _, thread := range first {
 		found[thread] = true
 	}
@@ -133,60 +157,85 @@ func missedNone(first, second []string, count int) bool {
 	return count == 0
 }
 
+// path returns the path of a file of a thread, relative to d.
+func (d *taskDir) path(thread int, file string) string {
+	var b [32]byte
+	return string(append(strconv.AppendInt(b[:0], int64(thread), 10), file...))
+}
+
 // mayHaveMemory reports whether a thread has memory, or whether that is unknown. A thread that has
 // ended has none.
-func (d *taskDir) mayHaveMemory(thread string) bool {
-	var b [1]byte
-	_, err := unix.Readlinkat(d.fd, thread+"/exe", b[:])
+func (d *taskDir) mayHaveMemory(thread int) bool {
+	_, err := unix.Readlinkat(d.fd, d.path(thread, "/exe"), d.buf[:1])
 	return err != unix.ENOENT && err != unix.ESRCH
 }
 
-// mostThreads is the largest number of threads that a walk lists.
-const mostThreads = 1 << 15
+const (
+	mostThreads = 1 << 15 // the largest number of threads that a walk lists
+	direntSize  = 19      // offset of the name in linux_dirent64
+	direntMost  = 64      // more than the size of the entry of any thread
+)
 
-// walk returns the names of the threads that the directory lists. It may miss threads if one ends meanwhile.
-func (d *taskDir) walk() (threads []string, ok bool) {
-	if _, err := unix.Seek(d.fd, 0, 0); err != nil {
-		return nil, false
-	}
-	if d.buf == nil {
-		d.buf = make([]byte, 8<<10)
-	}
+// walk appends the threads that the directory lists from its current position. It may miss threads if one ends
+// meanwhile. If a directory entry would still have fitted into the buffer, the kernel has come to the end. It has also
+// stopped there if a thread has ended meanwhile, and then the walk has missed threads.
+func (d *taskDir) walk(threads []int) ([]int, bool) {
 	for len(threads) < mostThreads {
-		n, err := unix.ReadDirent(d.fd, d.buf)
-		if err != nil || n == 0 {
-			return threads, err == nil
+		n, err := unix.ReadDirent(d.fd, d.buf[:])
+		if err != nil {
+			return threads, false
 		}
-		_, _, threads = unix.ParseDirent(d.buf[:n], -1, threads)
+		for at := 0; at+direntSize < n; {
+			size := int(binary.NativeEndian.Uint16(d.buf[at+16:]))
+			if size <= direntSize || at+size > n {
+				return threads, false
+			}
+			name, _, _ := bytes.Cut(d.buf[at+direntSize:at+size], []byte{0})
+			if thread, err := strconv.Atoi(string(name)); err == nil {
+				threads = append(threads, thread)
+			}
+			at += size
+		}
+		if n < len(d.buf)-direntMost {
+			return threads, true
+		}
 	}
-	return nil, false
+	return threads, false
 }
 
-// stat returns how many threads the process has, and when it started.
-func (d *taskDir) stat(leader string) (threads int, startTime uint64, ok bool) {
-	b := make([]byte, 1<<10)
-	fd, err := unix.Openat(d.fd, leader+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, 0, false
+// count returns how many threads the process has, or 0 if that is unknown, or if the process did not start at
+// startTime. The descriptor stat is that of the leader's stat file.
+func (d *taskDir) count(stat int, startTime uint64) int {
+	count, started, ok := d.stat(stat)
+	if !ok || started != startTime || count < 1 {
+		return 0
 	}
-	defer unix.Close(fd)
-	n, err := unix.Read(fd, b)
+	return count
+}
+
+// stat reads from an open stat file how many threads the process has, and when it started.
+func (d *taskDir) stat(fd int) (threads int, startTime uint64, ok bool) {
+	n, err := unix.Pread(fd, d.buf[:1<<10], 0)
 	if err != nil {
 		return 0, 0, false
 	}
 	// The name of the program, in parentheses, may contain any byte.
-	_, rest, ok := bytes.Cut(b[bytes.LastIndexByte(b[:n], ')')+1:n], []byte(" "))
-	fields := bytes.Fields(rest)
-	const threadsField, startField = 20 - 3, 22 - 3 // the rest starts with field 3
-	if !ok || len(fields) <= startField {
-		return 0, 0, false
+	_, rest, ok := bytes.Cut(d.buf[bytes.LastIndexByte(d.buf[:n], ')')+1:n], []byte(" "))
+	const threadsField, startField = 20, 22
+	for field := 3; ok; field++ { // the rest starts with field 3
+		var value []byte
+		value, rest, ok = bytes.Cut(rest, []byte(" "))
+		switch field {
+		case threadsField:
+			if threads, err = strconv.Atoi(string(value)); err != nil {
+				return 0, 0, false
+			}
+		case startField:
+			startTime, err = strconv.ParseUint(string(value), 10, 64)
+			return threads, startTime, err == nil
+		}
 	}
-	threads, err = strconv.Atoi(string(fields[threadsField]))
-	if err != nil {
-		return 0, 0, false
-	}
-	startTime, err = strconv.ParseUint(string(fields[startField]), 10, 64)
-	return threads, startTime, err == nil
+	return 0, 0, false
 }
 
 // ownProc returns the device of the /proc that probeThreads has accepted.
@@ -220,11 +269,15 @@ func probeThreads() error {
 		return no(err.Error())
 	}
 	defer d.close()
-	var link [1]byte
-	if _, err := unix.Readlinkat(d.fd, self+"/exe", link[:]); err != nil {
+	if _, err := unix.Readlinkat(d.fd, self+"/exe", d.buf[:1]); err != nil {
 		return no(err.Error())
 	}
-	if _, _, ok := d.stat(self); !ok || d.device() != ownProc() {
+	stat, err := unix.Openat(d.fd, self+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return no(err.Error())
+	}
+	defer unix.Close(stat)
+	if _, _, ok := d.stat(stat); !ok || d.device() != ownProc() {
 		return no("/proc/self/task cannot be read")
 	}
 	return nil

@@ -1,30 +1,31 @@
 package shmsync
 
 import (
-	"fmt"
 	"os"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // TestDetachedWalkThatMissesThreads: a walk through the threads of an ending process may stop
 // before the last thread. The threads that the walk missed may still have memory.
 func TestDetachedWalkThatMissesThreads(t *testing.T) {
 	for _, c := range []struct {
-		first, second []string
+		first, second []int
 		count         int
 		all           bool
 	}{
-		{[]string{"7"}, []string{"7"}, 1, true},
-		{[]string{"7", "8", "9"}, []string{"7"}, 1, true},            // two have ended
-		{[]string{"7", "8", "9"}, []string{"7", "9"}, 2, true},       // one has
-		{[]string{"7"}, []string{"7", "8"}, 2, false},                // the first walk missed 8
-		{[]string{"7", "8"}, []string{"7", "9"}, 2, false},           // 8 has ended, and the first walk missed 9
-		{[]string{"7", "8"}, []string{"7"}, 2, false},                // the second one stopped early
-		{[]string{"7", "8"}, []string{"7"}, 3, false},                // both did
-		{[]string{"7", "8", "8"}, []string{"7", "8", "8"}, 3, false}, // both walks returned 8 twice, and missed 9
-		{nil, []string{"7"}, 1, false},
+		{[]int{7}, []int{7}, 1, true},
+		{[]int{7, 8, 9}, []int{7}, 1, true},        // two have ended
+		{[]int{7, 8, 9}, []int{7, 9}, 2, true},     // one has
+		{[]int{7}, []int{7, 8}, 2, false},          // the first walk missed 8
+		{[]int{7, 8}, []int{7, 9}, 2, false},       // 8 has ended, and the first walk missed 9
+		{[]int{7, 8}, []int{7}, 2, false},          // the second one stopped early
+		{[]int{7, 8}, []int{7}, 3, false},          // both did
+		{[]int{7, 8, 8}, []int{7, 8, 8}, 3, false}, // both walks returned 8 twice, and missed 9
+		{nil, []int{7}, 1, false},
 	} {
 		require.Equal(t, c.all, missedNone(c.first, c.second, c.count), "%v, %v of %d", c.first, c.second, c.count)
 	}
@@ -38,7 +39,10 @@ func TestDetachedOfTheLiving(t *testing.T) {
 	d, err := openTasks("self")
 	require.NoError(t, err)
 	defer d.close()
-	_, start, ok := d.stat(fmt.Sprint(os.Getpid()))
+	stat, err := os.Open("/proc/self/stat")
+	require.NoError(t, err)
+	defer stat.Close()
+	_, start, ok := d.stat(int(stat.Fd()))
 	require.True(t, ok)
 	require.False(t, Detached(os.Getpid(), start))
 	for _, pid := range []int{0, -1, 1, os.Getppid(), 1 << 30} {
@@ -60,5 +64,47 @@ func TestOnlyPID(t *testing.T) {
 		"":                                    false,
 	} {
 		require.Equal(t, own, onlyPID([]byte(status), "12"), "%q", status)
+	}
+}
+
+// TestWalkFindsEveryThread: a walk finds as many threads as the kernel counts, also if the kernel needs several calls
+// to list them.
+func TestWalkFindsEveryThread(t *testing.T) {
+	if err := FeatureThreads.Check(); err != nil {
+		t.Skipf("needs /proc/PID/task: %v", err)
+	}
+	d, err := openTasks("self")
+	require.NoError(t, err)
+	defer d.close()
+	const many = 300 // each takes at least 24 bytes of the buffer
+	require.Greater(t, many*24, len(d.buf))
+	end, ready := make(chan struct{}), make(chan struct{}, many)
+	defer close(end)
+	for range many {
+		go func() {
+			runtime.LockOSThread() // the thread ends with the goroutine
+			ready <- struct{}{}
+			<-end
+		}()
+	}
+	for range many {
+		<-ready
+	}
+	stat, err := os.Open("/proc/self/stat")
+	require.NoError(t, err)
+	defer stat.Close()
+	for {
+		before, _, ok := d.stat(int(stat.Fd()))
+		require.True(t, ok)
+		_, err = unix.Seek(d.fd, 0, 0)
+		require.NoError(t, err)
+		threads, ok := d.walk(nil)
+		require.True(t, ok)
+		if after, _, _ := d.stat(int(stat.Fd())); after == before { // the Go runtime has started no thread meanwhile
+			require.Len(t, threads, before)
+			require.GreaterOrEqual(t, before, many)
+			require.True(t, missedNone(threads, threads, before))
+			return
+		}
 	}
 }

@@ -2198,6 +2198,28 @@ SHMI_FN void shmi_nap(int64_t ns)
     syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
+/* Makes sleeps of this thread that have a deadline end when they should, and not up to 50 us later. Returns what
+ * shmi_end_exact_sleeps takes. */
+SHMI_FN long shmi_begin_exact_sleeps(void)
+{
+    long was = syscall(SYS_prctl, 30, 0ul, 0ul, 0ul, 0ul);           /* PR_GET_TIMERSLACK */
+    if (was > 1 && syscall(SYS_prctl, 29, 1ul, 0ul, 0ul, 0ul) == 0) /* PR_SET_TIMERSLACK */
+        return was;
+    return 0;
+}
+SHMI_FN void shmi_end_exact_sleeps(long was)
+{
+    if (was > 0)
+        (void)!syscall(SYS_prctl, 29, (unsigned long)was, 0ul, 0ul, 0ul);
+}
+/* As shmi_nap, but returns on time. */
+SHMI_FN void shmi_exact_nap(int64_t ns)
+{
+    long was = shmi_begin_exact_sleeps();
+    shmi_nap(ns);
+    shmi_end_exact_sleeps(was);
+}
+
 /* ---- Memory for the holder of a private lock (63-recordqueue.h). It does not come from malloc: the holder may be a
  * signal handler that has interrupted a thread that holds a lock of malloc. ---- */
 
@@ -8049,6 +8071,7 @@ SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
 }
 
 #define SHMI_THREADS_MOST 32768
+#define SHMI_THREADS_FEW 64
 
 typedef struct shmi_tasks {
     int fd; /* directory /proc/PID/task: all look-ups through it concern one process */
@@ -8096,7 +8119,8 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
     memset(&b, 0, sizeof b); /* MemorySanitizer does not see what a bare system call writes */
     if (lseek(d->fd, 0, SEEK_SET) != 0)
         return -1;
-    while (err == 0 && (n = syscall(SYS_getdents64, d->fd, b.bytes, sizeof b.bytes)) != 0) {
+    for (;;) {
+        n = syscall(SYS_getdents64, d->fd, b.bytes, sizeof b.bytes);
         if (n < 0)
             return -1;
         for (at = 0; at < n && err == 0;) {
@@ -8107,13 +8131,15 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
                 err = f(arg, (uint32_t)strtoul(e + name, NULL, 10));
             at += size;
         }
+        /* If an entry would still have fitted, the kernel has come to the end, or has stopped because a thread has ended. */
+        if (err != 0 || n < (long)sizeof b.bytes - 64)
+            return err;
     }
-    return err;
 }
 
 typedef struct shmi_found {
     const shmi_tasks *tasks;
-    uint32_t *v, n;
+    uint32_t *v, n, room;
     uint32_t at, common; /* of the second walk */
 } shmi_found;
 
@@ -8123,7 +8149,7 @@ SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
     shmi_found *x = (shmi_found *)arg;
     if (shmi_may_have_memory(x->tasks, thread))
         return 1;
-    if (x->n == SHMI_THREADS_MOST)
+    if (x->n == x->room)
         return -1;
     x->v[x->n++] = thread;
     return 0;
@@ -8142,19 +8168,21 @@ SHMI_FN int shmi_find_again(void *arg, uint32_t thread)
     return 0;
 }
 
-/* How many threads the process has, exactly; 0 if that cannot be read. */
-SHMI_FN uint32_t shmi_count_threads(const shmi_tasks *d, uint32_t leader, uint64_t *start)
+SHMI_FN int shmi_open_stat(const shmi_tasks *d, uint32_t thread)
 {
-    char path[32], b[1024] = {0}, *p;
+    char path[32];
+    snprintf(path, sizeof path, "%u/stat", thread);
+    return shmi_open_below(d->fd, path, 0);
+}
+/* How many threads the process has, exactly; 0 if that cannot be read. fd is the stat file of one of them. */
+SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start)
+{
+    char b[1024] = {0}, *p;
     uint32_t k, threads = 0;
-    int fd;
     ssize_t n;
-    snprintf(path, sizeof path, "%u/stat", leader);
-    fd = shmi_open_below(d->fd, path, 0);
-    if (fd < 0)
+    if (lseek(fd, 0, SEEK_SET) != 0)
         return 0;
     n = (ssize_t)syscall(SYS_read, fd, b, sizeof b - 1);
-    shmi_close_quietly(fd);
     b[n > 0 ? n : 0] = 0;
     p = strrchr(b, ')'); /* the name, in parentheses, may hold anything */
     for (k = 2; k < 22 && p != NULL; k++) {
@@ -8174,23 +8202,37 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     shmi_found x;
     struct stat now;
     uint64_t started = 0;
-    uint32_t count;
-    int detached = 0;
+    uint32_t count, few[SHMI_THREADS_FEW];
+    int detached = 0, stat_fd;
     if (shmi_may_have_memory(d, leader))
         return 0;
+    /* Reading this file takes a reference to the memory of the leader, if it has any. It has none. */
+    stat_fd = shmi_open_stat(d, leader);
+    if (stat_fd < 0)
+        return 0;
+    count = shmi_count_threads(stat_fd, &started);
     memset(&x, 0, sizeof x);
     x.tasks = d;
-    /* Memory from mmap, not malloc: a signal handler may make this call. */
-    x.v = (uint32_t *)mmap(NULL, SHMI_THREADS_MOST * sizeof *x.v, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if ((void *)x.v == MAP_FAILED)
-        return 0;
-    if (shmi_walk_tasks(d, shmi_find_thread, &x) == 0) {
-        count = shmi_count_threads(d, leader, &started);
-        detached = count != 0 && started == start && shmi_walk_tasks(d, shmi_find_again, &x) == 0 && x.common == count &&
-                   fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
+    x.v = few;
+    x.room = SHMI_THREADS_FEW;
+    if (count > SHMI_THREADS_FEW) {
+        /* Memory from mmap, not malloc: a signal handler may make this call. */
+        x.v = (uint32_t *)mmap(NULL, SHMI_THREADS_MOST * sizeof *x.v, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        x.room = SHMI_THREADS_MOST;
     }
-    munmap(x.v, SHMI_THREADS_MOST * sizeof *x.v);
-    return detached;
+    if (count == 0 || started != start || (void *)x.v == MAP_FAILED) {
+        /* it cannot be told */
+    } else if (count == 1) {
+        /* The leader is the only thread. If another thread has called execve, it has become the leader, with its memory. */
+        detached = !shmi_may_have_memory(d, leader);
+    } else if (shmi_walk_tasks(d, shmi_find_thread, &x) == 0) {
+        count = shmi_count_threads(stat_fd, &started);
+        detached = count != 0 && started == start && shmi_walk_tasks(d, shmi_find_again, &x) == 0 && x.common == count;
+    }
+    if (x.room == SHMI_THREADS_MOST && (void *)x.v != MAP_FAILED)
+        munmap(x.v, SHMI_THREADS_MOST * sizeof *x.v);
+    shmi_close_quietly(stat_fd);
+    return detached && fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
 }
 
 /* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the
@@ -8200,7 +8242,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     char b[4096], pid[16], *p;
     shmi_tasks d;
     uint64_t start;
-    int ok = 0;
+    int ok = 0, stat_fd;
     if (!shmi_have.waitv || shmi_disabled("threads"))
         return 0;
     if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0 || (p = strstr(b, "\nNSpid:")) == NULL)
@@ -8211,7 +8253,11 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     if (strncmp(p, pid, strlen(pid)) != 0 || !shmi_open_tasks("self", &d))
         return 0;
     *dev = (uint64_t)d.st.st_dev;
-    ok = shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(&d, (uint32_t)getpid(), &start) != 0;
+    stat_fd = shmi_open_stat(&d, (uint32_t)getpid());
+    if (stat_fd >= 0) {
+        ok = shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(stat_fd, &start) != 0;
+        shmi_close_quietly(stat_fd);
+    }
     shmi_close_quietly(d.fd);
     return ok;
 }
@@ -8250,6 +8296,7 @@ SHMI_FN int shmi_detached(uint64_t dev, uint32_t pid, uint64_t start)
 #define SHMI_ASK_MOST INT64_C(50000000)
 #define SHMI_ASK_WAITER INT64_C(1000000)
 #define SHMI_LOOK_FIRST INT64_C(30000)
+#define SHMI_LOOK_MOST INT64_C(5000000)
 
 /* Whether a process holds the byte lock of slot i; -1 if the kernel does not answer. A process that has no byte lock
  * itself, because it could not open its descriptor again, can ask, too. */
@@ -8510,6 +8557,19 @@ SHMI_FN int64_t shmi_next_ask(int64_t *ask)
     *ask = *ask == 0 ? SHMI_ASK_FIRST : *ask * 3 / 2 < SHMI_ASK_WAITER ? *ask * 3 / 2 : SHMI_ASK_WAITER;
     return *ask;
 }
+/* After how many nanoseconds a thread that waits for the dying participant n checks again whether n is dead: see
+ * NextLook in internal/arenakernel/gone.go. */
+SHMI_FN int64_t shmi_next_look(shmsync_arena *a, shmi_participant_id n)
+{
+    uint32_t i = shmi_id_slot(n);
+    int64_t age = 0;
+    if (i >= 1 && i <= a->geo.slots && pthread_mutex_trylock(&a->endings) == 0) {
+        if (a->notices[i].began != 0 && a->notices[i].ending_of == shmi_id_gen(n))
+            age = (shmi_now() - a->notices[i].began) / 4;
+        pthread_mutex_unlock(&a->endings);
+    }
+    return age < SHMI_ASK_FIRST ? SHMI_ASK_FIRST : age < SHMI_LOOK_MOST ? age : SHMI_LOOK_MOST;
+}
 /* A word of 32 or of 64 bits that names a dead participant, and its value as long as it does. */
 typedef struct shmi_naming {
     const uint32_t *word32; /* one of the two is NULL */
@@ -8547,7 +8607,7 @@ SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, c
             err = shmi_fail(ETIMEDOUT, op, called, "%s", "who died has not ended");
         } else {
             wait = shmi_next_ask(&ask);
-            shmi_nap(abs != 0 && abs - now < wait ? abs - now : wait);
+            shmi_exact_nap(abs != 0 && abs - now < wait ? abs - now : wait);
         }
     }
     shmi_exit(a);
@@ -8669,7 +8729,7 @@ SHMI_FN int shmi_await_none_dying(shmsync_arena *a, const char *op, const char *
     while (shmi_any_dying(a)) {
         if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
             return shmi_fail(EBADF, op, called, "this process closed the arena");
-        shmi_nap(shmi_next_ask(&ask));
+        shmi_exact_nap(shmi_next_ask(&ask));
     }
     return 0;
 }
@@ -13396,7 +13456,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     shmi_sleeper *sleeper = NULL;
     unsigned n = 1;
     uint32_t sleepers;
-    int record, err = 0, look = 1;
+    int record, err = 0, look = 1, exact = 0;
+    long slack = 0;
     if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
         return SHMI_CLOSED;
     if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
@@ -13411,6 +13472,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (sleep_spec->bounded != 0 && now + sleep_spec->bounded < until) {
         until = now + sleep_spec->bounded;
         look = 0;
+        exact = sleep_spec->bounded < 1000000; /* a check whether a dead holder is gone */
     }
     if ((a->caps & SHMI_capWaitV) != 0) {
         if (sleep_spec->owner != 0) {
@@ -13418,7 +13480,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
             if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
                 v[n++] = shmi_waitv_of(w, alive);
             } else if (w != NULL) {
-                until = now + 200000; /* the owner's threads cannot be fenced yet */
+                until = now + shmi_next_look(a, sleep_spec->owner); /* the owner's threads cannot be fenced yet */
+                exact = 1;
                 look = 0;
             }
         }
@@ -13443,6 +13506,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         until = sleep_spec->deadline;
         look = 0;
     }
+    if (exact)
+        slack = shmi_begin_exact_sleeps();
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, until);
@@ -13455,6 +13520,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         if (n == 1)
             err = shmi_futex_sleep(sleep_spec->word, sleep_spec->val, until);
     }
+    if (exact)
+        shmi_end_exact_sleeps(slack);
     if (sleeper != NULL)
         shmi_leave_crowd(a, sleeper);
     shmi_add32(&a->sleepers, (uint32_t)-1);
@@ -23399,7 +23466,7 @@ SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
     while (shmi_future_load(f) == s && !shmi_gone(a, n) && !shmi_live(a, n)) {
         if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
             return shmi_fail(EBADF, "future.reset", shmi_called(&f->e.o), "this process closed the arena");
-        shmi_nap(shmi_next_ask(&ask));
+        shmi_exact_nap(shmi_next_ask(&ask));
     }
     return 0;
 }

@@ -3,8 +3,11 @@ package prims
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync/atomic"
 	"time"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/park"
 )
@@ -62,20 +65,49 @@ func awaitUntil(ctx context.Context, q *park.Queue, done func() bool) error {
 		ended = ctx.Done()
 	}
 	var g goneWait
-	timer := time.NewTimer(time.Duration(g.next()))
+	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		select {
-		case <-timer.C:
-		case <-ended:
-			return ctx.Err()
+		if pause := g.next(); pause >= napMost || !nap(pause) {
+			timer.Reset(time.Duration(pause))
+			select {
+			case <-timer.C:
+			case <-ended:
+				return ctx.Err()
+			}
 		}
 		switch {
 		case done():
 			return nil
 		case q.Closing():
 			return errClosing
+		case ctx != nil && ctx.Err() != nil:
+			return ctx.Err()
 		}
-		timer.Reset(time.Duration(g.next()))
 	}
+}
+
+const (
+	napMost    = 1e6 // ns; a longer pause is no nap
+	nappersMax = park.DirectMax
+)
+
+var (
+	nappers atomic.Int32 // how many goroutines are in a nap
+	napWord uint32       // 0; a nap sleeps on it, and nobody wakes it
+)
+
+// nap sleeps in the kernel for the given number of nanoseconds. It returns false if too many goroutines of this process do
+// so already. A timer of the Go runtime takes up to a millisecond longer in a process that has nothing else to do,
+// because the runtime waits for the next timer with epoll_wait, which counts in milliseconds.
+func nap(ns int64) bool {
+	defer nappers.Add(-1)
+	if nappers.Add(1) > nappersMax {
+		return false
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer arenakernel.ExactSleeps()()
+	_, err := shmsync.Wait(&napWord, 0, shmsync.Monotonic()+ns)
+	return err == nil
 }

@@ -24,5 +24,5 @@ func (w *waiter) sleepUntilGone(o ownerWord) park.Result {
 		return park.Again
 	}
 	w.slept = true
-	return m.queue.Sleep(uint32(v), park.SleepSpec{Bounded: w.exit.next(), Since: w.since}, &w.cancel)
+	return m.queue.Sleep(uint32(v), park.SleepSpec{Bounded: w.exit.next(), Exact: true, Since: w.since}, &w.cancel)
 }

@@ -253,7 +253,7 @@ func (w *waiter) sleep() park.Result {
 	m.meet(o, uint32(v))
 	sleepSpec.Owner, sleepSpec.Since = o.participant(), w.since
 	if w.dying = o.held() && !m.a.Current(o.participant()); w.dying {
-		sleepSpec.Owner, sleepSpec.Bounded = 0, w.exit.next()
+		sleepSpec.Owner, sleepSpec.Bounded, sleepSpec.Exact = 0, w.exit.next(), true
 	} else {
 		w.exit = goneWait{}
 	}

@@ -215,6 +215,28 @@ SHMI_FN void shmi_nap(int64_t ns)
     syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
+/* Makes sleeps of this thread that have a deadline end when they should, and not up to 50 us later. Returns what
+ * shmi_end_exact_sleeps takes. */
+SHMI_FN long shmi_begin_exact_sleeps(void)
+{
+    long was = syscall(SYS_prctl, 30, 0ul, 0ul, 0ul, 0ul);           /* PR_GET_TIMERSLACK */
+    if (was > 1 && syscall(SYS_prctl, 29, 1ul, 0ul, 0ul, 0ul) == 0) /* PR_SET_TIMERSLACK */
+        return was;
+    return 0;
+}
+SHMI_FN void shmi_end_exact_sleeps(long was)
+{
+    if (was > 0)
+        (void)!syscall(SYS_prctl, 29, (unsigned long)was, 0ul, 0ul, 0ul);
+}
+/* As shmi_nap, but returns on time. */
+SHMI_FN void shmi_exact_nap(int64_t ns)
+{
+    long was = shmi_begin_exact_sleeps();
+    shmi_nap(ns);
+    shmi_end_exact_sleeps(was);
+}
+
 /* ---- Memory for the holder of a private lock (63-recordqueue.h). It does not come from malloc: the holder may be a
  * signal handler that has interrupted a thread that holds a lock of malloc. ---- */
 

@@ -12,6 +12,7 @@ SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
 }
 
 #define SHMI_THREADS_MOST 32768
+#define SHMI_THREADS_FEW 64
 
 typedef struct shmi_tasks {
     int fd; /* directory /proc/PID/task: all look-ups through it concern one process */
@@ -59,7 +60,8 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
     memset(&b, 0, sizeof b); /* MemorySanitizer does not see what a bare system call writes */
     if (lseek(d->fd, 0, SEEK_SET) != 0)
         return -1;
-    while (err == 0 && (n = syscall(SYS_getdents64, d->fd, b.bytes, sizeof b.bytes)) != 0) {
+    for (;;) {
+        n = syscall(SYS_getdents64, d->fd, b.bytes, sizeof b.bytes);
         if (n < 0)
             return -1;
         for (at = 0; at < n && err == 0;) {
@@ -70,13 +72,15 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
                 err = f(arg, (uint32_t)strtoul(e + name, NULL, 10));
             at += size;
         }
+        /* If an entry would still have fitted, the kernel has come to the end, or has stopped because a thread has ended. */
+        if (err != 0 || n < (long)sizeof b.bytes - 64)
+            return err;
     }
-    return err;
 }
 
 typedef struct shmi_found {
     const shmi_tasks *tasks;
-    uint32_t *v, n;
+    uint32_t *v, n, room;
     uint32_t at, common; /* of the second walk */
 } shmi_found;
 
@@ -86,7 +90,7 @@ SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
     shmi_found *x = (shmi_found *)arg;
     if (shmi_may_have_memory(x->tasks, thread))
         return 1;
-    if (x->n == SHMI_THREADS_MOST)
+    if (x->n == x->room)
         return -1;
     x->v[x->n++] = thread;
     return 0;
@@ -105,19 +109,21 @@ SHMI_FN int shmi_find_again(void *arg, uint32_t thread)
     return 0;
 }
 
-/* How many threads the process has, exactly; 0 if that cannot be read. */
-SHMI_FN uint32_t shmi_count_threads(const shmi_tasks *d, uint32_t leader, uint64_t *start)
+SHMI_FN int shmi_open_stat(const shmi_tasks *d, uint32_t thread)
 {
-    char path[32], b[1024] = {0}, *p;
+    char path[32];
+    snprintf(path, sizeof path, "%u/stat", thread);
+    return shmi_open_below(d->fd, path, 0);
+}
+/* How many threads the process has, exactly; 0 if that cannot be read. fd is the stat file of one of them. */
+SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start)
+{
+    char b[1024] = {0}, *p;
     uint32_t k, threads = 0;
-    int fd;
     ssize_t n;
-    snprintf(path, sizeof path, "%u/stat", leader);
-    fd = shmi_open_below(d->fd, path, 0);
-    if (fd < 0)
+    if (lseek(fd, 0, SEEK_SET) != 0)
         return 0;
     n = (ssize_t)syscall(SYS_read, fd, b, sizeof b - 1);
-    shmi_close_quietly(fd);
     b[n > 0 ? n : 0] = 0;
     p = strrchr(b, ')'); /* the name, in parentheses, may hold anything */
     for (k = 2; k < 22 && p != NULL; k++) {
@@ -137,23 +143,37 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     shmi_found x;
     struct stat now;
     uint64_t started = 0;
-    uint32_t count;
-    int detached = 0;
+    uint32_t count, few[SHMI_THREADS_FEW];
+    int detached = 0, stat_fd;
     if (shmi_may_have_memory(d, leader))
         return 0;
+    /* Reading this file takes a reference to the memory of the leader, if it has any. It has none. */
+    stat_fd = shmi_open_stat(d, leader);
+    if (stat_fd < 0)
+        return 0;
+    count = shmi_count_threads(stat_fd, &started);
     memset(&x, 0, sizeof x);
     x.tasks = d;
-    /* Memory from mmap, not malloc: a signal handler may make this call. */
-    x.v = (uint32_t *)mmap(NULL, SHMI_THREADS_MOST * sizeof *x.v, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if ((void *)x.v == MAP_FAILED)
-        return 0;
-    if (shmi_walk_tasks(d, shmi_find_thread, &x) == 0) {
-        count = shmi_count_threads(d, leader, &started);
-        detached = count != 0 && started == start && shmi_walk_tasks(d, shmi_find_again, &x) == 0 && x.common == count &&
-                   fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
+    x.v = few;
+    x.room = SHMI_THREADS_FEW;
+    if (count > SHMI_THREADS_FEW) {
+        /* Memory from mmap, not malloc: a signal handler may make this call. */
+        x.v = (uint32_t *)mmap(NULL, SHMI_THREADS_MOST * sizeof *x.v, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        x.room = SHMI_THREADS_MOST;
     }
-    munmap(x.v, SHMI_THREADS_MOST * sizeof *x.v);
-    return detached;
+    if (count == 0 || started != start || (void *)x.v == MAP_FAILED) {
+        /* it cannot be told */
+    } else if (count == 1) {
+        /* The leader is the only thread. If another thread has called execve, it has become the leader, with its memory. */
+        detached = !shmi_may_have_memory(d, leader);
+    } else if (shmi_walk_tasks(d, shmi_find_thread, &x) == 0) {
+        count = shmi_count_threads(stat_fd, &started);
+        detached = count != 0 && started == start && shmi_walk_tasks(d, shmi_find_again, &x) == 0 && x.common == count;
+    }
+    if (x.room == SHMI_THREADS_MOST && (void *)x.v != MAP_FAILED)
+        munmap(x.v, SHMI_THREADS_MOST * sizeof *x.v);
+    shmi_close_quietly(stat_fd);
+    return detached && fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
 }
 
 /* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the
@@ -163,7 +183,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     char b[4096], pid[16], *p;
     shmi_tasks d;
     uint64_t start;
-    int ok = 0;
+    int ok = 0, stat_fd;
     if (!shmi_have.waitv || shmi_disabled("threads"))
         return 0;
     if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0 || (p = strstr(b, "\nNSpid:")) == NULL)
@@ -174,7 +194,11 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     if (strncmp(p, pid, strlen(pid)) != 0 || !shmi_open_tasks("self", &d))
         return 0;
     *dev = (uint64_t)d.st.st_dev;
-    ok = shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(&d, (uint32_t)getpid(), &start) != 0;
+    stat_fd = shmi_open_stat(&d, (uint32_t)getpid());
+    if (stat_fd >= 0) {
+        ok = shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(stat_fd, &start) != 0;
+        shmi_close_quietly(stat_fd);
+    }
     shmi_close_quietly(d.fd);
     return ok;
 }

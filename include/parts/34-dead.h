@@ -7,6 +7,7 @@
 #define SHMI_ASK_MOST INT64_C(50000000)
 #define SHMI_ASK_WAITER INT64_C(1000000)
 #define SHMI_LOOK_FIRST INT64_C(30000)
+#define SHMI_LOOK_MOST INT64_C(5000000)
 
 /* Whether a process holds the byte lock of slot i; -1 if the kernel does not answer. A process that has no byte lock
  * itself, because it could not open its descriptor again, can ask, too. */
@@ -267,6 +268,19 @@ SHMI_FN int64_t shmi_next_ask(int64_t *ask)
     *ask = *ask == 0 ? SHMI_ASK_FIRST : *ask * 3 / 2 < SHMI_ASK_WAITER ? *ask * 3 / 2 : SHMI_ASK_WAITER;
     return *ask;
 }
+/* After how many nanoseconds a thread that waits for the dying participant n checks again whether n is dead: see
+ * NextLook in internal/arenakernel/gone.go. */
+SHMI_FN int64_t shmi_next_look(shmsync_arena *a, shmi_participant_id n)
+{
+    uint32_t i = shmi_id_slot(n);
+    int64_t age = 0;
+    if (i >= 1 && i <= a->geo.slots && pthread_mutex_trylock(&a->endings) == 0) {
+        if (a->notices[i].began != 0 && a->notices[i].ending_of == shmi_id_gen(n))
+            age = (shmi_now() - a->notices[i].began) / 4;
+        pthread_mutex_unlock(&a->endings);
+    }
+    return age < SHMI_ASK_FIRST ? SHMI_ASK_FIRST : age < SHMI_LOOK_MOST ? age : SHMI_LOOK_MOST;
+}
 /* A word of 32 or of 64 bits that names a dead participant, and its value as long as it does. */
 typedef struct shmi_naming {
     const uint32_t *word32; /* one of the two is NULL */
@@ -304,7 +318,7 @@ SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, c
             err = shmi_fail(ETIMEDOUT, op, called, "%s", "who died has not ended");
         } else {
             wait = shmi_next_ask(&ask);
-            shmi_nap(abs != 0 && abs - now < wait ? abs - now : wait);
+            shmi_exact_nap(abs != 0 && abs - now < wait ? abs - now : wait);
         }
     }
     shmi_exit(a);
@@ -426,7 +440,7 @@ SHMI_FN int shmi_await_none_dying(shmsync_arena *a, const char *op, const char *
     while (shmi_any_dying(a)) {
         if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
             return shmi_fail(EBADF, op, called, "this process closed the arena");
-        shmi_nap(shmi_next_ask(&ask));
+        shmi_exact_nap(shmi_next_ask(&ask));
     }
     return 0;
 }

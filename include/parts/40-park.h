@@ -104,7 +104,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     shmi_sleeper *sleeper = NULL;
     unsigned n = 1;
     uint32_t sleepers;
-    int record, err = 0, look = 1;
+    int record, err = 0, look = 1, exact = 0;
+    long slack = 0;
     if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
         return SHMI_CLOSED;
     if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
@@ -119,6 +120,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (sleep_spec->bounded != 0 && now + sleep_spec->bounded < until) {
         until = now + sleep_spec->bounded;
         look = 0;
+        exact = sleep_spec->bounded < 1000000; /* a check whether a dead holder is gone */
     }
     if ((a->caps & SHMI_capWaitV) != 0) {
         if (sleep_spec->owner != 0) {
@@ -126,7 +128,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
             if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
                 v[n++] = shmi_waitv_of(w, alive);
             } else if (w != NULL) {
-                until = now + 200000; /* the owner's threads cannot be fenced yet */
+                until = now + shmi_next_look(a, sleep_spec->owner); /* the owner's threads cannot be fenced yet */
+                exact = 1;
                 look = 0;
             }
         }
@@ -151,6 +154,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         until = sleep_spec->deadline;
         look = 0;
     }
+    if (exact)
+        slack = shmi_begin_exact_sleeps();
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, until);
@@ -163,6 +168,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         if (n == 1)
             err = shmi_futex_sleep(sleep_spec->word, sleep_spec->val, until);
     }
+    if (exact)
+        shmi_end_exact_sleeps(slack);
     if (sleeper != NULL)
         shmi_leave_crowd(a, sleeper);
     shmi_add32(&a->sleepers, (uint32_t)-1);

@@ -294,7 +294,7 @@ SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
     while (shmi_future_load(f) == s && !shmi_gone(a, n) && !shmi_live(a, n)) {
         if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
             return shmi_fail(EBADF, "future.reset", shmi_called(&f->e.o), "this process closed the arena");
-        shmi_nap(shmi_next_ask(&ask));
+        shmi_exact_nap(shmi_next_ask(&ask));
     }
     return 0;
 }

@@ -70,6 +70,7 @@ func (t *watcherThread) run() {
 	// The CPU on which this thread is woken after a death is often still busy with ending the dead
 	// process.
 	defer shmsync.PromptThread()()
+	defer ExactSleeps()()
 	list := takeRobustList()
 	defer keepRobustList(list)
 	if list != nil && list.Register() == nil {

@@ -187,6 +187,12 @@ func (a *Arena) waitedFor(i int, w slotWord, pid uint32, id identity) bool {
 	return true
 }
 
+// NextLook returns after how many nanoseconds a goroutine that waits for the dying participant n should check again
+// whether n is dead. This time grows with the time since this process found that n is dying.
+func (a *Arena) NextLook(n ParticipantID) int64 {
+	return max(askFirst, min(a.endings.age(n)/waiterPart, waiterMost))
+}
+
 // AllGone reports whether every participant that has died is gone.
 func (a *Arena) AllGone() bool {
 	for i := 1; i <= a.geo.slots; i++ {
@@ -261,6 +267,17 @@ func (e *endings) turn(c *core, i int, w slotWord, window uint64) (known, turn b
 	return false, true
 }
 
+// age returns for how long this process has known that the participant n is dying. It is 0 if this process has not
+// found that yet.
+func (e *endings) age(n ParticipantID) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if m := e.since[n.Slot()]; m != nil && m.of.generation() == n.Generation() {
+		return shmsync.Monotonic() - m.when
+	}
+	return 0
+}
+
 func (e *endings) noteDetached(c *core, i int, w slotWord, window uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -324,6 +341,9 @@ const (
 	// so its end is noticed with a proportional delay.
 	askFirst, askMost = 5e4, 50e6 // ns
 	askPart           = 8
+	// waiterPart and waiterMost are used instead of askPart and askMost by a goroutine that waits for
+	// the participant.
+	waiterPart, waiterMost = 4, 5e6 // the latter in ns
 	// freePart is used instead of askPart when the data of the process has been handed over.
 	freePart = 2
 	// lookFirst and lookPart limit the time between two checks of the threads of a dead process in

@@ -117,6 +117,7 @@ type SleepSpec struct {
 	OtherIs uint32                    // the value that Other had when the waiter last checked it
 	Bounded int64                     // if not 0, sleep at most this many nanoseconds
 	Since   int64                     // when the wait began, CLOCK_MONOTONIC ns; 0 if not known
+	Exact   bool                      // a sleep in the kernel ends when Bounded says, and not up to 50 us later
 	Park    bool                      // park, so that Grant can find the waiter, and do not sleep in the kernel
 }
 
@@ -147,10 +148,6 @@ func (q *Queue) Sleep(w uint32, b SleepSpec, c *Cancel) Result {
 
 // direct sleeps in the kernel, on the current thread.
 func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
-	var deadline int64
-	if b.Bounded != 0 {
-		deadline = shmsync.Monotonic() + b.Bounded
-	}
 	c.arm()
 	var entries [4]shmsync.WaitVEntry
 	entries[0] = shmsync.NewWaitVEntry(q.Raw, w)
@@ -166,7 +163,7 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 				if alive&shmsync.RobustOwnerDied != 0 {
 					// The owner is dead, but it is not certain yet that its threads have stopped, so check again
 					// soon; see Dead.
-					deadline = shmsync.Monotonic() + unfencedCheck
+					b.Bounded, b.Exact = q.Arena.NextLook(b.Owner), true
 				} else {
 					add(word, alive)
 				}
@@ -181,6 +178,15 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 	}
 	if q.Closing() {
 		return Closed
+	}
+	if b.Exact {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer arenakernel.ExactSleeps()()
+	}
+	var deadline int64
+	if b.Bounded != 0 {
+		deadline = shmsync.Monotonic() + b.Bounded
 	}
 	var err error
 	if n > 1 {
@@ -206,10 +212,6 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 	}
 	return Again
 }
-
-// unfencedCheck is the time in nanoseconds after which a waiter for a dead owner checks again whether the threads
-// of that owner have certainly stopped.
-const unfencedCheck = 200e3
 
 // park waits on a channel. The process that changes the word wakes the poller of this process,
 // which sends on the channel.
