@@ -101,7 +101,7 @@
 /* The version of the arena layout that this header was made for. An open of an arena with another layout version
  * fails with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
-#define SHMSYNC_LAYOUT_VERSION 9 /* as arena.LayoutVersion of the Go side */
+#define SHMSYNC_LAYOUT_VERSION 10 /* as arena.LayoutVersion of the Go side */
 #endif
 
 /* The layout version and the pointer size with which a program is compiled. An open passes them to the implementation,

@@ -125,7 +125,7 @@ func TestUsage(t *testing.T) {
 func TestVersion(t *testing.T) {
 	code, out, _ := shmctl("--version")
 	require.Equal(t, exitOK, code)
-	require.Regexp(t, `^shmctl \S+, commit \S+, memory layout 9\n$`, out)
+	require.Regexp(t, `^shmctl \S+, commit \S+, memory layout 10\n$`, out)
 }
 
 // One command makes all locks and keys usable again that deaths have left unusable. The locks of living processes do

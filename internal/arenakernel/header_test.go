@@ -79,7 +79,7 @@ var badHeaders = map[string]struct {
 	"zeroes":                {func(b []byte) { clear(b) }, shmsync.ErrIncompatible, "not an arena"},
 	"text":                  {func(b []byte) { copy(b, "#!/bin/sh\n") }, shmsync.ErrIncompatible, "not an arena"},
 	"byte order":            {put32(hdrOrder, 0x04030201), shmsync.ErrIncompatible, "byte order"},
-	"newer layout":          {put32(hdrVersion, LayoutVersion+1), shmsync.ErrIncompatible, "its layout is version 10, this program knows version 9"},
+	"newer layout":          {put32(hdrVersion, LayoutVersion+1), shmsync.ErrIncompatible, "its layout is version 11, this program knows version 10"},
 	"older layout":          {put32(hdrVersion, 0), shmsync.ErrIncompatible, "its layout is version 0"},
 	"word size":             {put32(hdrWord, 4), shmsync.ErrIncompatible, "machine words of 4 bytes"},
 	"incompatible":          {put64(hdrIncompat, 1<<40), shmsync.ErrIncompatible, "features that this program does not know (0x10000000000)"},

@@ -9,7 +9,7 @@ package arenakernel
 const (
 	// LayoutVersion is the version of the layout that this package reads and writes. It is
 	// incremented when the meaning of any byte changes, unless a feature bit covers the change.
-	LayoutVersion = 9
+	LayoutVersion = 10
 
 	magic     = "shmsync\x00"
 	orderMark = 0x01020304

@@ -16,7 +16,7 @@ __all__: List[str] = []
 SONAME = "libshmsync.so.0"
 
 # The layout of arenas and the size of machine words, with the value of SHMSYNC_ABI in the header.
-ABI = 9 << 8 | 8
+ABI = 10 << 8 | 8
 
 if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
     raise ImportError("shmsync needs Linux and a 64-bit Python")
