@@ -91,7 +91,7 @@ func (d *taskDir) same() bool {
 // detached does what Detached does, for the process whose task directory is d. The first thread of
 // that process is the thread leader.
 //
-// If the leader is the only thread that is left, and has no memory, the process is detached. Most
+// If the leader is the only thread that is left, and has no memory, the process is detached. Many
 // processes have come so far when a survivor looks.
 //
 // Otherwise detached walks through the directory. A walk may miss threads, because it stops early
@@ -117,12 +117,11 @@ func (d *taskDir) detached(leader int, startTime uint64) bool {
 		return false
 	}
 	defer unix.Close(stat)
-	switch d.count(stat, startTime) {
-	case 0:
+	switch count, size := d.count(stat, startTime); {
+	case count == 0:
 		return false
-	case 1:
-		// If another thread has called execve, that thread has become the leader since, with its memory.
-		return !d.mayHaveMemory(leader) && d.same()
+	case count == 1 && size == 0:
+		return d.same() // the same read shows the only thread, and that it has no memory
 	}
 	var ok bool
 	if d.first, ok = d.walk(d.first[:0]); !ok {
@@ -133,7 +132,7 @@ func (d *taskDir) detached(leader int, startTime uint64) bool {
 			return false
 		}
 	}
-	count := d.count(stat, startTime)
+	count, _ := d.count(stat, startTime)
 	if _, err := unix.Seek(d.fd, 0, 0); err != nil || count == 0 {
 		return false
 	}
@@ -178,7 +177,7 @@ const (
 
 // walk appends the threads that the directory lists from its current position. It may miss threads if one ends
 // meanwhile. If a directory entry would still have fitted into the buffer, the kernel has come to the end. It has also
-// stopped there if a thread has ended meanwhile, and then the walk has missed threads.
+// stopped there if a thread has ended meanwhile, or if this thread has got a signal. Then the walk has missed threads.
 func (d *taskDir) walk(threads []int) ([]int, bool) {
 	for len(threads) < mostThreads {
 		n, err := unix.ReadDirent(d.fd, d.buf[:])
@@ -204,38 +203,43 @@ func (d *taskDir) walk(threads []int) ([]int, bool) {
 }
 
 // count returns how many threads the process has, or 0 if that is unknown, or if the process did not start at
-// startTime. The descriptor stat is that of the leader's stat file.
-func (d *taskDir) count(stat int, startTime uint64) int {
-	count, started, ok := d.stat(stat)
+// startTime. The descriptor stat is that of the leader's stat file. size is 0 if the leader has no memory.
+func (d *taskDir) count(stat int, startTime uint64) (count int, size uint64) {
+	count, started, size, ok := d.stat(stat)
 	if !ok || started != startTime || count < 1 {
-		return 0
+		return 0, 0
 	}
-	return count
+	return count, size
 }
 
-// stat reads from an open stat file how many threads the process has, and when it started.
-func (d *taskDir) stat(fd int) (threads int, startTime uint64, ok bool) {
+// stat reads from an open stat file how many threads the process has, when it started, and how much memory the thread
+// of the file can address.
+func (d *taskDir) stat(fd int) (threads int, startTime, size uint64, ok bool) {
 	n, err := unix.Pread(fd, d.buf[:1<<10], 0)
 	if err != nil {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
 	// The name of the program, in parentheses, may contain any byte.
 	_, rest, ok := bytes.Cut(d.buf[bytes.LastIndexByte(d.buf[:n], ')')+1:n], []byte(" "))
-	const threadsField, startField = 20, 22
+	const threadsField, startField, sizeField = 20, 22, 23
 	for field := 3; ok; field++ { // the rest starts with field 3
 		var value []byte
 		value, rest, ok = bytes.Cut(rest, []byte(" "))
 		switch field {
 		case threadsField:
 			if threads, err = strconv.Atoi(string(value)); err != nil {
-				return 0, 0, false
+				return 0, 0, 0, false
 			}
 		case startField:
-			startTime, err = strconv.ParseUint(string(value), 10, 64)
-			return threads, startTime, err == nil
+			if startTime, err = strconv.ParseUint(string(value), 10, 64); err != nil {
+				return 0, 0, 0, false
+			}
+		case sizeField:
+			size, err = strconv.ParseUint(string(value), 10, 64)
+			return threads, startTime, size, err == nil
 		}
 	}
-	return 0, 0, false
+	return 0, 0, 0, false
 }
 
 // ownProc returns the device of the /proc that probeThreads has accepted.
@@ -277,7 +281,7 @@ func probeThreads() error {
 		return no(err.Error())
 	}
 	defer unix.Close(stat)
-	if _, _, ok := d.stat(stat); !ok || d.device() != ownProc() {
+	if _, _, _, ok := d.stat(stat); !ok || d.device() != ownProc() {
 		return no("/proc/self/task cannot be read")
 	}
 	return nil

@@ -32,7 +32,7 @@
  *
  *     EOWNERDEAD       the holder died; the caller does not hold it
  *     ENOTRECOVERABLE  a repair failed; only a recover makes the object usable
- *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first
+ *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first; from an open of an arena: it took too long
  *     ECANCELED        the object was stopped
  *     EBUSY            a try would have to wait; or an object is open elsewhere
  *     EEXIST           SHMSYNC_CREATE_ONLY, and the name is taken
@@ -2089,7 +2089,8 @@ SHMI_FN void shmi_crash_delay(const char *spec)
     struct timespec now, ts = {0, 0};
     long every, most;
     char *rest;
-    if (spec == NULL || (every = strtol(spec, &rest, 10)) < 1 || *rest != ':' || (most = strtol(rest + 1, NULL, 10)) < 1)
+    int error = errno;
+    if (spec == NULL || (every = strtol(spec, &rest, 10)) < 1 || every > 1000000 || *rest != ':' || (most = strtol(rest + 1, NULL, 10)) < 1 || most > 1000000)
         return;
     clock_gettime(CLOCK_MONOTONIC, &now);
     random = (random ^ (uint32_t)now.tv_nsec) * 0x85ebca6bu;
@@ -2097,7 +2098,8 @@ SHMI_FN void shmi_crash_delay(const char *spec)
     if (random % (uint32_t)every != 0)
         return;
     ts.tv_nsec = (long)(random / (uint32_t)every % (uint32_t)most) * 1000;
-    nanosleep(&ts, NULL);
+    syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
+    errno = error;
 }
 SHMI_FN void shmi_crash(const char *name)
 {
@@ -3781,13 +3783,14 @@ SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->c
  * reap. */
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
-/* What is defined later and called before. */
 /* How often a reaper reads words that a peer may rewrite all the time. A correct peer changes them a few times at
  * most. */
 #define SHMI_REAP_TRIES 16
 #ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
 #endif
+
+/* What is defined later and called before. */
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at);
 SHMI_FN void shmi_ring_crowd(shmsync_arena *a);
 SHMI_FN void shmi_free_crowd(shmsync_arena *a);
@@ -8131,7 +8134,8 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
                 err = f(arg, (uint32_t)strtoul(e + name, NULL, 10));
             at += size;
         }
-        /* If an entry would still have fitted, the kernel has come to the end, or has stopped because a thread has ended. */
+        /* If an entry would still have fitted, the kernel has come to the end. It may also have stopped because a thread
+         * has ended, or because this thread has got a signal. */
         if (err != 0 || n < (long)sizeof b.bytes - 64)
             return err;
     }
@@ -8174,8 +8178,9 @@ SHMI_FN int shmi_open_stat(const shmi_tasks *d, uint32_t thread)
     snprintf(path, sizeof path, "%u/stat", thread);
     return shmi_open_below(d->fd, path, 0);
 }
-/* How many threads the process has, exactly; 0 if that cannot be read. fd is the stat file of one of them. */
-SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start)
+/* How many threads the process has, exactly; 0 if that cannot be read. fd is the stat file of one of them. *size is 0
+ * if that one has no memory. */
+SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start, uint64_t *size)
 {
     char b[1024] = {0}, *p;
     uint32_t k, threads = 0;
@@ -8192,7 +8197,8 @@ SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start)
     }
     if (p == NULL)
         return 0;
-    *start = strtoull(p + 1, NULL, 10);
+    *start = strtoull(p + 1, &p, 10);
+    *size = strtoull(p, NULL, 10);
     return threads;
 }
 
@@ -8201,7 +8207,7 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
 {
     shmi_found x;
     struct stat now;
-    uint64_t started = 0;
+    uint64_t started = 0, size = 0;
     uint32_t count, few[SHMI_THREADS_FEW];
     int detached = 0, stat_fd;
     if (shmi_may_have_memory(d, leader))
@@ -8210,7 +8216,7 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     stat_fd = shmi_open_stat(d, leader);
     if (stat_fd < 0)
         return 0;
-    count = shmi_count_threads(stat_fd, &started);
+    count = shmi_count_threads(stat_fd, &started, &size);
     memset(&x, 0, sizeof x);
     x.tasks = d;
     x.v = few;
@@ -8222,11 +8228,10 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     }
     if (count == 0 || started != start || (void *)x.v == MAP_FAILED) {
         /* it cannot be told */
-    } else if (count == 1) {
-        /* The leader is the only thread. If another thread has called execve, it has become the leader, with its memory. */
-        detached = !shmi_may_have_memory(d, leader);
+    } else if (count == 1 && size == 0) {
+        detached = 1; /* the same read shows the only thread, and that it has no memory */
     } else if (shmi_walk_tasks(d, shmi_find_thread, &x) == 0) {
-        count = shmi_count_threads(stat_fd, &started);
+        count = shmi_count_threads(stat_fd, &started, &size);
         detached = count != 0 && started == start && shmi_walk_tasks(d, shmi_find_again, &x) == 0 && x.common == count;
     }
     if (x.room == SHMI_THREADS_MOST && (void *)x.v != MAP_FAILED)
@@ -8241,7 +8246,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
 {
     char b[4096], pid[16], *p;
     shmi_tasks d;
-    uint64_t start;
+    uint64_t start, size;
     int ok = 0, stat_fd;
     if (!shmi_have.waitv || shmi_disabled("threads"))
         return 0;
@@ -8255,7 +8260,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     *dev = (uint64_t)d.st.st_dev;
     stat_fd = shmi_open_stat(&d, (uint32_t)getpid());
     if (stat_fd >= 0) {
-        ok = shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(stat_fd, &start) != 0;
+        ok = shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(stat_fd, &start, &size) != 0;
         shmi_close_quietly(stat_fd);
     }
     shmi_close_quietly(d.fd);
@@ -8456,8 +8461,6 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     int64_t now = shmi_now(), pause;
     shmi_notice *n;
     int look = 0, detached = 0;
-    if (a->proc_dev == 0)
-        return 0;
     if (pthread_mutex_trylock(&a->endings) != 0)
         return 0; /* another thread asks, or the one that a signal handler has interrupted */
     n = shmi_ending(a, i, w);
@@ -8465,7 +8468,7 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
         pause = (now - n->began) / 16;
         pause = pause < SHMI_LOOK_FIRST ? SHMI_LOOK_FIRST : pause;
         detached = n->detached;
-        look = !detached && (n->looked == 0 || now - n->looked >= pause);
+        look = a->proc_dev != 0 && !detached && (n->looked == 0 || now - n->looked >= pause);
         if (look)
             n->looked = now;
     }
@@ -8651,13 +8654,15 @@ SHMI_FN int shmi_leave_for(shmsync_arena *a, uint32_t i)
 /* Moves slot i from w to dead, after a fence. Returns whether this call did it. */
 SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
+    uint64_t now;
     if (!shmi_fence_dying(a, i, w))
         return 0;
     SHMSYNC_CRASHPOINT("arena.reap.fenced");
+    now = (uint64_t)shmi_unix_now();
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
     /* After a stop of this thread, the slot may contain the generation of a later participant: see dateDeath. */
-    shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_slot_gen(w), (uint64_t)shmi_unix_now());
+    shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_slot_gen(w), now);
     /* If the participant lives after all, it must learn that its locks belong to others now. */
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     SHMSYNC_CRASHPOINT("arena.reap.marked");
@@ -9157,21 +9162,15 @@ SHMI_FN void shmi_forget_threads(void)
     shmi_opener_ended = 0;
 }
 
-SHMI_FN int shmi_count_living(void *arg, uint32_t thread)
-{
-    shmi_found *x = (shmi_found *)arg;
-    x->n += shmi_may_have_memory(x->tasks, thread) != 0;
-    return 0;
-}
 /* Ends the process as the end of its last thread would, if all threads but those of the library have ended. at is
  * the time of the next check, 0 for at once. The result is the time of the check after that; 0 means that no check
  * is needed before a thread announces that it ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
-    shmi_found x;
     shmi_tasks d;
     uint32_t own, changes;
-    int alone = 1, walk;
+    uint64_t start, size;
+    int alone, stat_fd;
     int64_t soon = __atomic_load_n(&shmi_main_noted, __ATOMIC_RELAXED) ? SHMI_LONELY_SOON : SHMI_LONELY_EVERY;
     if (!__atomic_load_n(&shmi_opener_ended, __ATOMIC_SEQ_CST))
         return 0;
@@ -9179,17 +9178,16 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
         return at;
     if (!shmi_open_tasks("self", &d))
         return shmi_now() + soon;
-    /* A thread of the library counts itself only while it is among the tasks. So if the counts are equal, no other
-     * thread exists, unless the count changes during the walk. A walk may miss a thread that another one starts
-     * before it ends itself, so there are two walks. */
+    /* The kernel counts the threads of this process at one moment. The first thread stays in the count when it has ended.
+     * A thread of the library counts itself only while the kernel counts it. So if the counts agree, there is no other
+     * thread, unless the count of the library changes meanwhile. */
     changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
     own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
-    for (walk = 0; alone && walk < 2; walk++) {
-        memset(&x, 0, sizeof x);
-        x.tasks = &d;
-        alone = !shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_walk_tasks(&d, shmi_count_living, &x) == 0 && x.n != 0 && x.n == own &&
-                __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST) == own && __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST) == changes;
-    }
+    stat_fd = shmi_open_stat(&d, (uint32_t)getpid());
+    alone = stat_fd >= 0 && own != 0 && !shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(stat_fd, &start, &size) == own + 1 &&
+            __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST) == own && __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST) == changes;
+    if (stat_fd >= 0)
+        shmi_close_quietly(stat_fd);
     shmi_close_quietly(d.fd);
     if (alone && !__atomic_exchange_n(&shmi_process_ends, 1, __ATOMIC_SEQ_CST))
         exit(0);
@@ -9476,13 +9474,16 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
 SHMI_FN void shmi_clear_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
     uint32_t *described = shmi_slot32(a, i, SHMI_slotDescribed), of = shmi_ld32(described);
+    uint64_t *date = shmi_slot64(a, i, SHMI_slotDied), died;
     if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
         shmi_forget_touched(a, i);
     if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a late reaper must not clear a newer one */
         shmi_full_fence();
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    died = shmi_ld64(date);
+    if (died > SHMI_maxGeneration || died <= shmi_slot_gen(w)) /* not that of the next participant */
+        shmi_cas64(date, died, 0);
 }
 /* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched chunks to the next
  * participant of the slot: that one's reaper repairs what this process could not. */
@@ -12817,7 +12818,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
     int unknown;
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
+    /* If others have declared this participant dead, the slot has a date already, or describes another participant. */
+    shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_id_gen(a->self), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
     /* The kernel does not mark the alive words of a process that leaves in good order, so watchers have to test its
@@ -19417,7 +19419,10 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
     if (err == EBUSY && try_ && shmi_check_due(&c->x->tried) && shmi_enter_for(c->x, a, NULL) == 0) {
         shmi_queue_check_slots(c->x);
         err = shmi_queue_try(c);
+        if (err == 0)
+            shmi_queue_done(c, 1);
         shmi_exit_for(c->x, a);
+        return err == 0 || err == EBUSY ? err : shmi_queue_fail(c, err);
     }
     if (err == EBUSY && !try_) {
         err = shmi_enter_for(c->x, a, "queue.wait");
@@ -22391,7 +22396,7 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
 {
     shmsync_arena *a = x->e.a;
     shmi_barrier_state was, is;
-    int err = shmi_enter_for(x, a, "barrier.register");
+    int err = shmi_enter_for(x, a, n == 0 ? "barrier.deregister" : "barrier.register");
     if (err != 0)
         return err;
     err = shmi_barrier_change(x, a->my_slot, shmi_barrier_being, &n, &was, &is);

@@ -208,7 +208,7 @@ func (e *Event) WaitContext(ctx context.Context) error {
 func (e *Event) TryWait() bool {
 	e.opening.use()
 	if e.auto != nil {
-		return e.auto.claim()
+		return e.auto.tryClaim()
 	}
 	return e.IsSet()
 }

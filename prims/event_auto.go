@@ -40,6 +40,7 @@ type autoEvent struct {
 	known   atomic.Pointer[eventShares]
 	records *atomic.Uint32 // offset of the newest slot record, which has a share
 	turns   atomic.Uint32  // counts wakes, which go alternately to threads in the kernel and to pollers
+	tried   tryCheck
 }
 
 // buildAutoEvent makes a handle. If bare is set, the handle is for a reaper or a tool: it counts no waits, and
@@ -165,6 +166,23 @@ func (x *autoEvent) claim() bool {
 			return true
 		}
 	}
+}
+
+// tryClaim does what Event.TryWait does. A token that a wait of a dead participant would have taken is free. So if there
+// are tokens, but none is free, tryClaim looks for such participants.
+func (x *autoEvent) tryClaim() bool {
+	if x.claim() {
+		return true
+	}
+	if x.load().tokens() == 0 || !x.tried.due() {
+		return false
+	}
+	for _, h := range x.shares().all {
+		if n := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask); n != 0 && waitShare(h.waits.Load()).waits() != 0 {
+			x.a.Dead(n)
+		}
+	}
+	return x.claim()
 }
 
 // isSet does what Event.IsSet does.

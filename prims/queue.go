@@ -194,8 +194,8 @@ func (q *Queue[T]) TryPut(v T) bool {
 		return false
 	}
 	put := q.tryPut(v)
-	if put == queuePutNoRoom && x.checkTry(&x.room) {
-		put = q.tryPut(v)
+	if put == queuePutNoRoom {
+		x.checkTry(&x.room, func() { put = q.tryPut(v) })
 	}
 	if put != queuePutDone {
 		return false
@@ -243,8 +243,8 @@ func (q *Queue[T]) TryGet() (v T, ok bool) {
 	x := q.core
 	x.opening.use()
 	t, ok := x.take(queueTaken)
-	if ok && t.s == nil && x.checkTry(&x.items) {
-		t, ok = x.take(queueTaken)
+	if ok && t.s == nil {
+		x.checkTry(&x.items, func() { t, ok = x.take(queueTaken) })
 	}
 	if !ok || t.s == nil {
 		return v, false

@@ -51,8 +51,8 @@ func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
 	x := q.core
 	x.opening.use()
 	t, ok := x.takeLease()
-	if ok && t.s == nil && x.checkTry(&x.items) {
-		t, ok = x.takeLease()
+	if ok && t.s == nil {
+		x.checkTry(&x.items, func() { t, ok = x.takeLease() })
 	}
 	if !ok || t.s == nil {
 		return l, false

@@ -224,19 +224,19 @@ func (x *queueCore) check(side *queueSide) {
 }
 
 // checkTry looks for slots of participants that died, if a call that does not wait has found nothing and no such call
-// has looked for a while. It reports whether the call should try again. Such a call of the side named side may be the only
-// one of this process.
-func (x *queueCore) checkTry(side *queueSide) bool {
+// has looked for a while. Then it calls again, which tries once more. Such a call of the side named side may be the only
+// one of this process. Close waits for the call to end.
+func (x *queueCore) checkTry(side *queueSide, again func()) {
 	if !x.tried.due() {
-		return false
+		return
 	}
 	call, ok := x.opening.tryServe(side.queue)
 	if !ok {
-		return false
+		return
 	}
 	defer call.end()
 	x.checkSlots()
-	return true
+	again()
 }
 
 // checkMost is how many slots one periodic check examines.

@@ -250,7 +250,7 @@ func (r *reader) sleep() park.Result {
 	}
 	sleepSpec := park.SleepSpec{Owner: g.participant()}
 	if r.dying {
-		sleepSpec = park.SleepSpec{Bounded: r.exit.next()}
+		sleepSpec = park.SleepSpec{Bounded: r.exit.next(), Exact: true}
 	}
 	res := m.readers.Sleep(uint32(v), sleepSpec, &r.cancel)
 	crashpoint.Hit("rwmutex.rlock.woken")

@@ -321,7 +321,7 @@ func (w *spinWaiter) sleep() park.Result {
 	w.met.meet(uint32(o), uint32(v))
 	sleepSpec := park.SleepSpec{Owner: o.participant()}
 	if w.dying = !w.c.a.Current(o.participant()); w.dying {
-		sleepSpec = park.SleepSpec{Bounded: w.exit.next()}
+		sleepSpec = park.SleepSpec{Bounded: w.exit.next(), Exact: true}
 	}
 	r := w.queue.Sleep(uint32(v), sleepSpec, &w.cancel)
 	crashpoint.Hit("spinlock.lock.woken")

@@ -29,6 +29,11 @@ func TestTryFindsTheDeathOfAHolder(t *testing.T) {
 		require.NoError(t, err)
 		return q
 	}
+	event := func(t *testing.T, a *arena.Arena) *prims.Event {
+		e, err := prims.OpenEvent(a, "x", &prims.EventOptions{Mode: prims.EventAutoReset})
+		require.NoError(t, err)
+		return e
+	}
 	for name, c := range map[string]struct {
 		hold func(t *testing.T, a *arena.Arena)
 		try  func(t *testing.T, a *arena.Arena) func() bool
@@ -56,6 +61,43 @@ func TestTryFindsTheDeathOfAHolder(t *testing.T) {
 			func(t *testing.T, a *arena.Arena) func() bool {
 				q := queue(t, a)
 				return func() bool { _, ok := q.TryGet(); return ok }
+			},
+		},
+		"lease": {
+			func(t *testing.T, a *arena.Arena) {
+				q := queue(t, a)
+				require.True(t, q.TryPut(1))
+				_, ok := q.TryLease()
+				require.True(t, ok)
+			},
+			func(t *testing.T, a *arena.Arena) func() bool {
+				q := queue(t, a)
+				return func() bool {
+					l, ok := q.TryLease()
+					if ok {
+						l.Ack()
+					}
+					return ok
+				}
+			},
+		},
+		"event": {
+			func(t *testing.T, a *arena.Arena) {
+				e := event(t, a)
+				go e.Wait()
+				o, err := objectNamed(a, "x")
+				require.NoError(t, err)
+				eventually(t, "it waits", func() string { return words(a) }, func() bool { return prims.QueuedAt(a, o) == 1 })
+			},
+			func(t *testing.T, a *arena.Arena) func() bool {
+				e := event(t, a)
+				calls := 0
+				return func() bool {
+					if calls++; calls == 2 {
+						e.Set() // for the wait of the dead
+					}
+					return e.TryWait()
+				}
 			},
 		},
 	} {

@@ -31,7 +31,7 @@
  *
  *     EOWNERDEAD       the holder died; the caller does not hold it
  *     ENOTRECOVERABLE  a repair failed; only a recover makes the object usable
- *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first
+ *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first; from an open of an arena: it took too long
  *     ECANCELED        the object was stopped
  *     EBUSY            a try would have to wait; or an object is open elsewhere
  *     EEXIST           SHMSYNC_CREATE_ONLY, and the name is taken

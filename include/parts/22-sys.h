@@ -106,7 +106,8 @@ SHMI_FN void shmi_crash_delay(const char *spec)
     struct timespec now, ts = {0, 0};
     long every, most;
     char *rest;
-    if (spec == NULL || (every = strtol(spec, &rest, 10)) < 1 || *rest != ':' || (most = strtol(rest + 1, NULL, 10)) < 1)
+    int error = errno;
+    if (spec == NULL || (every = strtol(spec, &rest, 10)) < 1 || every > 1000000 || *rest != ':' || (most = strtol(rest + 1, NULL, 10)) < 1 || most > 1000000)
         return;
     clock_gettime(CLOCK_MONOTONIC, &now);
     random = (random ^ (uint32_t)now.tv_nsec) * 0x85ebca6bu;
@@ -114,7 +115,8 @@ SHMI_FN void shmi_crash_delay(const char *spec)
     if (random % (uint32_t)every != 0)
         return;
     ts.tv_nsec = (long)(random / (uint32_t)every % (uint32_t)most) * 1000;
-    nanosleep(&ts, NULL);
+    syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
+    errno = error;
 }
 SHMI_FN void shmi_crash(const char *name)
 {

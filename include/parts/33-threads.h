@@ -72,7 +72,8 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
                 err = f(arg, (uint32_t)strtoul(e + name, NULL, 10));
             at += size;
         }
-        /* If an entry would still have fitted, the kernel has come to the end, or has stopped because a thread has ended. */
+        /* If an entry would still have fitted, the kernel has come to the end. It may also have stopped because a thread
+         * has ended, or because this thread has got a signal. */
         if (err != 0 || n < (long)sizeof b.bytes - 64)
             return err;
     }
@@ -115,8 +116,9 @@ SHMI_FN int shmi_open_stat(const shmi_tasks *d, uint32_t thread)
     snprintf(path, sizeof path, "%u/stat", thread);
     return shmi_open_below(d->fd, path, 0);
 }
-/* How many threads the process has, exactly; 0 if that cannot be read. fd is the stat file of one of them. */
-SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start)
+/* How many threads the process has, exactly; 0 if that cannot be read. fd is the stat file of one of them. *size is 0
+ * if that one has no memory. */
+SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start, uint64_t *size)
 {
     char b[1024] = {0}, *p;
     uint32_t k, threads = 0;
@@ -133,7 +135,8 @@ SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start)
     }
     if (p == NULL)
         return 0;
-    *start = strtoull(p + 1, NULL, 10);
+    *start = strtoull(p + 1, &p, 10);
+    *size = strtoull(p, NULL, 10);
     return threads;
 }
 
@@ -142,7 +145,7 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
 {
     shmi_found x;
     struct stat now;
-    uint64_t started = 0;
+    uint64_t started = 0, size = 0;
     uint32_t count, few[SHMI_THREADS_FEW];
     int detached = 0, stat_fd;
     if (shmi_may_have_memory(d, leader))
@@ -151,7 +154,7 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     stat_fd = shmi_open_stat(d, leader);
     if (stat_fd < 0)
         return 0;
-    count = shmi_count_threads(stat_fd, &started);
+    count = shmi_count_threads(stat_fd, &started, &size);
     memset(&x, 0, sizeof x);
     x.tasks = d;
     x.v = few;
@@ -163,11 +166,10 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     }
     if (count == 0 || started != start || (void *)x.v == MAP_FAILED) {
         /* it cannot be told */
-    } else if (count == 1) {
-        /* The leader is the only thread. If another thread has called execve, it has become the leader, with its memory. */
-        detached = !shmi_may_have_memory(d, leader);
+    } else if (count == 1 && size == 0) {
+        detached = 1; /* the same read shows the only thread, and that it has no memory */
     } else if (shmi_walk_tasks(d, shmi_find_thread, &x) == 0) {
-        count = shmi_count_threads(stat_fd, &started);
+        count = shmi_count_threads(stat_fd, &started, &size);
         detached = count != 0 && started == start && shmi_walk_tasks(d, shmi_find_again, &x) == 0 && x.common == count;
     }
     if (x.room == SHMI_THREADS_MOST && (void *)x.v != MAP_FAILED)
@@ -182,7 +184,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
 {
     char b[4096], pid[16], *p;
     shmi_tasks d;
-    uint64_t start;
+    uint64_t start, size;
     int ok = 0, stat_fd;
     if (!shmi_have.waitv || shmi_disabled("threads"))
         return 0;
@@ -196,7 +198,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     *dev = (uint64_t)d.st.st_dev;
     stat_fd = shmi_open_stat(&d, (uint32_t)getpid());
     if (stat_fd >= 0) {
-        ok = shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(stat_fd, &start) != 0;
+        ok = shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(stat_fd, &start, &size) != 0;
         shmi_close_quietly(stat_fd);
     }
     shmi_close_quietly(d.fd);

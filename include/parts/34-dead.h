@@ -167,8 +167,6 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     int64_t now = shmi_now(), pause;
     shmi_notice *n;
     int look = 0, detached = 0;
-    if (a->proc_dev == 0)
-        return 0;
     if (pthread_mutex_trylock(&a->endings) != 0)
         return 0; /* another thread asks, or the one that a signal handler has interrupted */
     n = shmi_ending(a, i, w);
@@ -176,7 +174,7 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
         pause = (now - n->began) / 16;
         pause = pause < SHMI_LOOK_FIRST ? SHMI_LOOK_FIRST : pause;
         detached = n->detached;
-        look = !detached && (n->looked == 0 || now - n->looked >= pause);
+        look = a->proc_dev != 0 && !detached && (n->looked == 0 || now - n->looked >= pause);
         if (look)
             n->looked = now;
     }
@@ -362,13 +360,15 @@ SHMI_FN int shmi_leave_for(shmsync_arena *a, uint32_t i)
 /* Moves slot i from w to dead, after a fence. Returns whether this call did it. */
 SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
+    uint64_t now;
     if (!shmi_fence_dying(a, i, w))
         return 0;
     SHMSYNC_CRASHPOINT("arena.reap.fenced");
+    now = (uint64_t)shmi_unix_now();
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
     /* After a stop of this thread, the slot may contain the generation of a later participant: see dateDeath. */
-    shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_slot_gen(w), (uint64_t)shmi_unix_now());
+    shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_slot_gen(w), now);
     /* If the participant lives after all, it must learn that its locks belong to others now. */
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     SHMSYNC_CRASHPOINT("arena.reap.marked");

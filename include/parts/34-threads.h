@@ -96,21 +96,15 @@ SHMI_FN void shmi_forget_threads(void)
     shmi_opener_ended = 0;
 }
 
-SHMI_FN int shmi_count_living(void *arg, uint32_t thread)
-{
-    shmi_found *x = (shmi_found *)arg;
-    x->n += shmi_may_have_memory(x->tasks, thread) != 0;
-    return 0;
-}
 /* Ends the process as the end of its last thread would, if all threads but those of the library have ended. at is
  * the time of the next check, 0 for at once. The result is the time of the check after that; 0 means that no check
  * is needed before a thread announces that it ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
-    shmi_found x;
     shmi_tasks d;
     uint32_t own, changes;
-    int alone = 1, walk;
+    uint64_t start, size;
+    int alone, stat_fd;
     int64_t soon = __atomic_load_n(&shmi_main_noted, __ATOMIC_RELAXED) ? SHMI_LONELY_SOON : SHMI_LONELY_EVERY;
     if (!__atomic_load_n(&shmi_opener_ended, __ATOMIC_SEQ_CST))
         return 0;
@@ -118,17 +112,16 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
         return at;
     if (!shmi_open_tasks("self", &d))
         return shmi_now() + soon;
-    /* A thread of the library counts itself only while it is among the tasks. So if the counts are equal, no other
-     * thread exists, unless the count changes during the walk. A walk may miss a thread that another one starts
-     * before it ends itself, so there are two walks. */
+    /* The kernel counts the threads of this process at one moment. The first thread stays in the count when it has ended.
+     * A thread of the library counts itself only while the kernel counts it. So if the counts agree, there is no other
+     * thread, unless the count of the library changes meanwhile. */
     changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
     own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
-    for (walk = 0; alone && walk < 2; walk++) {
-        memset(&x, 0, sizeof x);
-        x.tasks = &d;
-        alone = !shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_walk_tasks(&d, shmi_count_living, &x) == 0 && x.n != 0 && x.n == own &&
-                __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST) == own && __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST) == changes;
-    }
+    stat_fd = shmi_open_stat(&d, (uint32_t)getpid());
+    alone = stat_fd >= 0 && own != 0 && !shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(stat_fd, &start, &size) == own + 1 &&
+            __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST) == own && __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST) == changes;
+    if (stat_fd >= 0)
+        shmi_close_quietly(stat_fd);
     shmi_close_quietly(d.fd);
     if (alone && !__atomic_exchange_n(&shmi_process_ends, 1, __ATOMIC_SEQ_CST))
         exit(0);

@@ -231,13 +231,16 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
 SHMI_FN void shmi_clear_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
     uint32_t *described = shmi_slot32(a, i, SHMI_slotDescribed), of = shmi_ld32(described);
+    uint64_t *date = shmi_slot64(a, i, SHMI_slotDied), died;
     if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
         shmi_forget_touched(a, i);
     if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a late reaper must not clear a newer one */
         shmi_full_fence();
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    died = shmi_ld64(date);
+    if (died > SHMI_maxGeneration || died <= shmi_slot_gen(w)) /* not that of the next participant */
+        shmi_cas64(date, died, 0);
 }
 /* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched chunks to the next
  * participant of the slot: that one's reaper repairs what this process could not. */

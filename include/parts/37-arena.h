@@ -1509,7 +1509,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
     int unknown;
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
+    /* If others have declared this participant dead, the slot has a date already, or describes another participant. */
+    shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_id_gen(a->self), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
     /* The kernel does not mark the alive words of a process that leaves in good order, so watchers have to test its

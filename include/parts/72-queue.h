@@ -873,7 +873,10 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
     if (err == EBUSY && try_ && shmi_check_due(&c->x->tried) && shmi_enter_for(c->x, a, NULL) == 0) {
         shmi_queue_check_slots(c->x);
         err = shmi_queue_try(c);
+        if (err == 0)
+            shmi_queue_done(c, 1);
         shmi_exit_for(c->x, a);
+        return err == 0 || err == EBUSY ? err : shmi_queue_fail(c, err);
     }
     if (err == EBUSY && !try_) {
         err = shmi_enter_for(c->x, a, "queue.wait");

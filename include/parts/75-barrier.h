@@ -791,7 +791,7 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
 {
     shmsync_arena *a = x->e.a;
     shmi_barrier_state was, is;
-    int err = shmi_enter_for(x, a, "barrier.register");
+    int err = shmi_enter_for(x, a, n == 0 ? "barrier.deregister" : "barrier.register");
     if (err != 0)
         return err;
     err = shmi_barrier_change(x, a->my_slot, shmi_barrier_being, &n, &was, &is);

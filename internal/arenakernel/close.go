@@ -136,7 +136,8 @@ func (a *Arena) leave() error {
 	}
 	i, live := a.mySlot, a.ownWord(phaseLive, a.self.Generation())
 	leaving := live.with(phaseLeaving)
-	a.u64(a.slot(i) + slotDied).Store(uint64(time.Now().UnixNano()))
+	// If others have declared this participant dead, the slot has a date already, or describes another participant.
+	a.u64(a.slot(i)+slotDied).CompareAndSwap(uint64(a.self.Generation()), uint64(time.Now().UnixNano()))
 	a.casSlot(i, live, leaving)
 	crashpoint.Hit("arena.close.leaving")
 	a.onClose.Range(func(_, f any) bool {

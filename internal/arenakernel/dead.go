@@ -245,8 +245,8 @@ func (a *Arena) declareDead(i int, w slotWord) bool {
 
 // dateDeath stores the time of the death of the participant in slot i, in state w, unless the slot has a time. This process
 // may have been stopped after it marked the death, and a later participant may have the slot by now. Its slot contains
-// another generation, so the compare-and-swap then fails. The act of the caller keeps other participants from getting the
-// same ID.
+// another generation, so the compare-and-swap then fails. The act of the caller, or the byte lock of
+// a joiner, keeps other participants from getting the same ID.
 func (a *Arena) dateDeath(i int, w slotWord, now uint64) {
 	a.u64(a.slot(i)+slotDied).CompareAndSwap(uint64(w.generation()), now)
 }

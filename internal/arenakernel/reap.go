@@ -380,7 +380,9 @@ func (a *Arena) clearSlot(i int, w slotWord, keep bool) {
 	}
 	a.u32(s + slotPID).Store(0)
 	a.putLabel(s+slotLabel, "")
-	a.u64(s + slotDied).Store(0)
+	if died := a.u64(s + slotDied).Load(); died > maxGeneration || died <= uint64(w.generation()) { // not that of the next participant
+		a.u64(s+slotDied).CompareAndSwap(died, 0)
+	}
 }
 
 // surveyAhead asks the kernel whether the participants that this process has to watch hold their

@@ -62,9 +62,10 @@ func (s *Snapshot) isOld(ns *int64) bool {
 // wedge is what decides the text of a finding about a long wait for a certain object. A peer may have written very many
 // waits, so each finding is made once.
 type wedge struct {
-	work string // what the wait is for; empty if it is for a hold
-	hold int    // the hold that keeps the wait waiting
-	self bool   // the process waits for a hold of its own
+	work    string // what the wait is for; empty if it is for a hold
+	stopped bool   // what is missing has to come from processes that are stopped
+	hold    int    // the hold that keeps the wait waiting
+	self    bool   // the process waits for a hold of its own
 }
 
 // wedgeFindings returns a finding for each wait for the object that has lasted too long. It returns none if the object
@@ -95,6 +96,7 @@ func (s *Snapshot) wedgeFindings(o *Object, waiters string) (all []Finding) {
 			cause = s.holdBefore(w)
 			find = func() Finding { return s.longHold(o, cause, waiters) }
 		case len(w.OnHolds) == 0 && age >= lock && stopped():
+			cause.stopped = true
 			find = func() Finding { return s.missingParties(o, w, waiters) }
 		}
 		if find == nil || made[cause] {
