@@ -990,6 +990,48 @@ static int last_thread(void)
     return 0;
 }
 
+static int asked; /* atomic */
+static void *ask_often(void *arg)
+{
+    int i;
+    (void)arg;
+    while (!__atomic_load_n(&shmi_opener_ended, __ATOMIC_SEQ_CST))
+        sched_yield();
+    for (i = 0; i < 20000; i++)
+        shmi_end_if_alone(0);
+    __atomic_store_n(&asked, 1, __ATOMIC_SEQ_CST);
+    shmi_end_thread();
+    return NULL;
+}
+static void *pass_on(void *arg)
+{
+    pthread_t next;
+    if (__atomic_load_n(&asked, __ATOMIC_SEQ_CST))
+        _exit(7);
+    CHECK(pthread_create(&next, NULL, pass_on, arg), 0);
+    CHECK(pthread_detach(next), 0);
+    return NULL;
+}
+/* The main thread has ended, and each thread starts the next one before it ends itself. The process goes on. */
+static int threads_in_turn(void)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t t;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        open_arena();
+        CHECK(pthread_create(&t, NULL, pass_on, NULL), 0);
+        CHECK(pthread_detach(t), 0);
+        CHECK(shmi_start_thread(&t, "asks", ask_often, NULL), 0);
+        CHECK(pthread_detach(t), 0);
+        pthread_exit(NULL);
+    }
+    CHECK(waitpid(pid, &status, 0), pid);
+    CHECK(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 7);
+    return 0;
+}
+
 static pid_t forked;
 static int forked_status;
 static int fork_and_return(void *arg)
@@ -1592,6 +1634,7 @@ int main(int argc, char **argv)
         {"delete-at", delete_at},
         {"helper", helper},
         {"last-thread", last_thread},
+        {"threads-in-turn", threads_in_turn},
         {"fork-in-repair", fork_in_repair},
         {"fork-in-on-death", fork_in_on_death},
         {"close-in-call", close_in_call},
