@@ -14,8 +14,9 @@ typedef struct shmsync_arena {
 enum {
     SHMI_deathRecordCount = 256, SHMI_deathRecordDeaths = 192, SHMI_deathRecordStride = 128, SHMI_labelBytes = 63, SHMI_hdrDeathRecordsTotal = 8, SHMI_hdrLeftTotal = 16, SHMI_deathRecordSeq = 0, SHMI_deathRecordID = 8,
     SHMI_deathRecordPID = 12, SHMI_deathRecordDied = 16, SHMI_deathRecordFlags = 24, SHMI_deathRecordLeft = 1, SHMI_deathRecordPending = 2, SHMI_slotAdmission = 12, SHMI_admissionPending = 0, SHMI_admissionRefused = 2, SHMI_deathRecordLabel = 64, SHMI_slotPID = 4, SHMI_slotDied = 8, SHMI_slotLabel = 64,
-    SHMI_slotStart = 16, SHMI_slotDescribed = 24
+    SHMI_slotStart = 16, SHMI_slotDescribed = 24, SHMI_maxGeneration = 262143
 };
+#define SHMSYNC_CRASHPOINT(name) ((void)0)
 void *memset(void *, int, size_t);
 void *memcpy(void *, const void *, size_t);
 size_t strlen(const char *);
