@@ -40,7 +40,7 @@ func TestArenaOfAnotherLayout(t *testing.T) {
 	}
 	a := listed()
 	require.EqualValues(t, layout, a.Layout)
-	require.Equal(t, "layout 8, this shmctl reads 9", a.Health)
+	require.Equal(t, "layout 9, this shmctl reads 10", a.Health)
 	_, out, _ := shmctl("ls")
 	require.Regexp(t, name+` +1 MiB +- +none `, out)
 
