@@ -230,13 +230,11 @@ func (x *queueCore) checkTry(side *queueSide, again func()) {
 	if !x.tried.due() {
 		return
 	}
-	call, ok := x.opening.tryServe(side.queue)
-	if !ok {
-		return
+	if call, ok := x.opening.tryServe(side.queue); ok {
+		defer call.end()
+		x.checkSlots()
+		again()
 	}
-	defer call.end()
-	x.checkSlots()
-	again()
 }
 
 // checkMost is how many slots one periodic check examines.
