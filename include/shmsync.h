@@ -3790,7 +3790,7 @@ SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
 #endif
 
-/* What is defined later and called before. */
+/* These functions are defined in later parts. */
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at);
 SHMI_FN void shmi_ring_crowd(shmsync_arena *a);
 SHMI_FN void shmi_free_crowd(shmsync_arena *a);
@@ -17850,6 +17850,7 @@ struct shmi_event {
     uint32_t most;                /* the greatest slot in known. Atomic. */
     uint32_t turns;               /* counts the wakes, which alternate between a thread and a poller. Atomic. */
     uint32_t mode;
+    int64_t tried;                /* when a trywait has last looked for waiters that died; see shmi_check_due */
     shmsync_arena *a;
     shmi_object o;
 };
@@ -18067,6 +18068,24 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
             return 1;
         }
     }
+}
+
+/* As shmi_event_claim. A token that a wait of a dead participant would have taken is free. So if there are tokens, but
+ * none is free, this looks for such participants. */
+SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
+{
+    uint32_t i, slots;
+    if (shmi_event_claim(e))
+        return 1;
+    if (shmi_event_tokens(shmi_event_load(e)) == 0 || !shmi_check_due(&e->tried))
+        return 0;
+    slots = shmi_ld32(&e->most);
+    for (i = 0; i < slots; i++) {
+        shmi_event_record *h = __atomic_load_n(&e->known[i], __ATOMIC_ACQUIRE);
+        if (h != NULL && shmi_event_share_waits(shmi_ld64(&h->waits)) != 0)
+            (void)shmi_dead(e->a, (shmi_participant_id)(shmi_ld64(&h->name) & SHMI_NAME_MASK));
+    }
+    return shmi_event_claim(e);
 }
 
 /* A wait that is counted. It is over when this process has ended it by a change of the word. */
@@ -18506,7 +18525,7 @@ int shmsync_event_trywait(shmsync_event *e)
     if (err != 0)
         return SHMI_TELL(err);
     if (e->impl->mode & SHMI_eventAuto)
-        return SHMI_TELL(shmi_event_claim(e->impl) ? 0 : EBUSY);
+        return SHMI_TELL(shmi_event_try_claim(e->impl) ? 0 : EBUSY);
     return SHMI_TELL(shmi_event_odd(e->impl) ? 0 : EBUSY);
 }
 SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)

@@ -63,7 +63,7 @@ func (s *Snapshot) isOld(ns *int64) bool {
 // waits, so each finding is made once.
 type wedge struct {
 	work    string // what the wait is for; empty if it is for a hold
-	stopped bool   // what is missing has to come from processes that are stopped
+	stopped bool   // the processes from which the missing change has to come are stopped
 	hold    int    // the hold that keeps the wait waiting
 	self    bool   // the process waits for a hold of its own
 }
