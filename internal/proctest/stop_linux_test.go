@@ -3,6 +3,7 @@ package proctest
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,7 +15,10 @@ import (
 
 func init() {
 	Register("stopself", func(c *Child) {
-		if err := unix.Kill(os.Getpid(), unix.SIGSTOP); err != nil {
+		// A thread that sends the signal to itself goes no further. If the signal were sent to the process, another thread
+		// might receive it while this one ends the process.
+		runtime.LockOSThread()
+		if err := unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP); err != nil {
 			c.Fatal(err)
 		}
 		c.Ready()
