@@ -35,7 +35,9 @@ func (a *Arena) kernel() *arenakernel.Arena { return (*arenakernel.Arena)(a) }
 // If this process has joined the arena already, by this name or another, Open returns a further opening
 // of the same membership. Each opening is closed separately.
 //
-// Open waits while another process runs its OnFirst.
+// Open waits while another process runs its OnFirst. If this process has no byte lock, and is stopped
+// for more than 10 s while it joins, others may give its slot up. Then Open returns an error, and the
+// caller may open the arena again.
 func Open(name string, opts *Options) (*Arena, error) {
 	a, err := arenakernel.Open(name, opts.kernel())
 	return (*Arena)(a), err
