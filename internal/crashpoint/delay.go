@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// delay makes one pass in every takes up to most. The passes are chosen at random. Every step between two crash points
-// then takes long once in a while, which a busy machine does to them rarely. The zero value delays nothing.
+// delay says how slow passes of crash points are: one pass in every, chosen at random, takes a time of up to most. So
+// each step between two crash points takes long now and then, as it rarely does on a busy machine. The zero value delays
+// nothing.
 type delay struct {
 	every int
 	most  time.Duration
