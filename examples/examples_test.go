@@ -133,7 +133,7 @@ func programs(t *testing.T) (names []string) {
 // it.
 var parts = map[string]string{"locktable": "table.go", "cache": "cache.go"}
 
-// A long example shows more than one thing.
+// Each example is short, so that it shows only one thing.
 func TestExamplesAreShort(t *testing.T) {
 	const most = 150
 	for _, dir := range programs(t) {

@@ -258,7 +258,7 @@ func TestPagesNameCommands(t *testing.T) {
 		_, command, _ := strings.Cut(text, "go run ./cmd/shmbench ")
 		command, _, _ = strings.Cut(command, "</code>")
 		code, _, errs := shmbench(t, append(strings.Fields(command), "-n")...)
-		require.Zero(t, code, "%s: what is said to measure it does not: %s", sc.Name, errs)
+		require.Zero(t, code, "%s: the command that the page names does not measure it: %s", sc.Name, errs)
 	}
 }
 

@@ -24,8 +24,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A run that is killed leaves no worker and no file. To detect workers, all processes of the run inherit the end of a
-// pipe, which is closed when the last of them has ended.
+// A run that is killed leaves no worker and no file. To detect workers, all processes of the run inherit the write
+// end of a pipe. A read from the pipe ends when the last of these processes has ended.
 func TestKilledRunLeavesNothing(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)

@@ -67,7 +67,8 @@ func TestSysVSemaphoresAreTakenAway(t *testing.T) {
 	require.Zero(t, code, errs)
 	code, _, errs = shmbench(t, "lock", "--prim=c:sysv", "--time=5ms", "--count=2", "--place=any", "--threads=1", "--strict")
 	require.Zero(t, code, errs)
-	// Other programs of this host create and remove semaphores meanwhile. Those that the kernel keeps would stay.
+	// Other programs of this host may create semaphores during the test, and remove them soon. A semaphore that shmbench
+	// did not remove would stay.
 	var left []string
 	require.Eventually(t, func() bool {
 		left = slices.DeleteFunc(ids(), func(id string) bool { return slices.Contains(before, id) })
@@ -111,8 +112,8 @@ func TestWakeCurveRuns(t *testing.T) {
 	require.Equal(t, 2, seen["wake c:futex"])
 }
 
-// Even without a gap, a wake cell measures one direction only, in C and in Go. A busy machine may not measure in
-// time, so there are several attempts.
+// Even with a gap of 0, a wake cell has samples of the way from the waker to the sleeper, in C and in Go. On a busy
+// machine, one run may have no sample, so there are several attempts.
 func TestWakeWithoutAGap(t *testing.T) {
 	proctest.CCompiler(t)
 	for _, prim := range []string{"c:futex", "go:futex"} {
@@ -153,7 +154,7 @@ func TestOversubRuns(t *testing.T) {
 	require.Equal(t, map[string]int{"auto": 2, "0": 2, "20us": 2}, spins)
 }
 
-// A quota limits the workers, or the cell says why it cannot.
+// The workers of a cell with a quota get no more CPU time than the quota, or the cell says why there is no quota.
 func TestQuota(t *testing.T) {
 	code, out, errs := shmbench(t, "oversub", "--prim=shmsync:mutex", "--load=1", "--spin=auto", "--noise=0", "--quota=0,20", "--cs=10us", "--think=0",
 		"--time=400ms", "--warmup=5ms", "--count=1", "--format=json")
@@ -195,7 +196,7 @@ func TestStressUsage(t *testing.T) {
 	}
 }
 
-// By their own estimates, the suites fit their time. They print their plan.
+// Each suite fits its time according to its own estimate, and prints its plan.
 func TestSuitesFitTheirTime(t *testing.T) {
 	for _, c := range []struct {
 		preset  plan.Preset
@@ -248,7 +249,7 @@ func TestSuiteEndsInTime(t *testing.T) {
 	}
 }
 
-// If the host is far slower than planned, not even each cell has a repetition. The cells without one say so.
+// If the host is far slower than planned, even the first repetition of a cell may be left out. Such a cell says so.
 func TestSuiteEndsOnAVerySlowHost(t *testing.T) {
 	s := &session{common: &common{Timeout: 10 * time.Second, Seed: 1, Prim: []string{"go:flock", "go:eventfd"}, CC: "none", Count: 5, Time: time.Millisecond, Place: []string{bench.PlaceAny}}}
 	o, err := s.common.options(plan.QuickSuite.Defaults)

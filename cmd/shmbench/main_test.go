@@ -50,8 +50,8 @@ func measures(command string) bool {
 	return slices.ContainsFunc(bench.Scenarios, func(s *bench.Scenario) bool { return s.Name == command })
 }
 
-// measured runs shmbench until metric is true for each cell. A busy machine may not measure in time, so there are
-// several attempts, each with more time.
+// measured runs shmbench until metric is true for each cell. On a busy machine the time of a run may be too short, so
+// there are several attempts, each with more time.
 func measured(t *testing.T, metric func(c report.Cell) bool, args ...string) report.Document {
 	t.Helper()
 	for length := 30 * time.Millisecond; ; length *= 2 {
@@ -156,7 +156,7 @@ func TestStuckLockIsHung(t *testing.T) {
 		require.Equal(t, "go:flock", byStatus[bench.StatusOK].Subject, "the run goes on")
 		hung := byStatus[bench.StatusHung]
 		require.Equal(t, "test:stuck", hung.Subject)
-		require.Len(t, hung.Reps, 1, "one deadline is enough")
+		require.Len(t, hung.Reps, 1, "a cell that hung is not run again")
 		require.Contains(t, hung.Reps[0].Stacks, "stuckLock")
 		require.Contains(t, errs, "stacks are in")
 		return

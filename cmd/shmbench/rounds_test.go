@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
-// A round that something else disturbed is marked, and repeated with the cells that take part in all rounds. If all
-// rounds are dirty, the run ends nevertheless.
+// A round that other programs disturbed is marked as dirty, and repeated with the cells that take part in all rounds. A
+// run ends even if all its rounds are dirty.
 func TestDirtyRoundsAreRepeated(t *testing.T) {
 	for _, c := range []struct {
 		dirty       []bool // whether each round is dirty; the last value is for all later rounds, too

@@ -75,7 +75,7 @@ func withoutMbind() error {
 	return nil
 }
 
-// If the system does not permit to place memory, the cells that place it are skipped, with the reason. The others
+// If the system does not let a process place memory, the cells that place it are skipped, with the reason. The others
 // run.
 func TestWithoutPermissionToPlace(t *testing.T) {
 	args := []string{"mem", "--mem=first-touch,bind:0", "--huge=none", "--mib=4", "--time=5ms", "--warmup=1ms", "--count=1", "--cc=none", "--format=json"}

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestLibrarySubjects runs every cell of the library. The cells check the counter under the lock,
-// the order of tokens and the audit of crowds.
+// TestLibrarySubjects runs every cell of the library. The cells check the counter under the lock, the order of tokens,
+// and how many waiters of a crowd succeeded.
 func TestLibrarySubjects(t *testing.T) {
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: TestEveryScenarioRuns measures less")

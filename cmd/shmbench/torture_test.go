@@ -51,7 +51,8 @@ func TestTorture(t *testing.T) {
 	require.Empty(t, jobs)
 }
 
-// Every long plan contains some ends of each kind, and the promises also hold with the fallbacks.
+// The promises also hold if the library does without features of the kernel: without each one of robust, waitv and
+// membarrier, and without all three.
 func TestTortureFallbacks(t *testing.T) {
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: it runs a torture for each feature")
@@ -66,8 +67,8 @@ func TestTortureFallbacks(t *testing.T) {
 	}
 }
 
-// Data under transactions, and in a Synchronized, are whole after each death of a process in C or Go, also of one that
-// was undoing the changes of another. No block is lost.
+// The data that transactions change, and the data in a Synchronized, are whole after each death of a process in C or Go.
+// This also holds if the process dies while it undoes the changes of another dead process. No block is lost.
 func TestTortureOfDataInC(t *testing.T) {
 	proctest.CCompiler(t)
 	duration := proctest.Rounds(3*time.Second, 15*time.Second)
@@ -125,7 +126,7 @@ func TestTortureKillsResidentsInC(t *testing.T) {
 
 const seedOfDoom = "1"
 
-// A resident in C finds data that other processes have torn. Nobody else looks.
+// A resident in C finds data that other processes have torn. No other process checks the data.
 func TestTortureResidentInCSeesTornData(t *testing.T) {
 	proctest.CCompiler(t)
 	code, r, errs := runTorture(t, "--duration=60s", "--only=test:unseen")

@@ -73,7 +73,8 @@ func TestKeysWaitedFor(t *testing.T) {
 	// On a busy machine, the goroutines may never run at the same time.
 	for a := new(attempts); ; {
 		waited := keysWaitedFor(t)
-		// With other locks, a running goroutine may take the lock before the woken goroutine runs.
+		// With the other locks, a running goroutine may take the lock before the woken goroutine runs. So only this lock
+		// is compared.
 		if waited["1"]["shmsync:multilock"] > waited["4096"]["shmsync:multilock"] {
 			return
 		}
@@ -81,7 +82,8 @@ func TestKeysWaitedFor(t *testing.T) {
 	}
 }
 
-// keysWaitedFor returns how often a key was found held, by the number of keys and by the subject.
+// keysWaitedFor returns which fraction of the checks found a key held, by the number of keys and by the subject. This is
+// a number from 0 to 1, the median over the repetitions.
 func keysWaitedFor(t *testing.T) map[string]map[string]float64 {
 	t.Helper()
 	code, out, errs := shmbench(t, "multi", "--prim=shmsync:multilock,c:robust,go:ofd,in-process:sync.Mutex-each", "--keys=1,4096", "--locks=1", "--skew=uniform", "--cs=5us", "--think=0",

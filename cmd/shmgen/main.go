@@ -21,7 +21,8 @@ PACKAGE is a directory or an import path; without it, the current directory.
 
 func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// realMain does what the function main does, with its environment as arguments.
+// realMain does the work of the function main. The arguments and the output streams are parameters, so that tests can
+// replace them.
 func realMain(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("shmgen", flag.ContinueOnError)
 	flags.SetOutput(stderr)

@@ -92,8 +92,8 @@ type outcome struct {
 	err            error
 }
 
-// run executes a check, by means of the command in front of it that the user gave, if any. It returns what the check
-// printed, and its error.
+// run executes a check, through the command that the user gave, if any. It returns what the check printed, and its
+// error.
 func (c *checker) run(args ...string) outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), c.limit)
 	defer cancel()

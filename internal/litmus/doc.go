@@ -1,8 +1,9 @@
 // Package litmus decides which results the memory model of arm64 allows for a small program. Such a program is called a
 // litmus test. It has a few threads, each of which is a list of instructions without branches.
 //
-// The tests of amd64 and of an emulator do not reorder as an arm64 CPU may. So the tests of this package show for each
-// protocol of the library that the instructions of the compilers suffice, and that weaker ones do not.
+// A test on amd64 or in an emulator does not show the reorderings that an arm64 CPU may make. So the tests of this
+// package show for each protocol of the library that the instructions that the compilers emit suffice, and that weaker
+// instructions do not.
 //
 // A litmus test has a finite number of executions. In each execution, each load reads from one of the stores to its
 // word, and all stores to a word have an order. The model forbids an execution if one of these relations has a cycle:
@@ -11,9 +12,10 @@
 //     The model calls this coherence.
 //   - external: what other CPUs see, together with what the instructions keep in order.
 //
-// It also forbids that a store of another thread comes between the load and the store of a read-modify-write.
+// The model also forbids that a store of another thread comes between the load and the store of a read-modify-write.
 //
-// The rules are those of Arm Architecture Reference Manual DDI 0487, B2.3, and of the file aarch64.cat of herdtools, less
-// the orders that follow from dependencies between instructions. The model thus allows more than a CPU does, so what it
-// forbids is impossible. Of what it allows, the tests use only results that do not hinge on a dependency.
+// The rules are those of Arm Architecture Reference Manual DDI 0487, B2.3, and of the file aarch64.cat of herdtools,
+// without the orders that follow from dependencies between instructions. So the model allows more results than a CPU,
+// and a result that the model forbids is impossible on a CPU. The tests use no allowed result that a dependency could
+// make impossible.
 package litmus

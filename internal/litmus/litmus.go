@@ -22,7 +22,7 @@ const (
 	opFence
 )
 
-// flags are the orders of an instruction or an event.
+// flags say how an instruction or an event orders the accesses of its thread.
 type flags uint8
 
 const (
@@ -41,7 +41,7 @@ func LDR(reg, word string) Instr { return Instr{op: opLoad, reg: reg, word: word
 // LDAR is an atomic load of Go, or one in C with __ATOMIC_SEQ_CST.
 func LDAR(reg, word string) Instr { return Instr{op: opLoad, reg: reg, word: word, flags: acquire} }
 
-// LDAPR may be a load in C with __ATOMIC_ACQUIRE.
+// LDAPR is a load that a compiler may emit for a load in C with __ATOMIC_ACQUIRE.
 func LDAPR(reg, word string) Instr {
 	return Instr{op: opLoad, reg: reg, word: word, flags: acquirePC}
 }
@@ -55,7 +55,7 @@ func STLR(word string, value int) Instr {
 }
 
 // LSE says whether the read-modify-writes of a test are instructions of LSE, such as CASAL. Otherwise each of them is
-// the pair LDAXR and STLXR. On a CPU with LSE, a program of Go executes one instruction.
+// the pair LDAXR and STLXR. On a CPU with LSE, a Go program executes each read-modify-write as one instruction.
 type LSE bool
 
 // CAS is a compare-and-swap that succeeds.
@@ -176,7 +176,8 @@ func permutations(s []int, f func(p []int) bool) bool {
 	return false
 }
 
-// sources calls f for each choice of the stores from which the events from i on read, until f returns true.
+// sources calls f for each choice of the stores from which the loads read, until f returns true. It chooses for the
+// events with the index i or a higher one.
 func (x *execution) sources(i int, f func() bool) bool {
 	if i == len(x.events) {
 		return f()

@@ -146,7 +146,8 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// A waiter that finds the word announced by another waiter changes nothing, and is ordered all the same.
+	// A waiter that finds the wake word already announced by another waiter does not change the word. Its loads are
+	// ordered all the same.
 	"waitlist.announce, announced by another waiter": {
 		program: func(l LSE) Program {
 			return Program{
@@ -214,7 +215,8 @@ var protocols = map[string]protocol{
 			return r["found"] == 1 && r["first"] == 0 && r["seen"] == 1 && r["second"] == 0
 		},
 	},
-	// The label of a participant: 0 is stored, and loaded, before the label changes.
+	// The label of a participant: before a process changes it, the process stores 0 in the word described and loads that
+	// word. Here the value 2 stands for this 0, because 0 is the first value of each word.
 	"arena.described": {
 		program: func(LSE) Program {
 			return Program{

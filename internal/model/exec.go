@@ -92,9 +92,9 @@ type Wait struct {
 	Value uint8
 }
 
-// Sleep puts the thread to sleep while all words have their expected values. When the thread is woken, it continues
-// at the step whose number is then. It also continues there at once if a word has another value. If the number quit
-// is not 0, the thread continues at the step quit when its context ends.
+// Sleep puts the thread to sleep while all words have their expected values. The parameter then is the number of the
+// step at which the thread continues: when it is woken, or at once if a word has another value. The parameter quit, if
+// it is not 0, is the number of the step at which the thread continues when its context ends.
 func (x *Exec) Sleep(then, quit uint8, waits ...Wait) {
 	x.drain(x.Me)
 	var on uint16

@@ -94,7 +94,7 @@ type exploration[S comparable] struct {
 	parent []uint32 // by state
 	done   []bool   // by state
 	// The mandatory steps, ordered by the states in which they begin.
-	first []uint64 // by state: the index in to at which the steps of this state begin
+	first []uint64 // by state: its first step, as an index of the slice to
 	to    []uint32
 }
 
@@ -109,7 +109,7 @@ func (e *exploration[S]) add(s S, from uint32) uint32 {
 	return i
 }
 
-// expand finds the states that follow the state whose number is at.
+// expand finds the states that follow a state. The parameter at is the number of that state.
 func (e *exploration[S]) expand(at uint32) error {
 	s := *e.table.at(at)
 	if err := e.spec.Check(&s); err != nil {
@@ -179,12 +179,12 @@ func (e *exploration[S]) endless() (at uint32, found bool) {
 	return 0, false
 }
 
-// result returns the Result of an exploration that ended with err in the state whose number is at.
+// result returns the Result of an exploration that ended with err. The parameter at is the number of the last state.
 func (e *exploration[S]) result(err error, at uint32) Result {
 	return Result{States: e.table.len(), Steps: e.steps, Violation: &Violation{Err: err, Trace: e.trace(at)}}
 }
 
-// trace returns the steps from the first state to the state whose number is at, as text.
+// trace returns the steps from the first state to a later one, as text. The parameter at is the number of the later one.
 func (e *exploration[S]) trace(at uint32) (lines []string) {
 	var path []uint32
 	for i := at; i != none; i = e.parent[i] {
@@ -204,7 +204,7 @@ func (e *exploration[S]) trace(at uint32) (lines []string) {
 	return lines
 }
 
-// label returns the label of the step from the state whose number is at to the state s.
+// label returns the label of the step from one state to the state s. The parameter at is the number of the first one.
 func (e *exploration[S]) label(at uint32, s *S) (what string) {
 	e.spec.Next(e.table.at(at), func(step Step[S]) {
 		if step.To == *s && what == "" {

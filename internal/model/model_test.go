@@ -149,7 +149,8 @@ func TestFutex(t *testing.T) {
 		System
 		steps int
 	}{
-		// One of them has read the old value and sleeps after the wake, or both sleep.
+		// In the first system, a waiter falls asleep between the wake and the store. In the second one, both waiters
+		// sleep, and only one of them is woken.
 		"wake before the store": {waker(true, All), 5},
 		"one wake for two":      {waker(false, 1), 7},
 	} {

@@ -235,7 +235,8 @@ type run struct {
 	ended        bool // the operation is over
 }
 
-// begin starts a victim and, if watched, a watch of the arena. The caller's goroutine is locked to its thread.
+// begin starts a victim. If watched is set, it also begins to watch the bytes of the arena. The caller's goroutine is
+// locked to its thread.
 func (x *stage) begin(watched bool) *run {
 	t := x.t
 	t.Helper()
@@ -397,7 +398,7 @@ func (r *run) kill() {
 	require.NoError(t, r.tracer.Kill())
 	r.victim.WaitSignal(t, syscall.SIGKILL)
 	if !r.rest(proctest.Scale(limit)) {
-		t.Fatalf("%s: who helped the victim hangs\n%s", r.s.name, words(r.a))
+		t.Fatalf("%s: the goroutine that helped the victim hangs\n%s", r.s.name, words(r.a))
 	}
 	if r.watch != nil {
 		r.watch.Close()
@@ -469,7 +470,7 @@ func (x *stage) goOn(wg *sync.WaitGroup, errs chan error, killed time.Time, what
 				x.own.rescue()
 			}
 		case <-end.C:
-			t.Fatalf("%s, %s: those who wait do not go on\n%s", x.s.name, what, words(x.a))
+			t.Fatalf("%s, %s: the waiters do not go on\n%s", x.s.name, what, words(x.a))
 		}
 	}
 	if x.s.waiters > 0 {
@@ -484,7 +485,7 @@ func (x *stage) goOn(wg *sync.WaitGroup, errs chan error, killed time.Time, what
 	x.check(x.own, x.a, what)
 }
 
-// sleeping reports whether the last step was one into sleep.
+// sleeping reports whether the victim sleeps in the kernel.
 func (r *run) sleeping() bool { return r.tracer.Sleeps() }
 
 // check checks the state of an arena after a death.

@@ -20,9 +20,9 @@ import (
 // while to arrive, and some signals are to arrive after the end of the operation.
 const shortest = 10 * time.Microsecond
 
-// interrupt starts a victim that is not stepped, and kills it at the time after, counted from the begin of its
-// operation. If let is set, a victim that still waits after half of that time gets what it waits for. interrupt
-// returns how long the operation has run.
+// interrupt starts a victim that is not stepped. The parameter after says how long after the begin of the operation
+// interrupt kills the victim. If let is set, a victim that still waits after half of that time gets what it waits
+// for. interrupt returns how long the operation has run.
 func (x *stage) interrupt(after time.Duration, let bool) time.Duration {
 	t := x.t
 	t.Helper()
@@ -41,7 +41,7 @@ func (x *stage) interrupt(after time.Duration, let bool) time.Duration {
 	r.victim.WaitSignal(t, syscall.SIGKILL)
 	what := fmt.Sprintf("killed %v after it began", took)
 	if !r.rest(proctest.Scale(limit)) {
-		t.Fatalf("%s, %s: who helped the victim hangs\n%s", x.s.name, what, words(x.a))
+		t.Fatalf("%s, %s: the goroutine that helped the victim hangs\n%s", x.s.name, what, words(x.a))
 	}
 	dead.Store(true)
 	r.free(true)

@@ -307,7 +307,7 @@ func init() {
 	keys := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
 	freshKeys := []uint64{5<<32 | 6, 7<<32 | 8, 9<<32 | 10, 11<<32 | 12}
 	// all adds a scene in which waiters and newcomers lock all keys. If fresh is true, each kill gets a new MultiLock,
-	// so no key has an entry before.
+	// so that no key has an entry at the beginning.
 	all := func(name string, fresh bool, waiters int, f func(m *prims.MultiLock, p *part)) {
 		add := each
 		if fresh {
@@ -359,7 +359,7 @@ func init() {
 	all("lock all", false, 1, func(m *prims.MultiLock, p *part) {
 		p.op = func() { lockAll(m, bg) }
 	})
-	// Another process has one of the keys, so some keys are held and one is free.
+	// Another process has one of the keys. So the victim waits for this key while it holds the keys before it.
 	for _, what := range []string{"waits", "gives up"} {
 		all("lock all, "+what, false, 0, func(m *prims.MultiLock, p *part) {
 			var h prims.Hold
@@ -370,7 +370,8 @@ func init() {
 			}
 		})
 	}
-	// A key gets an entry that no key had, that of a free key, or one in a block that the victim adds.
+	// In these scenes a key gets an entry that no key had before, the entry of a free key, or an entry in a block that
+	// the victim adds.
 	all("fresh key", true, 0, func(m *prims.MultiLock, p *part) {
 		p.op = func() { m.Lock(freshKeys[0]).Unlock() }
 	})
@@ -382,7 +383,7 @@ func init() {
 		}
 	})
 	all("fresh key, full bucket", true, 0, func(m *prims.MultiLock, p *part) {
-		// A survivor holds all entries of the bucket and of its first block, which the victim has met before.
+		// A survivor holds all entries of the bucket and of its first block. The victim has found that block before.
 		var h prims.Holds
 		p.hold, p.free, p.late = func() { h = m.LockAll(1, 2, 3, 4, 5, 6, 7) }, func() { h.Unlock() }, true
 		p.prep = func() { m.State(1) }

@@ -18,9 +18,9 @@ import (
 )
 
 // reap writes an image to a file of its own, and has a newcomer join it. The newcomer reaps all participants of
-// the image. reap kills the newcomer at the time after, counted from the begin of its join, or, if after is
-// negative, when the join is over. It returns the bytes that this leaves, and how long the join has run. The
-// newcomer is not stepped, because a join takes more instructions than an operation.
+// the image. The parameter after says how long after the begin of the join reap kills the newcomer. If it is
+// negative, reap kills the newcomer when the join is over. reap returns the bytes that this leaves, and how long the
+// join has run. The newcomer is not stepped, because a join takes more instructions than an operation.
 func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) {
 	t := x.t
 	t.Helper()
@@ -55,8 +55,9 @@ func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) 
 	return bytes, took
 }
 
-// stopped stops a victim and a crowd at a moment of an operation. It returns the bytes at that moment, and how
-// long the operation has run. In a copy of these bytes all participants are dead.
+// stopped lets a victim run its operation for the duration after, and then stops the victim and the crowd. It
+// returns the bytes of the arena at that moment, and how long the operation has run. A copy of these bytes is an
+// arena in which all participants are dead.
 func (x *stage) stopped(after time.Duration) ([]byte, time.Duration) {
 	t := x.t
 	t.Helper()

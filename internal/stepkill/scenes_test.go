@@ -78,7 +78,7 @@ var died = map[string]bool{"victim": true, "sacrifice": true}
 func told(err error) error {
 	var e *shmsync.Error
 	if !errors.As(err, &e) || !errors.Is(err, shmsync.ErrOwnerDead) {
-		return fmt.Errorf("neither done nor an owner's death: %w", err)
+		return fmt.Errorf("neither success nor the death of an owner: %w", err)
 	}
 	if e.Who == nil || !died[e.Who.Label] {
 		return fmt.Errorf("it says that %v died: %w", e.Who, err)
@@ -97,7 +97,7 @@ func (l *aLock) take(ctx context.Context) error {
 			return err
 		}
 		if l.recover == nil {
-			return fmt.Errorf("a death is told where holds come back: %w", err)
+			return fmt.Errorf("a lock that is released by a death has reported the death: %w", err)
 		}
 		if err := l.recover(ctx, func() error { return nil }); err != nil {
 			return fmt.Errorf("recover: %w", err)
@@ -131,7 +131,7 @@ func (l *aLock) use() error {
 		return err
 	}
 	if !l.try() {
-		return errors.New("a free lock does not let itself be tried")
+		return errors.New("a TryLock of a free lock has failed")
 	}
 	l.unlock()
 	return nil

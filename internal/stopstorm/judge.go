@@ -14,8 +14,9 @@ import (
 // bound.
 const excuseAfter = 30
 
-// excused reports whether all lanes in the list still have an excuse, that is, each of these goroutines or threads
-// needs something that the stopped worker victim visibly holds. In this case it counts the stop as excused.
+// excused reports whether each lane in the parameter still, a list, has an excuse: the goroutine or thread needs
+// something that the stopped worker victim visibly holds. If all have one, excused counts the stop in the result: in
+// Excused if the victim is inside, and otherwise in Granted.
 func (s *storm) excused(victim int, still [][2]int) bool {
 	for _, x := range still {
 		if !s.lanes[x[1]].needs {
@@ -45,9 +46,9 @@ func (s *storm) inside(victim int) bool {
 	return false
 }
 
-// judge records a stop that was too long for the lanes in the list still, because they made no progress for longer than
-// the bound. The stop counts as a freeze unless all these lanes have an excuse, that is, each needs something that the
-// victim visibly holds. The function where describes where the victim is in the code.
+// judge records a stop that was too long for some lanes: they made no progress for longer than the bound. The parameter
+// still lists these lanes. The stop counts as a freeze unless all of them have an excuse, that is, each needs something
+// that the victim visibly holds. The function where describes where the victim is in the code.
 func (s *storm) judge(victim int, still [][2]int, where func() string) {
 	if s.excused(victim, still) {
 		return

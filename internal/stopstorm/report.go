@@ -37,8 +37,8 @@ type Result struct {
 	Prim    string `json:"prim"`
 	Lang    string `json:"lang"` // languages of the workers: "go", "c" or "mixed"
 	Stops   int    `json:"stops"`
-	Excused int    `json:"excused"` // stops in which a lane needed what the victim visibly held
-	Granted int    `json:"granted"` // such stops in which the victim's call that acquires had not returned yet
+	Excused int    `json:"excused"` // stops in which a lane needed what the victim visibly held, except those in Granted
+	Granted int    `json:"granted"` // such stops during which the call by which the victim acquired had not returned yet
 	Freezes int    `json:"freezes"`
 	Gap     spread `json:"gap_ns"` // for each stop, the longest time in which a lane made no progress
 	// Control has the same distribution as Gap, but for control measurements, in which no worker is stopped.

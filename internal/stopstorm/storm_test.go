@@ -178,8 +178,8 @@ func TestResultAsJSON(t *testing.T) {
 	require.Equal(t, "random stops", d.Mode)
 }
 
-// steppedFree returns those primitives of free for which step stops are tested. Locks are omitted: most of their step
-// stops are excused, and each excused stop takes a thirtieth of the bound.
+// steppedFree returns the primitives for which step stops are tested. Locks are omitted: most of their step stops are
+// excused, and each excused stop takes a thirtieth of the bound.
 func steppedFree() []string {
 	if proctest.Long() {
 		return []string{"futex", "signal"}

@@ -20,7 +20,7 @@
 
 /* ---- The page: page_unsafe.go ---- */
 
-static unsigned char *page, *self; /* self: the part of this process */
+static unsigned char *page, *self; /* self: the part of the page that is for this worker */
 static unsigned long number;
 static const char *primitive;
 static shmsync_arena *arena;
@@ -88,7 +88,7 @@ static void pause_for(long ns)
     }
 }
 
-/* The time until which an operation waits that gives up. */
+/* Returns the time at which an operation of this lane gives up. */
 static const struct timespec *soon(struct lane *l)
 {
     clock_gettime(CLOCK_MONOTONIC, &l->limit);
@@ -124,7 +124,7 @@ static void held(struct lane *l)
     HOLDS(f, lock(x), unlock(x))               \
     HOLDS(f##_soon, timed(x, soon(l)), unlock(x)) \
     HOLDS(f##_try, try(x), unlock(x))
-/* An operation that is one expression, and one that uses l. */
+/* An operation that consists of one expression, which may use l. */
 #define PLAIN(f, call)           \
     static int f(struct lane *l) \
     {                            \
@@ -136,10 +136,10 @@ static void held(struct lane *l)
     static shmsync_##kind x;    \
     static int open_##x(void) { return shmsync_##kind##_attach(arena, name, NULL, &x); }
 
-/* The result of a call, and of a second one if the first one succeeded. */
+/* The result of the call a or, if that call succeeded, the result of the call b. */
 static __thread int first;
 #define THEN(a, b) ((first = (a)) != 0 ? first : (b))
-/* The result of a call that may find nothing to do. */
+/* Returns the result of a call that may find nothing to do: EBUSY counts as success. */
 static int unless_busy(int err) { return err == EBUSY ? 0 : err; }
 
 /* ---- Locks ---- */
@@ -229,7 +229,7 @@ static int future_claim(struct lane *l)
 PLAIN(future_wait, shmsync_future_wait(&future, NULL))
 PLAIN(future_soon, shmsync_future_timedwait(&claimed, NULL, soon(l)))
 
-/* C waits for no Futex among several. */
+/* In C, a call that waits for several objects cannot wait for a Futex. So the Futex is only posted here. */
 static shmsync_sequencer any_step;
 static shmsync_futex any_word;
 static shmsync_event any_set;
@@ -352,7 +352,7 @@ static const char *once_name(char name[32], uint64_t n)
     snprintf(name, 32, "once-%llu", (unsigned long long)n);
     return name;
 }
-/* A new object for each call: openOnce in workload_waits.go. */
+/* Uses a new object for each call, as openOnce in workload_waits.go does. */
 static int once_does(struct lane *l, int gives_up)
 {
     uint64_t *round = AT(uint64_t, page, PAGE_ROUND), last, n, back;
@@ -369,7 +369,7 @@ static int once_does(struct lane *l, int gives_up)
         fault("close: %s", shmsync_error());
     if (err == 0 && __atomic_compare_exchange_n(round, &last, n, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         for (back = 10; back < (n < 60 ? n : 60); back += 10)
-            shmsync_delete(arena, once_name(name, n - back)); /* another lane may look at it */
+            shmsync_delete(arena, once_name(name, n - back)); /* not at once, because another lane may still use it */
     return err;
 }
 PLAIN(once_do, once_does(l, 0))

@@ -157,8 +157,8 @@ func returnsError(calls map[[2]string]*call, c *call) bool {
 	return false
 }
 
-// checkOpen requires AttachX and XAt beside OpenX. They may take no number, because an object that exists has its
-// number already.
+// checkOpen requires AttachX and XAt beside OpenX. These two must not take a number, because an object that exists has
+// its number already.
 func checkOpen(calls map[[2]string]*call, open *call) (found []finding) {
 	kind := strings.TrimPrefix(open.name, "Open")
 	attach, at := calls[[2]string{"", "Attach" + kind}], calls[[2]string{"", kind + "At"}]

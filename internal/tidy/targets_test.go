@@ -95,8 +95,8 @@ var vetted = []struct {
 
 // TestTypeChecksReplaceVet type-checks packages with their tests for targets for which .ci/run does not run go vet. A vet
 // for another target would compile the standard library for it, which takes a minute of CPU time. It would find no more,
-// because go vet reads each of the files for another target, as the test shows. At any length the test shows this. Only at
-// full length it also type-checks.
+// because .ci/run makes go vet read each of these files for some other target. The test checks this at any length. Only
+// at full length it also type-checks.
 func TestTypeChecksReplaceVet(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command, which knows the targets and the files of each")

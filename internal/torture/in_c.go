@@ -102,9 +102,9 @@ func (t *torturer) launchResidentInC(worker int) (*tortured, error) {
 	return p, nil
 }
 
-// measureFinished measures the operations of a resident in C until the resident ends. The number of the first operation
-// is next. Some operations are not measured if this process has no CPU while the resident completes half of
-// tortureFinished.
+// measureFinished measures the operations of a resident in C until the resident ends. The parameter next is the number
+// of the first operation. Some operations are not measured if this process has no CPU while the resident completes half
+// of tortureFinished.
 func (p *party) measureFinished(of *tortured, next uint64) {
 	for f := &p.worker.finished; ; time.Sleep(controlPeriod) {
 		ended := of.ended()

@@ -180,8 +180,8 @@ func ownerDied(err error) bool {
 
 var errRepairFails = errors.New("the repair fails")
 
-// leftOver returns an error that shows what, if the condition there is true. Jobs use it to report what remains of
-// operations that have ended.
+// leftOver returns an error if the parameter there is true. The error shows the value of the parameter what. Jobs use
+// leftOver to report what remains of operations that have ended.
 func leftOver(there bool, what any) error {
 	if there {
 		return fmt.Errorf("left over: %+v", what)

@@ -22,8 +22,8 @@ type recoverable interface {
 	String() string
 }
 
-// lockJob uses two locks of one kind. The lock told reports the death of its holder to the next process. The lock freed
-// is released by the death, without a report.
+// lockJob uses two locks of one kind. The lock in the field told reports the death of its holder to the next process.
+// The lock in the field freed is released by the death, without a report.
 type lockJob struct {
 	*party
 	told, freed recoverable

@@ -74,7 +74,7 @@ type torturePage struct {
 type tortureSlot struct {
 	pid    atomic.Uint32
 	at     atomic.Uint32 // the round in which the resident works
-	calm   atomic.Uint32 // the last round in which all goroutines but the numbers 0 have ended
+	calm   atomic.Uint32 // the last round in which all goroutines have ended except those with the number 0
 	still  atomic.Uint32 // the last round in which all goroutines have ended
 	turns  [tortureJobsMost]atomic.Uint64
 	since  [tortureJobsMost][tortureThreads]atomic.Int64 // when the present operation began; 0 between operations
@@ -87,7 +87,7 @@ type tortureSlot struct {
 	others atomic.Uint64 // of these, those during which other programs took the CPUs
 
 	// A resident in C writes the begin and end of its last operations here, and the parent computes their durations.
-	// The field of is the index of the job times tortureThreads, plus the number of the thread.
+	// The field named of has the index of the job times tortureThreads, plus the number of the thread.
 	finished struct {
 		n    atomic.Uint64
 		turn [tortureFinished]struct {

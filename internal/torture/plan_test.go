@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The plan is the seed's, whenever it is made, and has ends of all kinds.
+// The seed alone determines the plan. A plan has victims with each kind of end.
 func TestTorturePlan(t *testing.T) {
 	plan := func(seed uint64, only ...string) string {
 		var out bytes.Buffer

@@ -372,8 +372,8 @@ func (t *torturer) doom(round uint32) error {
 	return nil
 }
 
-// await waits until the function there returns true for each resident. If there is nil, await waits until all residents
-// have ended.
+// await waits until the function in the parameter there returns true for each resident. If that parameter is nil, await
+// waits until all residents have ended.
 func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 	for worker, p := range t.residents[:t.asked.Residents] {
 		reached, of := p.gone, (*tortured)(nil)

@@ -19,8 +19,8 @@ type shared interface {
 	Downgrade()
 }
 
-// rwJob uses two reader/writer locks of one kind. As in lockJob, the lock told reports the death of a holder, and the
-// lock freed does not.
+// rwJob uses two reader/writer locks of one kind. As in lockJob, the lock in the field told reports the death of a
+// holder, and the lock in the field freed does not.
 type rwJob struct {
 	*party
 	told, freed shared

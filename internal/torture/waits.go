@@ -219,7 +219,8 @@ func (j *futureJob) rest() error {
 	return nil
 }
 
-// anyJob waits for several objects at once. Goroutine 0 makes all of these waits succeed, one after the other.
+// anyJob makes calls that wait for several objects at once, for any of them or for all. In each turn, goroutine 0 lets
+// waits for each of the objects succeed, one object after the other.
 type anyJob struct {
 	step  *prims.Sequencer
 	word  *prims.Futex

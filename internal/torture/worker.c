@@ -7,19 +7,21 @@
  * usage: worker NUMBER LANE THREADS SEED OUTCOME DELAY_NS STEP JOB[,JOB...] PROGRAM [ARG...]
  *        worker resident NUMBER SEED JOB:INDEX[,JOB:INDEX...]
  *
- * A JOB has an INDEX in the tables of the page. Descriptor 3 is the page of the torture, of which page_unsafe.go gives the offsets. Descriptor 4 is the arena. PROGRAM is what
- * the process becomes by exec, if that is its end. STEP is the step of a rollback at which it dies, or 0.
+ * A JOB has an INDEX in the tables of the page. Descriptor 3 is the page of the torture, of which page_unsafe.go gives
+ * the offsets. Descriptor 4 is the arena. If the OUTCOME is exec, the victim ends by executing PROGRAM. STEP is the step
+ * of a rollback at which the victim dies, or 0.
  */
 #define _GNU_SOURCE 1
 
-static int resident; /* whether this process stays */
+static int resident; /* 1 if this process is a resident */
 
-/* A process that rolls back what a dead process has left is in one of these threads, or in the thread that reaps. */
+/* 1 while this thread rolls back what a dead process has left. The thread works at a job, or it is the thread of the
+ * library that reaps. */
 static __thread int rolls_back;
 static void rollback_begins(void);
 static void rollback_steps(void);
 
-/* The compiler compares the names. */
+/* The compiler evaluates this comparison of two names. */
 #define IS_POINT(name, is) (__builtin_strcmp(name, is) == 0)
 #define SHMSYNC_CRASHPOINT(name)                                                                      \
     do {                                                                                              \
@@ -114,7 +116,7 @@ static void must(int err, const char *what)
 
 /* ---- Death in a rollback ---- */
 
-static int dies_at; /* the step, or 0 */
+static int dies_at; /* the step of a rollback at which this victim dies, or 0 */
 
 static void rollback_begins(void)
 {
@@ -124,7 +126,7 @@ static void rollback_begins(void)
 static void rollback_steps(void)
 {
     static int steps;
-    /* Before it is ready, nobody expects its death. */
+    /* Before this victim is ready, the parent does not expect its death. */
     if (dies_at == 0 || look(OF_LANE(PAGE_READY)) != number + 1)
         return;
     if (__atomic_add_fetch(&steps, 1, __ATOMIC_SEQ_CST) != dies_at)
@@ -149,7 +151,7 @@ static uint64_t draw(uint64_t *state) /* splitmix64 */
 }
 static uint64_t below(uint64_t *state, uint64_t n) { return draw(state) % n; }
 
-/* The time until which a call waits, or NULL for ever. */
+/* Returns the time until which a call waits, or NULL for a wait without a limit. */
 static const struct timespec *limit(uint64_t *r, struct timespec *ts)
 {
     int64_t end;
@@ -161,8 +163,8 @@ static const struct timespec *limit(uint64_t *r, struct timespec *ts)
     return ts;
 }
 
-/* Whether a call did not get what it waited for, which is no broken promise. A process without a byte lock gets no
- * transactions. */
+/* Reports whether a call did not get what it waited for, which is no broken promise. ENOTSUP is the error of a
+ * transaction in a process without a byte lock. */
 static int gave_up(int err) { return err == ETIMEDOUT || err == EBUSY || err == ENOTSUP; }
 
 static void pause_for(uint64_t ns)
@@ -179,7 +181,8 @@ static void linger(uint64_t *r)
         pause_for(below(r, 2000000));
 }
 
-/* Whether an attach is to be repeated: a resident may come before the Go program that makes the objects. */
+/* Reports whether to repeat an attach, and pauses before that. A resident in C may start before the Go program that
+ * creates the objects. */
 static int not_made(int err)
 {
     if (!resident || err != ENOENT)
@@ -188,7 +191,7 @@ static int not_made(int err)
     return 1;
 }
 
-/* Goes inside, alone, and leaves. */
+/* Enters the place of a witness, checks that no other participant is there, and leaves. */
 static void inside(struct witness *w, uint64_t *r)
 {
     uint32_t self = arena->self, was = __atomic_exchange_n(&w->name, self, __ATOMIC_SEQ_CST);
@@ -210,7 +213,7 @@ static void inside(struct witness *w, uint64_t *r)
 
 enum { RECORD = 40 };
 static shmsync_synchronized record;
-static uint64_t newest; /* that a load of this process has seen */
+static uint64_t newest; /* the highest number that a load of this process has seen */
 
 static void whole_record(const uint64_t *v)
 {
@@ -293,7 +296,7 @@ static struct node *node_at(uint64_t off)
     return n;
 }
 
-/* The data are whole; the lock is held. */
+/* Checks that the data are whole. The caller holds the lock. */
 static void whole_data(const struct bank *b)
 {
     const struct data *d = b->d;
@@ -308,7 +311,7 @@ static void whole_data(const struct bank *b)
         fault("%s: torn: the list has %llu nodes and says %llu", b->name, (unsigned long long)n, (unsigned long long)d->nodes);
 }
 
-/* A change of the data that is on trial: the errors of a full log are those of the last call. */
+/* Saves a word in the undo log and changes it. If unsaved is set, the function does not save the word. */
 static int set(shmsync_tx *tx, uint64_t *word, uint64_t v, int unsaved)
 {
     int err = unsaved ? 0 : shmsync_tx_save(tx, word, sizeof *word);
@@ -317,14 +320,14 @@ static int set(shmsync_tx *tx, uint64_t *word, uint64_t v, int unsaved)
     return err;
 }
 
-/* Adds a node, or takes one away. */
+/* Adds a node to the list, or removes one. */
 static int grow(shmsync_tx *tx, struct data *d, uint64_t *r)
 {
     shmsync_offset off;
     struct node *n;
     int err = 0;
     if (below(r, 4) == 0 && (err = shmsync_tx_alloc(tx, 1 + below(r, 3000), 8, &off)) == 0)
-        err = shmsync_tx_free(tx, off); /* in between */
+        err = shmsync_tx_free(tx, off); /* a block that is allocated and freed in one transaction */
     if (err != 0)
         return err;
     if (d->nodes == 0 || (d->nodes < NODES && below(r, 2) == 0)) {
@@ -356,10 +359,10 @@ static int begin(struct bank *b, shmsync_tx *tx, const struct timespec *until, i
     return until == NULL ? shmsync_mutex_begin(&b->m, tx) : shmsync_mutex_timedbegin(&b->m, tx, until);
 }
 
-/* A transaction. */
-enum { SOUND, UNSAVED /* it does not save the cells that it changes */, BLIND /* nor look whether the data are whole */ };
+/* What a transaction does wrong on purpose. */
+enum { SOUND, UNSAVED /* it does not save the cells that it changes */, BLIND /* it does not check the data, either */ };
 
-/* A transaction, or a look at the data of an RWMutex. */
+/* Executes a transaction. With an RWMutex, it may instead check the data under the read lock. */
 static void bank_turn(struct bank *b, uint64_t *r, int broken)
 {
     struct data *d = b->d;
@@ -402,7 +405,7 @@ static void bank_turn(struct bank *b, uint64_t *r, int broken)
         must(shmsync_tx_abort(&tx), "abort");
         return;
     }
-    if (how == 1) { /* until the log is full: then the commit undoes all */
+    if (how == 1) { /* fill the log, so that the commit undoes the transaction */
         while ((err = shmsync_tx_alloc(&tx, 16, 8, &off)) == 0 && (err = shmsync_tx_free(&tx, off)) == 0) {
         }
         if (err != ENOSPC || (err = shmsync_tx_commit(&tx)) != ENOSPC)
@@ -451,7 +454,7 @@ enum { JOBS = sizeof jobs / sizeof jobs[0] };
 
 /* ---- The life of a victim ---- */
 
-static int ends; /* it takes no more turns */
+static int ends; /* 1: the threads take no more turns */
 
 struct work {
     const struct job *job;
@@ -471,7 +474,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Notes how long a thread of this process is kept waiting for a CPU: controlThread in time.go. */
+/* Records how long a thread of this process waits for a CPU, as controlThread in time.go does. */
 static void *control(void *arg)
 {
     const int64_t period = 2000000, cpu = 200000, noise = 500000;
@@ -487,7 +490,7 @@ static void *control(void *arg)
         for (end = nanoseconds(CLOCK_THREAD_CPUTIME_ID) + cpu; nanoseconds(CLOCK_THREAD_CPUTIME_ID) < end;) {
         }
         now = nanoseconds(CLOCK_MONOTONIC) - cpu;
-        __atomic_store_n(until, now + 1000000000, __ATOMIC_SEQ_CST); /* it runs */
+        __atomic_store_n(until, now + 1000000000, __ATOMIC_SEQ_CST); /* the thread is awake, and will not be late for a second */
         if (now - target > noise)
             note(s, target, now);
     }
@@ -505,7 +508,7 @@ static void start(pthread_t *t, void *(*f)(void *), void *arg)
 
 struct turner {
     const struct job *job;
-    uint32_t index, g; /* of the job, and of the thread at it */
+    uint32_t index, g; /* the index of the job, and the number of the thread that works at it */
     uint32_t round;
     uint64_t r;
     pthread_t thread;
@@ -518,7 +521,7 @@ struct finished {
     } turn[PAGE_FINISHED];
 };
 
-/* Tells the parent of a turn, which measures it. */
+/* Writes the begin and end of a turn to the page, so that the parent can measure the turn. */
 static void finish(const struct turner *t, int64_t from, int64_t to)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
@@ -533,7 +536,7 @@ static void finish(const struct turner *t, int64_t from, int64_t to)
     pthread_mutex_unlock(&one);
 }
 
-/* Whether no process needs to be kept going. */
+/* Reports whether in each resident all threads have ended except those with the number 0. */
 static int calm(uint32_t round)
 {
     uint32_t i;
@@ -560,7 +563,7 @@ static void *take_turns(void *arg)
     return NULL;
 }
 
-/* Takes turns until the round rests. */
+/* Runs all threads of a resident until the round ends, and waits until all residents pause. */
 static void take_turns_of_round(struct turner *all, int n, uint32_t round)
 {
     int keepers, i;
@@ -632,7 +635,7 @@ int main(int argc, char **argv)
     if (argc < 10 && !resident)
         return 2;
     number = (uint32_t)strtoul(argv[resident ? 2 : 1], NULL, 10);
-    setrlimit(RLIMIT_CORE, &no_core); /* one of the ends is abort */
+    setrlimit(RLIMIT_CORE, &no_core); /* some victims end by abort */
     page = (unsigned char *)mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, 3, 0);
     if (page == (unsigned char *)MAP_FAILED)
         return 2;
@@ -679,5 +682,5 @@ int main(int argc, char **argv)
     }
     if (strcmp(outcome, "exit") == 0)
         _exit(0);
-    abort(); /* what a panic is in Go */
+    abort(); /* in place of the panic of a Go program */
 }

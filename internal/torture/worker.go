@@ -262,8 +262,8 @@ func (p *party) work(ws *[tortureJobsMost]jobWorker, round uint32) error {
 	}
 }
 
-// calm reports whether in each resident all goroutines but the numbers 0 have ended, so that no goroutine waits for a
-// change.
+// calm reports whether in each resident all goroutines have ended except those with the number 0, so that no goroutine
+// waits for a change.
 func (p *party) calm(round uint32) bool {
 	for s := range p.page.workers {
 		if p.page.worker[s].calm.Load() != round {
@@ -362,8 +362,8 @@ func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 // tortureNodes is the largest number of wait nodes that may be in use for each resident between two rounds.
 const tortureNodes = 3 * tortureThreads * tortureJobsMost
 
-// eventuallyNone calls what until it returns an empty string, or until a time limit. It returns the last result of
-// what.
+// eventuallyNone calls the function what until it returns an empty string, or until a time limit. It returns the last
+// result of that function.
 func (p *party) eventuallyNone(what func() string) (last string) {
 	for end := time.Now().Add(time.Duration(p.page.waitLimit)); ; time.Sleep(time.Millisecond) {
 		if last = what(); last == "" || time.Now().After(end) {

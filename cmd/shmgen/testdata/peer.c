@@ -70,7 +70,7 @@ static void fill(struct every *p, int s)
     p->last = (uint8_t)(250 - s);
 }
 
-/* Whether the field with that Go name has the value that fill gives it; NULL: whether every field has. */
+/* Reports whether the field with this Go name has the value that fill gives it. For NULL, it checks all fields. */
 static int same(const struct every *p, const char *field, int s)
 {
     struct every want;

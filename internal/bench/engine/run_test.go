@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
-// The memory of a cell is on the node where its arena should be.
+// The memory of a cell is a file in the directory that the option Arenas names, or a memfd if it names none.
 func TestSegmentLiesWhereItIsSaid(t *testing.T) {
 	dir := t.TempDir()
 	o := madeup.Options()

@@ -57,7 +57,7 @@ func TestToursVisitPairsOfClasses(t *testing.T) {
 	seen := map[[2]int]bool{}
 	for round := range 12 {
 		done := func(*bench.Cell) int { return round }
-		require.Equal(t, cells, e.tourOf(cells[0], cells, done), "also alone, since it has several pairs")
+		require.Equal(t, cells, e.tourOf(cells[0], cells, done), "a cell with several pairs makes a tour, even alone")
 		steps := e.stepsOf(cells, done)
 		require.Len(t, steps, bench.PairsEachRound)
 		for _, s := range steps {
@@ -67,7 +67,7 @@ func TestToursVisitPairsOfClasses(t *testing.T) {
 	}
 	require.Len(t, seen, 64)
 	cells[0].Pairs = cells[0].Pairs[:4]
-	require.Len(t, e.stepsOf(cells, func(*bench.Cell) int { return 7 }), 4, "all there are, each once")
+	require.Len(t, e.stepsOf(cells, func(*bench.Cell) int { return 7 }), 4, "a round visits each of the four pairs once")
 }
 
 // If a round has more pairs than a tour visits, it makes several tours. Each pair is visited once.

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// drowsy is a token that answers itself. In one of every so many waits it gives up the CPU.
+// drowsy is a token that answers itself. It gives up the CPU in each wait whose number is a multiple of the field every.
 type drowsy struct {
 	page  *control.Page
 	last  uint32
@@ -40,7 +40,7 @@ func (d *drowsy) Await() uint32 {
 	return d.last + 1
 }
 
-// The sample distinguishes round trips in which the waiter slept from those in which it did not.
+// The metric slept is the share of the sampled round trips in which the waiter slept.
 func TestHandoffTellsWhoSlept(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -62,7 +62,7 @@ func TestHandoffTellsWhoSlept(t *testing.T) {
 		// The runtime may still interrupt a wait that does not sleep.
 		require.InDelta(t, want, rep.Metrics["slept"], 0.1, "one in %d", every)
 		require.EqualValues(t, drowsyWaits, th.slot.Ops)
-		require.EqualValues(t, drowsyWaits-th.slot.Metrics[metricLooked], stats.NewHist(th.counts).TotalCount(), "who is looked at is not timed")
+		require.EqualValues(t, drowsyWaits-th.slot.Metrics[metricLooked], stats.NewHist(th.counts).TotalCount(), "sampled round trips are not in the histogram")
 		require.NoError(t, p.Close())
 	}
 }

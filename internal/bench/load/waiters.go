@@ -133,8 +133,9 @@ func (r *crowdRun) start() {
 	}
 }
 
-// disturbed counts the waiters that returned although nothing was released. It adds the difference between the number
-// of waiters whose wait failed and the parameter left, the number of waits that were cancelled.
+// disturbed counts the waiters that returned without a cause before the release. These are the waiters whose wait
+// succeeded, and the difference between the number of waits that failed and the parameter left, the number of waits that
+// were cancelled.
 func (t *thread) disturbed(r *crowdRun, left int) {
 	wrong := r.got.Load() + max(r.left.Load()-int64(left), int64(left)-r.left.Load())
 	t.slot.Metrics[metricDisturbed] += float64(wrong)

@@ -1,7 +1,7 @@
 //go:build ignore
 
-/* The parts that the C peers share with the Go workers: the control page (control_unsafe.go), the clock, the work
- * loop (work.go), the histogram buckets (histogram.go), and the span that a thread reports (worker.go). */
+/* The parts that the C peers share with the Go workers: the control page (page_unsafe.go), the clock, the work loop
+ * (work.go), the histogram buckets (histogram.go), and the span that a thread reports (thread.go). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <features.h>

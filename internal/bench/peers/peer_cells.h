@@ -1,7 +1,7 @@
 //go:build ignore
 
-/* The scenarios of shmbench that need more than a lock or a token, for the peers in C. Each does what the Go file of
- * its name does (rw.go, sem.go, queue.go, event.go, multi.go, barrier.go), and makes the same checks. */
+/* The scenarios of shmbench that need more than a lock or a token, for the peers in C. Each does what its
+ * file in Go does (rw.go, sem.go, queue.go, event.go, multi.go or barrier.go), and makes the same checks. */
 
 /* Readers and writers. */
 
@@ -311,7 +311,7 @@ static int draw(uint32_t *keys, uint64_t *at)
 	return kept;
 }
 
-/* Whether any of the keys is held. */
+/* Reports whether any of the keys is held. */
 static int any_held(const uint32_t *keys, int n)
 {
 	for (int k = 0; k < n; k++) {

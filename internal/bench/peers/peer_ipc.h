@@ -6,7 +6,7 @@
 #include <sys/ipc.h>
 #include <sys/sem.h>
 
-/* The objects that the parent removes after all peers have ended (peers_ipc_unsafe.go has the same struct). */
+/* The objects that the parent removes after all peers have ended (ipc_unsafe.go reads the same bytes). */
 struct left {
 	uint32_t semaphores; /* 1: id is valid */
 	int32_t id;

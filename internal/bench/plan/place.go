@@ -104,9 +104,9 @@ func secondThreadsLast(t *topology.Topology, cpus []int) []int {
 	return list
 }
 
-// namePlaces replaces each placement that stands for several classes of pairs of CPUs by these classes, as far as this
-// host has them. These are all classes, or the classes with that name and any distance and kinds of CPUs. So the key of
-// a measurement means the same on each host.
+// namePlaces replaces each placement that stands for several classes of pairs of CPUs by those of the classes that this
+// host has. PlaceClasses stands for all classes. A class without a distance and kinds stands for this class with any
+// distance and any kinds of CPUs. So the key of a measurement means the same on each host.
 func (o *Options) namePlaces() {
 	if o.Topology == nil {
 		return

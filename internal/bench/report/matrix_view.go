@@ -111,7 +111,7 @@ func (m *pairs) grid(t *topology.Topology) *grid {
 	return g
 }
 
-// clusterStep is a least ratio of two distances: between neighbouring clusters of CPUs, and within a cluster.
+// clusterStep is the least ratio of the distance between neighbouring clusters of CPUs to the distance within a cluster.
 const clusterStep = 1.3
 
 // clusters finds groups of CPUs that are nearer to each other than to other CPUs by at least the factor clusterStep. It

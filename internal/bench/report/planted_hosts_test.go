@@ -60,7 +60,7 @@ func mapped(o *plan.Options, cells []*bench.Cell, scenario, subject string) (lis
 	return list, first
 }
 
-// within returns the used CPUs whose class with a CPU is one of the given classes.
+// within returns the given CPU, and the used CPUs whose class with that CPU is SMT or one of the given classes.
 func within(o *plan.Options, cpu int, near []topology.Class) string {
 	var cpus []int
 	for _, id := range o.CPUs {

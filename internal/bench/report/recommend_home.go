@@ -11,7 +11,7 @@ import (
 )
 
 // homeGain is how many times better a lock must be, at least, if its memory lies on a NUMA node of its users, for rule
-// R16 to advise it.
+// R16 to advise such a node.
 const homeGain = 1.1
 
 // placed is a share in percent. At least this share of the memory of a measurement must have been on the NUMA node of

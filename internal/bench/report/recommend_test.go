@@ -420,7 +420,7 @@ func TestCohortAdvice(t *testing.T) {
 	}
 }
 
-// The advice names the least number of contenders from which on every larger number gains.
+// The advice names the smallest number of contenders from which the lock gains: with this number and every larger one.
 func TestCohortAdviceNamesTheLeastCrowd(t *testing.T) {
 	for _, c := range []struct {
 		gains []float64 // with 8, 16 and 32 contenders

@@ -92,7 +92,7 @@ func recoveryTable(cells []*Cell) (list []recovery) {
 		if c.Scenario != "crash" {
 			continue
 		}
-		if all, err := c.recoveries(); err == nil { // if a file has a broken histogram, it has no other figure of it either
+		if all, err := c.recoveries(); err == nil { // a file with a broken histogram has no other figure from that histogram either
 			list = append(list, all...)
 		}
 	}

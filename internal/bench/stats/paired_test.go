@@ -55,8 +55,8 @@ func TestEnoughRounds(t *testing.T) {
 		}
 		require.InEpsilon(t, math.Pow(2, -float64(n)), signedRankP(vs), 1e-9)
 		least := math.Pow(2, -float64(n))
-		require.Equal(t, n, EnoughRounds(least*1.0001), "a p of %v is below", least)
-		require.Equal(t, n+1, EnoughRounds(least), "and not equal")
+		require.Equal(t, n, EnoughRounds(least*1.0001), "the least p value, %v, is below alpha", least)
+		require.Equal(t, n+1, EnoughRounds(least), "the p value must be below alpha, not equal to it")
 	}
 	require.Equal(t, 12, EnoughRounds(0.025/60))
 	require.Equal(t, 9, EnoughRounds(0.05/20))
@@ -122,7 +122,7 @@ func TestNeeds(t *testing.T) {
 			}
 		}
 		require.Greater(t, asked, 20)
-		require.GreaterOrEqual(t, decided, asked*6/10, "of %d with an effect of %v", asked, effect)
+		require.GreaterOrEqual(t, decided, asked*6/10, "decided, of %d undecided effects of %v", asked, effect)
 	}
 	require.Zero(t, Effect{Interval: Interval{1.1, 0.9, 1.3, 12, KindPaired}, least: 1.1}.Needs(level), "no number decides an effect that is as large as the least one")
 }

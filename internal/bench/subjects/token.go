@@ -5,7 +5,7 @@ package subjects
 import "github.com/shmsync/shmsync/internal/bench"
 
 // wordToken is one of two ends that pass a token to each other. The value of the token is in a plain word for each
-// direction. The function post, and the function wait at the other end, guard that word.
+// direction. The function post at one end, and the function wait at the other end, order the accesses to that word.
 type wordToken struct {
 	out, in    *uint64
 	post, wait func()

@@ -26,8 +26,8 @@ func File(name string) string {
 	return filepath.Join(root, data)
 }
 
-// Tree returns the files of a recorded host. It accepts only recordings that contain no lists in paths, so each line
-// has one line of one file.
+// Tree returns the files of a recorded host. Use it only for a recording whose paths contain no lists. Tree does not
+// expand a list, and does not check for one: a path with {0-7} becomes the name of one file.
 func Tree(t testing.TB, name string) fstest.MapFS {
 	t.Helper()
 	text, err := os.ReadFile(File(name + ".tree"))
