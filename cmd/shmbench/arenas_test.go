@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// Cells use an arena in the given directory, and leave nothing there.
+// With --arena, cells put their memory into the given directory, and leave no file there.
 func TestArenaLiesWhereItIsSaid(t *testing.T) {
 	proctest.CCompiler(t)
 	dir := t.TempDir()

@@ -134,8 +134,8 @@ func TestTortureResidentInCSeesTornData(t *testing.T) {
 	require.Regexp(t, "resident 1 in C: tx: torn: cell", strings.Join(r.Violations, "\n"))
 }
 
-// A torture finds a mistake in the C library because of which a resident does not undo changes: neither its own when it
-// aborts, nor those of the dead.
+// A torture finds a mistake in the C library: residents undo neither their own changes when they abort, nor the changes
+// of dead processes.
 func TestTortureSeesMistakeInLibraryOfResidentInC(t *testing.T) {
 	cc := proctest.CCompiler(t)
 	const undo = "memcpy(shmi_bytes(a, f.off, f.length), l->records + tail, f.length);"

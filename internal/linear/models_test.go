@@ -205,7 +205,7 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 	}
 }
 
-// weak is the argument of a TryLock that may fail beside another call even though the lock is free.
+// weak is the argument of a TryLock that may fail while another call runs, even though the lock is free.
 const weak = 1
 
 type lockFuncs struct {
@@ -670,8 +670,8 @@ func addQueue() {
 					return []items{s}
 				}
 				if !r.OK && !r.Open {
-					// A TryPut fails if the queue is full. Beside another call it may fail earlier, because a Put
-					// may wait, or a waiter may not have copied its item yet.
+					// A TryPut fails if the queue is full. While another call runs, it may fail earlier: a Put may
+					// be waiting, or a waiter may still have to copy its item.
 					if c.Beside || s.n == room {
 						return []items{s}
 					}

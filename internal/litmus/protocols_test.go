@@ -33,8 +33,8 @@ func TestProtocols(t *testing.T) {
 }
 
 var protocols = map[string]protocol{
-	// An Event is set: its word is 1. A Set finds that, makes a fence, and changes nothing. A TryWait takes the token, and
-	// its caller reads plain data. The Set was before the TryWait, so the caller must see the data.
+	// An Event is set: its word is 1. A process writes plain data and calls Set, which makes a fence, finds the Event
+	// set, and changes nothing. Then a TryWait takes the token. The caller of the TryWait must see the data.
 	"event.set": {
 		program: func(l LSE) Program {
 			return Program{
@@ -81,7 +81,8 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// A Schedule finds the gate scheduled. A Begin takes the gate, and then loads the bits of the signal.
+	// A Schedule finds the gate already scheduled. Then a Begin takes the gate, and loads the bits of the signal. The
+	// process that executes the queue must see the item that was written before the Schedule.
 	"signal.schedule": {
 		program: func(l LSE) Program {
 			return Program{
@@ -93,7 +94,7 @@ var protocols = map[string]protocol{
 		wrong: func(r Result) bool { return r["scheduled"] == 1 && r["seen"] == 0 && r["gate"] == 2 },
 	},
 	// A program writes data and calls Get, which takes the first item and stores the hint head. A Put finds room by the
-	// hint. It does not read the slot of that item.
+	// hint, without a load of the slot of that item. The caller of the Put must see the data.
 	"queue.room by the hint": {
 		program: func(l LSE) Program {
 			return Program{
@@ -176,8 +177,9 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// A commit of a Synchronized, the next one, and a Load meanwhile. The second writer writes the copy that the reader
-	// copies. The lock is released by a store and taken by a CAS.
+	// A writer of a Synchronized commits. The next writer begins to write the other copy, from which a Load reads at
+	// the same time. The Load must find out that the copy was written. The first writer releases the lock by a store,
+	// and the second one takes it by a CAS.
 	"synchronized.commit": {
 		program: func(l LSE) Program {
 			return Program{
@@ -201,8 +203,8 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// A State of a Waitable. The writer has found a change by another process, and overwrites an image that is no longer
-	// valid.
+	// A call of State on a Waitable reads an image. A writer finds that another process has committed a change, so that
+	// this image is no longer valid, and overwrites it. The State must find out that the image was overwritten.
 	"waitable.state": {
 		program: func(l LSE) Program {
 			return Program{
@@ -279,8 +281,8 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// A thread publishes an ID in an act word and reads the word with the ID again. A joiner searches that word, from which
-	// the ID was removed, and then reads the act word.
+	// A thread publishes the ID of a dead participant in an act word, and reads the word that named the ID again.
+	// Another process removes the ID from that word. A joiner that no longer finds the ID there then reads the act word.
 	"arena.act": {
 		program: func(l LSE) Program {
 			return Program{

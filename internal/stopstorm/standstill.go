@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// standstill records when each lane of each worker but one last made progress. A lane is a goroutine or thread that
-// repeats one operation.
+// standstill records when each lane last made progress, for all workers except one. A lane is a goroutine or thread
+// that repeats one operation.
 type standstill struct {
 	s      *storm
 	victim int

@@ -60,7 +60,7 @@ func (s *storm) one(victim int) error {
 			break
 		}
 		if still := w.still(s.o.Bound / excuseAfter); len(still) != 0 && s.excused(victim, still) {
-			break // it is excused, and would be until the end of the stop
+			break // the stop is excused, and would be until its end
 		}
 		// The other workers must make progress in the second half of the stop. Progress in the first half proves
 		// nothing, because the stop may take effect late.

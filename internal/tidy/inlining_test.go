@@ -17,7 +17,7 @@ import (
 
 // inlined has three lists for each package. inlined are the fast paths that the compiler can inline into their
 // callers. outOfLine are functions that must not be inlined, because their callers would become too large to be
-// inlined. inside are functions of which the compiler inlines a call within the package.
+// inlined. inside are functions that the compiler inlines into a caller of the same package.
 var inlined = map[string]struct{ inlined, outOfLine, inside []string }{
 	"./prims": {
 		inlined: []string{

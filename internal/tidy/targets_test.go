@@ -26,7 +26,7 @@ import (
 // TestTargetsTypeCheck type-checks the packages of the library, and what they import, for each pair of GOOS and
 // GOARCH that Go supports. It finds constants that overflow, names that a system lacks, and functions for which
 // an architecture has no assembly. It compiles nothing: .ci/targets does that, and takes a quarter of an hour. Unless it
-// runs at full length, it takes as many pairs as name each system and each architecture once.
+// runs at full length, it takes only some pairs, which together name each system and each architecture.
 func TestTargetsTypeCheck(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command, which knows the targets and the files of each")
@@ -59,7 +59,7 @@ type target struct{ GOOS, GOARCH string }
 // covering returns some of the targets. Each system and each architecture is in at least one of them.
 func covering(targets []target) (some []target) {
 	seen := make(map[string]bool)
-	// First those of which both are new, and then what these leave.
+	// First take the targets whose system and architecture are both new, and then those of which one is new.
 	for news := 2; news > 0; news-- {
 		for _, c := range targets {
 			n := 0

@@ -83,8 +83,8 @@ type tortureSlot struct {
 	until  atomic.Int64                                  // when its control thread should wake
 	counts [tortureHists][stats.HistBuckets]atomic.Uint64
 	long   atomic.Uint64 // operations longer than the bound
-	beyond atomic.Uint64 // of these, those that are too long even without the time that the method excuses returns
-	others atomic.Uint64 // of these, those during which other programs took the CPUs
+	beyond atomic.Uint64 // of these, those that exceed the bound even without the periods that the method excuses returns
+	others atomic.Uint64 // of the operations in beyond, those during which other programs took the CPUs
 
 	// A resident in C writes the begin and end of its last operations here, and the parent computes their durations.
 	// The field named of has the index of the job times tortureThreads, plus the number of the thread.

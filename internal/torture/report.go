@@ -39,7 +39,7 @@ type Result struct {
 	BoundNs    int64             `json:"bound_ns"`
 	Long       uint64            `json:"turns_over_bound"`           // wall clock
 	Beyond     uint64            `json:"turns_over_bound_unexcused"` // without stops, and without the wait for a CPU
-	Unjudged   uint64            `json:"turns_over_bound_unjudged"`  // of those over the bound, the turns during which other programs took the CPUs
+	Unjudged   uint64            `json:"turns_over_bound_unjudged"`  // of the turns in Beyond, those during which other programs took the CPUs
 	Judged     float64           `json:"judged"`                     // part of the time in which others did not
 	Wait       spread            `json:"turn_ns"`
 	Inherit    spread            `json:"after_first_death_ns"`

@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/child"
 )
 
-// noise starts busy loops on each CPU that run only while nothing else wants to run.
+// noise starts busy loops on each CPU. They run only while no other program wants to run there.
 func (r *run) noise() error {
 	self, err := child.Self()
 	if err != nil {

@@ -55,8 +55,8 @@ var (
 	}
 )
 
-// FutexEnd is one of two ends that pass a token to each other. It has a word for each direction, and a word that says
-// whether a thread may sleep on it.
+// FutexEnd is one of two ends that pass a token to each other. For each direction it has a word with the value, and a
+// word that says whether a thread may sleep on the first one.
 type FutexEnd struct {
 	sleeping
 	out, in           *atomic.Uint32

@@ -69,7 +69,7 @@ type Preset struct {
 	brief  bool          // few shapes
 	few    bool          // few subjects
 	budget time.Duration // the plan is shortened until it takes at most this time; 0: no limit
-	Limit  time.Duration // after this time no more repetitions begin, for a plan that takes longer than planned; it applies to a small host, see share
+	Limit  time.Duration // after this time no more repetitions begin, even if the plan is not complete; the value is for a small host, see share
 	exact  bool          // the user gave the budget: it applies to a host of any size, and further rounds use it up
 	least  Defaults      // the repetitions of the plan are not made shorter than this
 	gaps   []time.Duration

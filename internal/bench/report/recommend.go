@@ -55,8 +55,8 @@ type rule struct {
 }
 
 // rules has the rules for advice, in the order of reports. Each rule uses the cells of a document, its topology, and
-// the comparisons that the function list of the rule has returned. If the function judge returns nil, the cells that
-// the rule needs were not measured.
+// the comparisons that the function in the field list has returned. If the function in the field judge returns nil, the
+// cells that the rule needs were not measured.
 var rules = []rule{
 	{"R1", "spinning", "shmbench handoff", nil, adviseSpin},
 	{"R2", "where processes run", "shmbench matrix", colocateContrasts, adviseColocate},

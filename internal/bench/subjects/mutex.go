@@ -118,7 +118,7 @@ func (m mutex) Pairs(n int, counter *uint64) {
 func (m mutex) Inherit() (bench.Succession, error) { return inherit(m) }
 
 // toldMutex is a mutex for measuring how long it takes until the survivor learns of the death of the owner. At that
-// time the survivor may not use the data yet, because a system call of the dead process may still write there.
+// time the survivor must not use the data yet, because a system call of the dead process may still write there.
 type toldMutex struct{ mutex }
 
 func openTold(w *bench.Worker, thread int) (any, error) {
