@@ -334,7 +334,7 @@ func TestLinearizable(t *testing.T) {
 				verdict, info := porcupine.CheckOperationsVerbose(s.model, ops, 20*time.Second)
 				switch verdict {
 				case porcupine.Illegal:
-					t.Fatalf("seed %#x: not linearizable:\n%s\nthis far it is:\n%s", seed, describe(ops), partial(info))
+					t.Fatalf("seed %#x: not linearizable:\n%s\nthe longest legal order that was found:\n%s", seed, describe(ops), partial(info))
 				case porcupine.Unknown:
 					unknown++
 					continue

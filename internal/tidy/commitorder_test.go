@@ -89,7 +89,7 @@ var (
 )
 
 // commitOrder returns an error if a listing of one of the functions above does not have the stores and calls that
-// want names. It examines the listing up to the call of commit.
+// the parameter want names. It examines the listing up to the call of commit.
 func commitOrder(arch, listing, want string) error {
 	var found []string
 	add := func(s string) {
