@@ -58,7 +58,8 @@ func (x *Exec) Load(w int) uint8 { return x.load(x.Me, w) }
 // Store sets word w to v by a plain store.
 func (x *Exec) Store(w int, v uint8) { x.store(x.Me, w, v) }
 
-// CAS sets word w to the value to by a compare-and-swap, if w has the value old, and reports whether it did.
+// CAS executes a compare-and-swap: if word w has the value old, it gets the value of the parameter to. CAS reports
+// whether it did.
 func (x *Exec) CAS(w int, old, to uint8) bool {
 	x.drain(x.Me)
 	if x.Mem[w] != old {

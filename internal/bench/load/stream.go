@@ -17,7 +17,7 @@ import (
 // streamView is the interface that stream measurements need of their subject: memory that several threads share.
 type streamView interface {
 	Words() []uint64
-	// Where reports on which NUMA nodes the words with the indices from to from+n-1 lie.
+	// Where reports on which NUMA nodes n words lie. The parameter from is the index of the first of them.
 	Where(from, n int) ([]shm.Placement, error)
 }
 

@@ -200,7 +200,7 @@ func newSection(sc *bench.Scenario, d *Document) (*htmlSection, error) {
 }
 
 // group returns a text that is the same for all cells that can be compared with c. The text has the parameters of c. It
-// omits those that describe the subject and those whose names are in the parameter but.
+// omits those that describe the subject, and those that the caller names.
 func (c *Cell) group(but ...string) string {
 	var parts []string
 	for k, v := range c.Params {

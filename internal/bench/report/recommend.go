@@ -226,7 +226,7 @@ func with(param, value string) func(*Cell) bool {
 }
 
 // alike returns a condition for the method find. It selects the cells that differ from a only in the subject or in the
-// parameters that the parameter but names.
+// named parameters.
 func alike(a *Cell, but ...string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Scenario == a.Scenario && c.group(but...) == a.group(but...) }
 }

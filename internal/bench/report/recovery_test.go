@@ -12,7 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// killed adds a made-up crash cell. In each round, the times go up in steps of 1 µs, from first to first+kills-1 µs.
+// killed adds a made-up crash cell. The parameters owned and told are the shortest times in µs. In each round, the next
+// kill takes 1 µs longer. If told is 0, the cell has no such times.
 func killed(t *testing.T, d *Document, subject string, rounds, kills int, owned, told int64) *Cell {
 	t.Helper()
 	encoded := func(from int64) string {
