@@ -67,8 +67,8 @@ func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, 
 	return list, nil
 }
 
-// groupsBut puts cells into one group if they differ only in the subject and in the named parameters. It keeps the order
-// of the cells.
+// groupsBut puts cells into one group if they differ only in the subject and in the named parameters. It keeps the
+// order of the cells.
 func groupsBut(all []*Cell, but ...string) (list [][]*Cell) {
 	at := map[string]int{}
 	for _, c := range all {

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// killed adds a made-up crash cell. The parameters owned and told are the shortest times in µs. In each round, the next
-// kill takes 1 µs longer. If told is 0, the cell has no such times.
+// killed adds a made-up crash cell. The parameters owned and told are the shortest times in µs. In each round, each
+// kill takes 1 µs longer than the one before. If told is 0, the cell has no such times.
 func killed(t *testing.T, d *Document, subject string, rounds, kills int, owned, told int64) *Cell {
 	t.Helper()
 	encoded := func(from int64) string {
