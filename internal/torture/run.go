@@ -393,7 +393,7 @@ func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 	return nil
 }
 
-// lookMost is the longest time between two checks by the method until that counts as waiting time.
+// lookMost is the longest time between two checks that the method until counts as waiting time.
 const lookMost = 20 * time.Millisecond
 
 // until waits until the function reached returns true. If p is not nil and p ends before that, until returns an error.

@@ -182,8 +182,8 @@ func valuesOf(m map[int]float64) (list []float64) {
 	return list
 }
 
-// adviseColocate is rule R2: run processes that communicate on CPUs that are near each other, if the way between those
-// is much shorter than to others.
+// adviseColocate is rule R2: run processes that communicate on CPUs that are near each other, if the way between such
+// CPUs is much shorter than to others.
 func adviseColocate(d *Document, list []*contrast) *advice {
 	if a := adviseClasses(d, list); a != nil {
 		return a

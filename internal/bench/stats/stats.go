@@ -27,7 +27,7 @@ type Interval struct {
 	Kind   string  `json:"kind"` // one of the kinds below
 }
 
-// These are the kinds of interval, that is, the ways in which its range was found.
+// These are the kinds of intervals, that is, the ways in which a range was found.
 const (
 	KindRank      = "rank 95%"
 	KindBootstrap = "bootstrap 95%"
