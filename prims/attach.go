@@ -14,9 +14,9 @@ import (
 // Each OpenX finds an object or creates it. Each AttachX only finds an object: if no object has that name,
 // the error Is [fs.ErrNotExist]. The options have the same meaning as in an OpenX of an existing object.
 
-// needs returns an error if n is not positive. n is a number that only the creation of an object uses, such as
-// the number of parties of a Barrier. OpenX calls needs even if the object exists. Otherwise the same call
-// would fail or succeed depending on whether another process has created the object first.
+// The function needs returns an error if n is not positive. n is a number that only the creation of an object
+// uses, such as the number of parties of a Barrier. OpenX calls needs even if the object exists. Otherwise the
+// same call would fail or succeed depending on whether another process has created the object first.
 func needs(kind, name, what string, n int64) error {
 	if n > 0 {
 		return nil

@@ -47,7 +47,7 @@ type watcher interface {
 // returns the index of the Event. Otherwise the token stays there for other waiters.
 //
 // The elements may belong to several arenas. If an arena or a handle is closed while WaitAny waits, the waits for
-// the elements that it concerns end with ErrClosed.
+// the elements of that arena or handle end with ErrClosed.
 //
 // WaitAny returns an index of -1 if the waiting itself fails. The error is then ErrCorrupt or
 // ErrClosed. WaitAny of an empty list returns -1 and nil at once.

@@ -124,8 +124,9 @@ func (w *futexWatch) listen() bool {
 		// The loop repeats if another call has changed the word, or if the handle is being closed. A close ends
 		// the loop in the next iteration. So the loop is lock-free.
 		//
-		// The wait sleeps on the value that was judged. Another waiter may announce itself after a Post, so a value
-		// that was loaded later may be announced although the token is reached.
+		// The wait must sleep on s, the value that was judged, and not on a value that is loaded later. Between the
+		// two loads, a Post may reach the token and another waiter may announce itself. A wait that then slept on
+		// the later value would miss that Post.
 		s := futexState(f.state.Load())
 		if done, _ := w.judge(s); done {
 			return false

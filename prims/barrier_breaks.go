@@ -22,10 +22,10 @@ import (
 //	CAS of the record                          CAS of the record
 //	CAS of the commit word from c              CAS of the commit word
 //
-// begin writes the record of the broken phase before that phase ends. The record agrees with the state at c,
-// because a later death changes the commit word. Suppose that a process is stopped before its CAS of the
-// record, and another process ends the phase. When the stopped process resumes, its CAS fails, because the
-// record has changed since the process loaded it.
+// begin writes the record of the broken phase before that phase ends. If the phase ends, the record agrees with
+// the state that ended: a death after c would have changed the commit word, so the CAS of that word would have
+// failed. Suppose that a process is stopped before its CAS of the record, and another process ends the phase.
+// When the stopped process resumes, its CAS fails, because the record has changed since the process loaded it.
 func (x *Barrier) begin(parties uint64) (done bool, err error) {
 	x.private.Lock()
 	defer x.private.Unlock()

@@ -214,9 +214,9 @@ func (x *Barrier) holders(f func(arenakernel.ParticipantID)) {
 // reap breaks the phases that dead participants leave incomplete.
 //
 // One pass over the slots is enough, for the following reason. When the participant died, the commit word may
-// have named its last record; the first read of the state completes that record. From then on, only living
-// participants change the share of the dead participant, and each such change marks its parties as lost. Such a
-// change is made by a reaper, or by a new participant that takes over the slot.
+// have named its last record; the first read of the state completes that record. From then on, the share of the
+// dead participant is changed only by a reaper, or by a new participant that takes over the slot. Each such change
+// marks the parties of the share as lost.
 //
 // A process that has no slot record cannot change the Barrier, so reap does nothing in such a process. Another
 // process reaps instead: a process that waits, or the next process that makes a call.

@@ -14,7 +14,7 @@ const barrierMax = 1<<31 - 1
 // barrierShare). The methods compute changes in this copy and have no other effect. A call publishes the
 // difference between two states as one change, by means of a recordLog.
 //
-//	completer  broken           pending  meaning                              left by
+//	completer  broken           pending  meaning                              ends by
 //	0          no               > 0      this phase takes arrivals            an arrival; a death
 //	0          the next phase   > 0      the same; a party that has arrived   the same
 //	                                     is dead
@@ -76,14 +76,16 @@ func (s *barrierState) sequence() uint32 {
 	return n
 }
 
-// barrierShare says how many of the parties belong to a participant.
+// barrierShare says how many of the parties belong to a participant. A share is not rewritten when a new phase
+// begins, so the field phase may be that of an earlier phase. The table says what the fields mean in this phase:
 //
-//	phase of the share           parties  left
-//	this one                     p        left of its p arrivals of this phase are to come
-//	after the last full phase    p        p, of which p are to come
-//	the last full phase          p        left of its p arrivals were made by others: it has p - left
-//	                                      now, all to come
-//	earlier                      void     void: a whole phase passed without it
+//	the field phase is           parties it has   arrivals of these parties that are to come
+//	this phase                   parties          left
+//	later than the last full     parties          all: each phase from that one on broke before it was full
+//	phase, but before this one
+//	the last full phase          parties - left   all: others made the arrivals that left counts, and have
+//	                                              those parties now
+//	earlier                      0                none: a full phase has passed without the participant
 //
 // The field gone is the last participant of the slot that died as a party. It has a meaning only while the
 // field goneIn is the low half of barrierState.reset, that is, until the next Reset.
@@ -214,8 +216,8 @@ func (s *barrierState) register(h *barrierShare, n uint64) {
 	s.put(h, parties+n, left)
 }
 
-// begin ends a broken phase and begins the next phase with the given number of parties. 0 stands for the number
-// of parties that are alive, but at least 1, for the process that called Reset.
+// begin ends a broken phase and begins the next phase with the given number of parties. If parties is 0, the next
+// phase has the parties that are alive, but at least 1: the process that called Reset.
 func (s *barrierState) begin(parties uint64) {
 	if parties == 0 {
 		parties = max(s.expected-min(s.lost, s.expected), 1)
@@ -233,14 +235,14 @@ func (s *barrierState) begin(parties uint64) {
 //
 //	bits 0..28   dead      the first party that died
 //	bits 29..33  lost      how many parties died; 31 means that many or more
-//	bit  34      recorded  1 in each record, so that bytes of 0 are none
+//	bit  34      recorded  1 in each record, so that a word of 0 is not a record
 //	bits 35..63  lap       the phase / 32, modulo 2^29
 //
 //	writers: Reset, by CAS
 //	readers: waits for a phase before the last Reset, tools
 //	order:   release by the CAS, acquire by a reader
 //	futex:   none
-//	crash:   while its phase is broken, it says what the state says; the next Reset writes it again
+//	crash:   until its phase ends, the state counts and not the record; the next Reset writes the record again
 type barrierBreak uint64
 
 const (

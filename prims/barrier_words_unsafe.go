@@ -53,7 +53,7 @@ type barrierWords struct {
 	size     uint32        // number of parties at the creation. Immutable after init.
 	poller   atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	lost     atomic.Uint64 // how many parties died since the last Reset. Tagged
-	skipped  atomic.Uint64 // length of the series of phases before this one that broke before they were full. Tagged
+	skipped  atomic.Uint64 // how many phases in a row, just before this one, broke before they were full. Tagged
 	reset    atomic.Uint64 // the low half of the first phase after the last Reset. Tagged
 	resetEra atomic.Uint64 // the high half of the same number. Tagged
 }

@@ -273,18 +273,17 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 	err := w.lock()
 	w.cancel.Stop()
 	if err == errTimedOut && m.wakes() == before && c.hold() != hold {
-		// The global lock has had another holder meanwhile, and yet nobody has released the local
-		// lock. So the holder of the local lock may be stopped.
+		// While this caller waited, the global lock has had another holder, and yet nobody has released the
+		// local lock. So the holder of the local lock may be stopped.
 		d.shut.Store(shmsync.Monotonic() + cohortShut*w.variant.timeout)
 	}
 	return err == nil, true
 }
 
-// timeout is how long a waiter sleeps at its local lock. The holder of the local lock may be stopped, so the
-// waiter then goes on to the global lock without the local lock. A holder that runs is faster than the timeout.
-// For the time starveAfter, other waiters may take the global lock before this holder. From then on the holder
-// is handed the lock, but waiters of other nodes that have waited longer may be handed the lock first, one in
-// each starveAfter.
+// timeout is how long a waiter sleeps at its local lock. After that it goes on to the global lock without the
+// local lock, because the holder of the local lock may be stopped. A holder that runs needs less time. During the
+// first starveAfter, other waiters may take the global lock before this holder. After that, a release hands it the
+// global lock; but waiters of other nodes that have waited longer may come first, one in each starveAfter.
 func (c *CohortMutex) timeout() int64 { return int64(2+len(c.localLocks)) * cohortStarves }
 
 // leave releases the local lock.

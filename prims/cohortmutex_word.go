@@ -9,7 +9,8 @@ import "fmt"
 //	bits 16..31  passes  how often in a row the lock went from that node to that node
 //
 //	node  quiet  passes  meaning                                        left by
-//	0     0      0       few compete: a newcomer takes a free lock      cohortQuiet in a row; all-zero memory
+//	0     0      0       few compete: a newcomer takes a free lock      the last of cohortQuiet holders in a row
+//	                                                                    that saw no competitor; all-zero memory
 //	k+1   q      p       the turn of node k                             the process that got the lock
 //	255   0      0       a waiter sleeps; the next holder says whose    the waiter that went to sleep
 //	                     turn it is

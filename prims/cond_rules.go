@@ -208,9 +208,8 @@ func (k *condCore) broadcast() error {
 	}
 }
 
-// turns adds to the change x that the first waits of the queue are woken, if a Broadcast has covered them. It adds
-// as many as fit into the record, as long as fewer than limit waiters compete for L. It also stops at a wait whose
-// owner is dead.
+// turns adds wakes of the first waits of the queue to the change x, as long as a Broadcast has covered these waits.
+// It stops when the record is full, when limit waiters compete for L, or at a wait whose owner is dead.
 func (k *condCore) turns(x *recordedChange, limit uint32) {
 	for {
 		y := *x
@@ -251,11 +250,11 @@ func (k *condCore) serve(x *recordedChange, b *wakes, limit uint32) error {
 	}
 }
 
-// settle ends the wait of a node that owes a wake, because its owner has not locked L again. A Signal passes on to
-// the next wait, if that wait was queued when the Signal was given. After a Broadcast, the next covered waits are
-// woken. The parameter outcome is the new value of the word next of the node: RecordedLeft if this process is the
-// owner, or RecordedRemoved if the owner is dead. ok is false if the node does not owe a wake. The caller holds
-// k.private.
+// settle ends the wait of a node that owes a wake, that is, whose owner was woken and has not locked L again. A
+// Signal passes on to the next wait, if that wait was queued when the Signal was given. After a Broadcast, the next
+// covered waits are woken. The parameter outcome is the new value of the word next of the node: RecordedLeft if this
+// process is the owner, or RecordedRemoved if the owner is dead. ok is false if the node does not owe a wake. The
+// caller holds k.private.
 func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (ok bool, err error) {
 	for {
 		// Another iteration means that another call has changed the Cond, or that this call has removed
@@ -273,8 +272,8 @@ func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (
 			done = true
 		case extra&condSignal == 0:
 			x.add(recordNext, w.index(), w.Next(), next, outcome)
-			// The word gets a new tag even if turns makes its value the same again, because check compares the tag,
-			// too.
+			// The word flying gets a new tag even if turns makes its value the same again. The periodic check
+			// compares the tag, too.
 			x.set(condFlyingWord, 0, &k.words.flying, max(x.get(&k.words.flying), 1)-1)
 			k.turns(x, k.limit)
 			x.torn = false // the turns that were added are sound; damage of the queue concerns only the waits of others

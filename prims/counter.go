@@ -24,8 +24,9 @@ var (
 // work the participant has undertaken to do. It is in the slot record of the participant's slot.
 //
 // A decrement by a participant first counts for its own share, and then for the shares of others. So a share is
-// never negative. If the participant dies, its share contains the work that it undertook last. When the counter
-// becomes 0, no participant has work left, so all shares lose their meaning: they are void.
+// never negative. What a participant has done counts as the work that it undertook first; if it dies, its share is
+// the work that it undertook last. When the counter becomes 0, no participant has work left, so all shares lose
+// their meaning: they are void.
 //
 // After a death, the share of the dead participant is work that the dead owe. They owe it until other
 // participants have done all of the work, another process claims it, or Reset removes it from the count. While

@@ -44,8 +44,8 @@ import (
 //
 // The same value of the sole form may come back. That does no harm, because a change from such a value depends
 // on nothing but the value. The exceptions are the changes that depend on the death of the owner, in reap and in
-// zeroLost. They publish the ID of the owner in an act word first, so that no other participant gets it. A zero ticket comes back only after 2^29 other tickets, and a version only after
-// 2^51 others.
+// zeroLost. They publish the ID of the owner in an act word first, so that no other participant gets it. A zero
+// ticket comes back only after 2^29 other tickets, and a version only after 2^51 others.
 //
 //	writers: every call, of any process, by CAS
 //	readers: every call

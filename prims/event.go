@@ -143,8 +143,8 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 }
 
 // Set sets e and ends the waits for the set. If e is auto-reset, Set ends one of them. If e is set already, Set
-// changes nothing. In this case, too, what the caller did before is visible after the call that takes the token of e, or
-// that resets e.
+// changes nothing, but it still synchronizes: what the caller did before Set is visible after the call that takes
+// the token of e, or that resets e.
 func (e *Event) Set() {
 	e.opening.use()
 	if e.auto != nil {
@@ -258,7 +258,7 @@ func (e *Event) needBidirectional(verb string) {
 type EventState struct {
 	Set     bool      // a call of Wait does not block now
 	Mode    EventMode // the mode with which the Event was created
-	Waiting bool      // whether calls wait; if e is not auto-reset, it may be a call that has given up
+	Waiting bool      // a call waits; if e is not auto-reset, that call may have given up
 }
 
 // State reads e without locking it. The answer may be out of date when it returns.

@@ -27,7 +27,7 @@ var (
 //
 //	a wait                                   Set
 //	share: waits + 1                         word: tokens, version
-//	word: announced, version + 1             shares: are there as many waits?
+//	word: announced, version + 1             shares: more tokens than waits? If so, end
 //	word: no token?                          word: tokens + 1, version + 1
 //	sleep while the version is the same      if announced, wake one
 //

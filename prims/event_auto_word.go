@@ -79,7 +79,7 @@ func (s tokenState) String() string {
 // waitShare is a word that counts the waits of one participant.
 //
 //	bits 0..31   waits  how many waits have begun and are not counted off
-//	bits 32..63  ended  version of the Event's word when the last wait ended that is counted off
+//	bits 32..63  ended  version of the Event's word at the end of the wait that was counted off last
 //
 // A change that ends a wait stores the slot of that wait in the word of the Event. The call that changes that
 // word next must first subtract the wait from the share. This is called counting the wait off. If ended is the

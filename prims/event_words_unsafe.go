@@ -32,10 +32,10 @@ type autoEventWords struct {
 //
 //	name
 //	writers: the participant, before its first wait
-//	readers: those of waits
-//	order:   release; acquire by those who read waits
+//	readers: the readers of the field waits
+//	order:   release by the participant, acquire by a reader
 //	futex:   none
-//	crash:   a name that is not current
+//	crash:   the name is no longer current, so the waits do not count
 type eventRecord struct {
 	_     structs.HostLayout
 	_     [64]byte      // begins with the header of a slot record

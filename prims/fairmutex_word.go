@@ -30,8 +30,8 @@ import "sync/atomic"
 //	readers: the same, tools
 //	order:   seq-cst: from an Unlock to the next Lock
 //	futex:   none
-//	crash:   names the dead participant until a reap; a word that is closed though nobody is queued stays so
-//	         until the next record
+//	crash:   the word names the dead participant until a reap; if it is closed though nobody is queued, it stays
+//	         closed until the next record
 type fairWord = recordedWord
 
 // fairFree is the value of an owner word that fast paths may change, while the lock is free.

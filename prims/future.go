@@ -26,8 +26,8 @@ var (
 // any number of goroutines of any process wait for it. A result that is more than a number lies in the arena,
 // for example in an [arena.Value]. In that case the producer, that is, the process that sets the Future, writes
 // the value first and then calls Set. A process that has seen the Future set may read the value. The producer
-// calls Claim before it begins the operation. If it dies without a Claim, the waits go on; a wait without a
-// context never ends.
+// calls Claim before it begins the operation. If it dies without a Claim, the waits go on until another process
+// sets the Future.
 //
 // If a producer that has called Claim dies before Set, every wait, now and later, ends with an
 // error that Is ErrOwnerDead and names the producer, until a process calls Reset.

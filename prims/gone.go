@@ -97,9 +97,9 @@ var (
 	napWord uint32       // 0; a nap sleeps on it, and nobody wakes it
 )
 
-// nap sleeps in the kernel for the given number of nanoseconds. It returns false if too many goroutines of this process do
-// so already. A timer of the Go runtime takes up to a millisecond longer in a process that has nothing else to do,
-// because the runtime waits for the next timer with epoll_wait, which counts in milliseconds.
+// nap sleeps in the kernel for the given number of nanoseconds. It returns false if too many goroutines of this
+// process do so already. A timer of the Go runtime takes up to a millisecond longer in a process that has nothing
+// else to do, because the runtime waits for the next timer with epoll_wait, which counts in milliseconds.
 func nap(ns int64) bool {
 	defer nappers.Add(-1)
 	if nappers.Add(1) > nappersMax {

@@ -173,9 +173,9 @@ func (x *MultiLock) inherit() {
 		return
 	}
 	if i := r.head.Load() >> recordPartShift; i < uint64(len(x.all)) {
-		// No other goroutine has this handle yet. So no private lock is needed, and none may be taken here: a
-		// goroutine that has a private lock may wait for the lock of the handles, and the caller may have the
-		// lock of the handles.
+		// No other goroutine has this handle yet, so no private lock is needed. None may be taken here, because
+		// two goroutines could then wait for each other: this one may have the lock of the handles, for which a
+		// goroutine that has a private lock may wait.
 		x.bucketAt(int(i)).completeBare()
 	}
 }

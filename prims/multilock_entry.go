@@ -49,8 +49,7 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 // recordAt returns the record of the participant in a slot. The recordQueue calls it.
 func (k *multiBucket) recordAt(slot int) (recordPlaces, bool) { return k.of.recordAt(slot) }
 
-// wordAt returns the word of an entry that has this kind. where is the index of the entry. The recordQueue calls
-// wordAt.
+// wordAt returns the word of this kind in the entry whose index is the parameter where. The recordQueue calls it.
 func (k *multiBucket) wordAt(kind uint8, where uint32) *atomic.Uint64 {
 	e := k.at(where)
 	if e == nil {
@@ -171,9 +170,9 @@ func (k *multiBucket) find(key uint64) (i uint32, ok bool, err error) {
 	return i, ok, nil
 }
 
-// vacant returns the index of an entry that another key may get, and closes the hold of that entry. The entry's own
-// key is free, and nobody waits for it. The search begins at an entry that differs from change to change, so that an
-// entry keeps its key for some time.
+// vacant returns the index of an entry that another key may get, and closes the word hold of that entry. The entry's
+// own key is free, and nobody waits for it. The search begins at an entry that differs from change to change, so that
+// an entry keeps its key for some time.
 func (k *multiBucket) vacant(c recordCommit) (i uint32, ok bool) {
 	n := k.size()
 	i = uint32(c.version()) % n

@@ -16,7 +16,7 @@ func init() {
 }
 
 // repairMultiLock takes back the keys and removes the waits of the dead participant. It first completes the records
-// of all participants. So the dead participant has left nothing in the buckets that busy does not visit.
+// of all participants. After that, the dead participant has left nothing in the buckets that the method busy skips.
 func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
@@ -84,7 +84,8 @@ func (x *MultiLock) busy(f func(k *multiBucket)) {
 	}
 }
 
-// quiet reports whether no key is held, granted or waited for that has an entry in the memory of the bucket itself.
+// quiet looks at the keys that have an entry in the memory of the bucket itself. It reports whether none of them is
+// held, granted or waited for.
 func (w *multiLockBucket) quiet() bool {
 	for i := range uint32(multiInline) {
 		if e := w.inline(i); !e.state().free() || valueIn(&e.first) != 0 {
@@ -94,8 +95,9 @@ func (w *multiLockBucket) quiet() bool {
 	return true
 }
 
-// queued returns the indices of the entries that have a queue. Only records change the ends of a queue. So queued looks at
-// each entry of the bucket only if the commit word has changed since the last call. The caller holds k.private.
+// queued returns the indices of the entries that have a queue. Only records change the ends of a queue. So queued
+// looks at the entries of the bucket only if the commit word has changed since the last call. The caller holds
+// k.private.
 func (k *multiBucket) queued(x *recordedChange, b *wakes) ([]uint32, error) {
 	if err := k.begin(x, b); err != nil || k.queuedSeen && k.queuedAt == x.c {
 		return k.queuedKeys, err
@@ -150,7 +152,7 @@ func (k *multiBucket) serveAll(x *recordedChange, b *wakes) error {
 func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 	k.deaths.Store(k.a.Deaths())
 	k.unreaped.Store(false)
-	// The last change of the dead participant may be a join.
+	// The last change of the dead participant may have put a wait on a queue. The method begin completes that change.
 	if err := k.begin(x, b); err != nil {
 		return err
 	}

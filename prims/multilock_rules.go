@@ -70,8 +70,8 @@ func (k *multiBucket) lockKey() *uint64 {
 // and tries again.
 func (k *multiBucket) takeWithRoom(ctx context.Context, key uint64, s *park.WaitNode) (Hold, lockResult, error) {
 	for {
-		// The loop repeats only after this call has added four entries to the bucket, or another call has pushed a
-		// block or a slot record.
+		// The loop repeats only after this call has added four entries to the bucket, or another call has added a
+		// block or a slot record to the MultiLock.
 		head := k.of.slots.head.Load()
 		h, r, err := k.take(ctx, key, s)
 		if r != lockNoRoom || err != nil {

@@ -117,7 +117,8 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	return i.Inspection
 }
 
-// read returns the state of the key of the entry e, and the key, at one moment. The state is as calls find it; see stateSeen.
+// read returns the key of the entry e and the state of that key, at one moment. The state is the one that calls find;
+// see stateSeen.
 func (k *multiBucket) read(e *multiLockEntry) (s keyState, key uint64) {
 	_, o := k.stateSeen(func() (v recordedWord, o ownerWord) {
 		v, s, key = e.read()

@@ -39,8 +39,8 @@ import (
 //	readers: the same, tools
 //	order:   seq-cst: from an Unlock to the next Lock
 //	futex:   none
-//	crash:   names the dead participant until a reap; a word that is closed though nobody is queued stays so
-//	         until the next record that frees the key
+//	crash:   the word names the dead participant until a reap; if it is closed though nobody is queued, it stays
+//	         closed until the next record that frees the key
 type keyHold = recordedWord
 
 // keyState is the state of a key: an ownerWord that is never biased. If the key is not recoverable, the state

@@ -81,8 +81,8 @@ type MutexOptions struct {
 	// Repair, if set, is called by Lock and LockContext of this process when they find that a holder died. The
 	// process holds the lock while Repair runs. If Repair returns nil, the call returns with the lock. Otherwise
 	// the call fails with ErrNotRecoverable, as Recover does. If Repair waits for the same lock, or closes the
-	// handle or the arena, that call panics, because it would wait for itself. Repair, Checked and Contention apply to this handle
-	// only and are not stored in the arena.
+	// handle or the arena, that call panics, because it would wait for itself. Repair, Checked and Contention
+	// apply to this handle only and are not stored in the arena.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.

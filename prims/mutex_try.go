@@ -20,7 +20,7 @@ func (m *Mutex) tryLockSlow() bool {
 			defer m.queue.Exit()
 			counted = true
 		case o.valid() && o.held():
-			return false // as step would find
+			return false // step would change nothing either
 		}
 		took, changed, _ := m.step(o, false)
 		if took {

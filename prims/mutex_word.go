@@ -34,7 +34,7 @@ import (
 //	         then seq-cst before the load of the wake word, which a biased release
 //	         leaves to the waiter's fence
 //	futex:   none; waiters sleep on the wake word
-//	crash:   names the dead until a process finds it; see docs/robustness.md
+//	crash:   the word names the dead participant until a process finds the death; see docs/robustness.md
 type ownerWord uint32
 
 type ownerKind uint32

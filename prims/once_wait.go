@@ -31,8 +31,8 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 	}
 	defer o.queue.Exit()
 	// stayToRun keeps the words valid until the end of the function is recorded in them. Close of the handle does not
-	// wait for that, but Close of the arena does. This call comes before the call becomes the runner, so a runner is
-	// never refused.
+	// wait for that, but Close of the arena does. stayToRun is called before this goroutine can become the runner, so
+	// a runner is never refused.
 	if !o.opening.stayToRun() {
 		return 0, false, o.closed()
 	}

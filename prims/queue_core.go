@@ -33,7 +33,7 @@ type queueCore struct {
 	item     uint64 // bytes
 	stride   uint64
 
-	shut    atomic.Bool   // the handle is being closed, or was
+	shut    atomic.Bool   // the handle is closed or is being closed
 	seen    atomic.Uint64 // a serial number of a Put; no item of an earlier Put is in the queue
 	watched atomic.Uint32 // the last slot that a periodic check examined
 	back    returnedSlots

@@ -16,8 +16,8 @@ var (
 )
 
 // queueClaim is a slot that a Put has reserved for its item, together with the position at which the item is to
-// enter the ring. The slot s has the number i. The position is p. The field was has the word that the cell of p
-// had when this call found p not filled.
+// enter the ring. The slot s has the number i. The position is p. The field named was has the word that the Put
+// read from the cell of p when it found that p was not filled.
 type queueClaim struct {
 	p, was uint64
 	i      uint32
@@ -48,8 +48,8 @@ func (x *queueCore) claim() (c queueClaim, ok bool) {
 				return queueClaim{p, was, i, s}, true
 			}
 		}
-		// The number of items grows only when position p is filled. If it is still not filled, there was no room at
-		// the beginning of this iteration.
+		// The number of items grows only when position p is filled. So if p is still not filled, there was no room
+		// at the beginning of this iteration either.
 		if x.cell(p).Load() == was {
 			return c, true
 		}

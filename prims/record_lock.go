@@ -84,9 +84,9 @@ func (l *recordLock) commitLock(x *recordedChange, b *wakes) (ok bool, err error
 	return l.end(x, b)
 }
 
-// settle makes the change x take effect, with the addition that the lock gets the state next. If next is free, the lock
-// is granted to the first wait instead, if there is one. done is false if the commit word has changed, or if settle has
-// taken the wait of a dead process off the queue. Then the caller begins its change again.
+// settle makes the change x take effect, and with it a new state of the lock, the parameter next. If next is the free
+// state and there is a wait, the lock is granted to the first wait instead. done is false if the commit word has
+// changed, or if settle has taken the wait of a dead process off the queue. Then the caller begins its change again.
 func (l *recordLock) settle(x *recordedChange, b *wakes, next ownerWord) (done bool, err error) {
 	var granted arenakernel.ParticipantID
 	if !next.free() {

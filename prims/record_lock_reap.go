@@ -51,10 +51,10 @@ func (l *recordLock) afterDeath(v recordedWord) (next ownerWord, held, ok bool) 
 }
 
 // takeOpenBack takes the lock back from a dead holder if the owner word is open, that is, if fast paths may change it.
-// One compare-and-swap is enough then, because no wait is queued while the word is open. It reports whether the word is
-// closed, and a participant that is dead or has left the arena holds the lock or was granted it. Then only a record can
-// take the lock back. The caller must not load the word again to decide that, because a record of another process may
-// open the word at any time, even for a dead holder.
+// One compare-and-swap is enough then, because no wait is queued while the word is open. needsRecord is true if the word
+// is closed and names a holder that is dead or has left the arena, or a dead participant that was granted the lock. Then
+// only a record can take the lock back. The caller must not load the word again to decide that, because a record of
+// another process may open the word at any time, even for a dead holder.
 func (l *recordLock) takeOpenBack() (needsRecord bool) {
 	for {
 		// The loop repeats only after another call has changed the word.
@@ -81,16 +81,16 @@ func (l *recordLock) takeOpenBack() (needsRecord bool) {
 	}
 }
 
-// recordReads is how often a call reads the words of a lock that change while it reads them. A hostile peer may change
-// them all the time, and the call must end nevertheless.
+// recordReads is how often a call reads the words of a lock at most, if they change while it reads them. A hostile
+// peer may change them all the time, and the call must end nevertheless.
 const recordReads = 64
 
-// stateSeen returns the owner word, and the state of the lock as calls find it; see asReaped. The function load returns the
-// owner word and the state that the words of the lock show.
+// stateSeen returns the owner word, and the state of the lock as calls find it; see asReaped. The function load returns
+// the owner word and the state that the words of the lock show.
 //
-// A holder may unlock the lock and then leave the arena after load has returned. So stateSeen says that a holder is dead
-// only if the owner word is still the same after it has found the death. If the word changes recordReads times, stateSeen
-// returns the last state that the words showed.
+// A holder may unlock the lock and then leave the arena after load has returned. So stateSeen says that a holder is
+// dead only if the owner word is still the same after stateSeen has found the death. If the word changes recordReads
+// times, stateSeen returns the last state that the words showed.
 func (l *recordLock) stateSeen(load func() (recordedWord, ownerWord)) (recordedWord, ownerWord) {
 	v, o := load()
 	for range recordReads {
@@ -108,10 +108,11 @@ func (l *recordLock) stateSeen(load func() (recordedWord, ownerWord)) (recordedW
 }
 
 // asReaped returns the state of the lock as calls find it. o is the state that the words of the lock show. If o names a
-// dead holder, and its death makes the lock owner-dead, the result says so. Such a state stays until the next call if the
-// reaper needed a slot record and the arena had no room for one.
+// dead holder, and its death makes the lock owner-dead, the result says so. The words may name a dead holder for long:
+// a reaper that needs a slot record, and finds no room for one in the arena, leaves the lock to the next call.
 //
-// A participant that has left counts as dead, too. So the caller must check that the lock has not changed; see stateSeen.
+// A participant that has left counts as dead, too. So the caller must check that the lock has not changed; see
+// stateSeen.
 func (l *recordLock) asReaped(o ownerWord) ownerWord {
 	if next := o.ownerDied(l.policy); o.held() && !next.free() && l.a.Dead(o.participant()) {
 		return next

@@ -32,7 +32,8 @@ type recordCommit uint64
 
 const recordSlotBits = 11
 
-// recordPartShift is the place of the part in the head of a record. The bits below it are the version.
+// recordPartShift is the first bit of the part in the head of a record; see recordQueue.part. The bits below it are
+// the version.
 const recordPartShift = 48
 
 func (c recordCommit) slot() int       { return int(c & (1<<recordSlotBits - 1)) }
@@ -105,14 +106,16 @@ type recordQueue struct {
 	last   *atomic.Uint64
 	// several is set if the object has several queues. Then first and last are the ends of the queue that the present
 	// change concerns, and the field at has the number by which a record names that queue. The word wanted of a wait
-	// node says in which queue the wait is. For the queue of the present change, that value is chosen. hasChosen
-	// reports whether first and last are still the ends of that queue. These fields are guarded by private.
+	// node says in which queue the wait is. The field chosen has the value of that word for the queue of the present
+	// change. hasChosen reports whether first and last are still the ends of that queue. The lock private guards these
+	// fields.
 	several   bool
 	at        uint32
 	chosen    uint64
 	hasChosen func() bool
-	// part is 0, or distinguishes the objects whose participants make all their records in the same memory. The head
-	// of a record includes it.
+	// part tells apart the recordQueues of one object, such as the buckets of a MultiLock, because a participant
+	// writes its records for all of them into the same memory. The head of a record includes part. If the object has
+	// only one recordQueue, part is 0.
 	part uint64
 	// boundary divides the queue into two parts. It is a recordedWord of the object that names the first node of
 	// the second part, or is 0 if that part is empty. When that node leaves the queue, boundary changes to the next

@@ -9,8 +9,8 @@ import (
 // periodic check examines the links beside each wait of this process, and ends the wait if they are damaged.
 //
 // A check of one wait reads the same few words however long the queue is. It cannot see damage between two other waits.
-// The owners of these waits see it and give up, and their nodes stay in the queue in the state left. The owner of the next
-// wait finds such a node before its own, and gives up, too.
+// The owners of these waits see that damage and give up, and their nodes stay in the queue in the state left. The owner
+// of the next wait finds such a node before its own, and gives up, too.
 
 const (
 	tornTries   = 4  // how often isTorn begins again if other processes change the object meanwhile
