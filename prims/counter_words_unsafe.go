@@ -36,7 +36,7 @@ type counterWords struct {
 	// owed is the work that dead participants had undertaken and had not done. Writers, readers, order and crash
 	// are as for count.
 	owed atomic.Uint64
-	// dead is the participant that was the last to die and leave such work. It has a meaning only while owed is
+	// dead is the participant that was the last to die and leave work undone. It has a meaning only while owed is
 	// not 0. Writers, readers, order and crash are as for count.
 	dead atomic.Uint64
 	_    [8]byte

@@ -27,7 +27,8 @@ import (
 //
 // In the terminology of the Go memory model, and across processes: a Set synchronizes
 // before the return of each Wait that it lets go, and before each IsSet that is true
-// because of it. In a bidirectional Event, a Reset does likewise.
+// because of it. In a bidirectional Event, a Reset synchronizes in the same way before the
+// return of each WaitReset that it lets go.
 //
 // When a process dies, the Event stays as it was, and the waits of the process end. If a token was made for one
 // of these waits and the wait has not taken it, the token is there for other waiters.

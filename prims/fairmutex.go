@@ -165,7 +165,7 @@ func (f *FairMutex) corrupt(detail string) error {
 
 // Lock locks f, and waits until that is possible. It panics with an *[shmsync.Error] if the lock is
 // owner-dead or not recoverable, if there is no room to wait, or if this process closes the arena
-// meanwhile.
+// while the call waits.
 func (f *FairMutex) Lock() {
 	// sync(fairmutex.owner): acquire
 	// lin: the lock is taken here.

@@ -296,7 +296,7 @@ func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 		go fn(errno, err)
 		return resolved(err)
 	}
-	defer f.leave() // by then, the Pending keeps the handle open
+	defer f.leave() // when this runs, the Pending has ended or keeps the handle open
 	s := f.now()
 	judge := func() (err error) {
 		errno, err = f.judge(s.round())
@@ -371,7 +371,7 @@ func (f *Future) watch(notify func()) (watcher, error) {
 	if err := f.enter(); err != nil {
 		return nil, err
 	}
-	defer f.leave() // by then, the watcher keeps the handle open
+	defer f.leave() // when this runs, the wait has ended or its watcher keeps the handle open
 	s := f.now()
 	judge := func() error {
 		_, err := f.judge(s.round())

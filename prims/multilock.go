@@ -228,7 +228,7 @@ func (h Hold) tag() uint32   { return uint32(h.id) }
 
 // Lock locks a key, and waits until that is possible. It panics with an *[shmsync.Error] if the key
 // is owner-dead or not recoverable, if there is no room for the key, or if this process closes the
-// arena meanwhile.
+// arena while the call waits.
 func (x *MultiLock) Lock(key uint64) Hold {
 	h, err := x.lock(nil, key)
 	if err != nil {
