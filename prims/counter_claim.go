@@ -8,8 +8,8 @@ import "github.com/shmsync/shmsync/internal/arenakernel"
 // of other participants. It reports false if there are fewer than n such units.
 //
 // A claim may take several changes of the counter. Others may do some of the work between two of these changes,
-// so that too little is left. This participant then keeps the units that it has claimed so far, so that its
-// death is reported.
+// so that too little is left. Then claim reports false, but this participant keeps the units that it has claimed
+// so far, and waits fail if it dies before it has done them.
 func (t *counter) claim(n uint64, fromOthers bool) bool {
 	defer t.serve().end()
 	// The process whose units the caller wants to claim may be dead, and its reaper may have had no room for a slot

@@ -172,7 +172,7 @@ func makeTagged(value, tag uint32) taggedWord { return taggedWord(value)<<32 | t
 //	order:   seq-cst, before the commit word by waiters; between two changes of the commit
 //	         word by a process that tells of a zero
 //	futex:   WAIT on the low half by waiters, WAKE all by a process that told of a zero or a death
-//	crash:   a death before the wake: the reaper wakes, or the periodic check
+//	crash:   if a process dies before its wake, a reaper or a periodic check makes the wake
 type counterEvents uint64
 
 func (e counterEvents) ticket() uint32 { return uint32(e >> 32) }

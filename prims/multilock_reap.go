@@ -38,8 +38,8 @@ func completeMultiLock(a *arenakernel.Arena, o arenakernel.Object) bool {
 	return err == nil && completeRecords(x)
 }
 
-// completeRecords completes the last change of each participant. The head of a slot record names the bucket. It
-// reports whether it succeeded.
+// completeRecords completes the last change of each participant, and reports whether it succeeded. The head of a slot
+// record names the bucket of the change.
 func completeRecords(x *MultiLock) bool {
 	all := x.slots.load()
 	ok := all.err == nil

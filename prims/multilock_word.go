@@ -114,9 +114,9 @@ func (s keyState) String() string {
 	return ownerWord(s).String()
 }
 
-// bucketOf returns the bucket of a key among 1<<log. It folds the halves of the key and uses
-// Fibonacci hashing, after Knuth, so that keys which differ in any few bits are spread over all
-// buckets. It is part of the ABI.
+// bucketOf returns the bucket of a key among 1<<log buckets. It folds the halves of the key and uses
+// Fibonacci hashing, after Knuth, so that keys that differ in only a few bits are spread over all
+// buckets. This function is part of the ABI.
 func bucketOf(key uint64, log uint) int {
 	return int((key ^ key>>32) * multiHash >> 1 >> (63 - log&63))
 }

@@ -90,8 +90,7 @@ func (x *queueCore) refuse() {
 }
 
 // callsMost bounds how long Close waits for the calls of this process that do not block. Such a call is short,
-// unless its thread is preempted. If a peer has overwritten the slots, it may also seem for ever that a call is
-// going on.
+// unless its thread is preempted. But if a peer has overwritten the slots, a call may seem never to end.
 const callsMost = time.Second
 
 // drain is what Close does after the waits of the handle have ended.

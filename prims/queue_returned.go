@@ -67,8 +67,8 @@ func (r *returnedSlots) first(x *queueCore, back queueReturns) queueItemTaken {
 	}
 }
 
-// firstReturned returns the first slot whose item was put back. The argument back is the word returned as the
-// caller has read it. The result is right only if that word is unchanged afterwards.
+// firstReturned returns the first slot whose item was put back. The argument back is the value that the caller has
+// read from queueWords.returned. The result is right only if that word still has this value afterwards.
 func (x *queueCore) firstReturned(back queueReturns) (t queueItemTaken) {
 	if x.back.mu.TryLock() {
 		defer x.back.mu.Unlock()
@@ -92,7 +92,7 @@ func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) queueItemTa
 	case queueReturns(x.words.returned.Load()) != back:
 	default:
 		st := t.st.with(k, x.name)
-		// lin: with the load of returned, if the CAS succeeds.
+		// lin: with the load of the word returned, if the CAS succeeds.
 		// sync(queue.back): acquire
 		if t.s.state.CompareAndSwap(uint64(t.st), uint64(st)) {
 			crashpoint.Hit("queue.take.committed")

@@ -21,7 +21,7 @@ type queueWords struct {
 
 	capacity uint64 // how many items fit. Immutable after init.
 	item     uint64 // bytes of an item. Immutable after init.
-	// used is a number of a slot. Slots with a greater number were never reserved for an item.
+	// used is the number of a slot. Slots with a greater number were never reserved for an item.
 	//   writers: Put, before it claims such a slot, by CAS
 	//   readers: reaping, periodic checks, closes, tools
 	//   order:   seq-cst, before the claim
