@@ -120,8 +120,8 @@ func lostOf(a *arena.Arena, o arena.Object) (lost []Lost, err error) {
 	return lost, nil
 }
 
-// recover makes l usable again, and reports whether it did. If l was usable already, the result did is false and
-// err is nil.
+// recover makes l usable again, and reports in did whether it did so. If l is a lock that was usable already, recover
+// does not call repair, and returns false and nil.
 func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) error) (did bool, err error) {
 	if errors.Is(l.Err, shmsync.ErrCorrupt) {
 		return false, l.fail(l.Err, "a peer has overwritten it; Delete removes it")
@@ -175,7 +175,7 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 	if !x.opened().stayToRun() { // Close of the arena waits for repair, and for the Reset after it
 		return false, x.opened().refused("prims.recover_all")
 	}
-	defer x.opened().leave() // before the Close
+	defer x.opened().leave() // runs before the deferred Close
 	if err := l.run(x.opened().a, repair); err != nil {
 		return false, l.fail(l.Err, "the repair failed: "+err.Error())
 	}

@@ -19,8 +19,8 @@ func releaseBiased(owner, wake *uint32) bool {
 }
 
 // putBetween stores v so that other CPUs see this store after the earlier ones and before the later ones. The store
-// is a release, so it comes after the earlier ones. The load is an acquire, so later stores come after it. The CPU
-// does not execute that load before the store.
+// is a release, so it comes after the earlier stores. After it, putBetween loads the same word. The CPU does not
+// execute this load before the store. The load is an acquire, so the later stores come after the load.
 func putBetween(w *atomic.Uint64, v uint64) {
 	w.Store(v)
 	w.Load()

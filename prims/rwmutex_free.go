@@ -44,9 +44,9 @@ func (m *RWMutex) TryLock() bool {
 	return m.tryLockSlow()
 }
 
-// tryQueued continues a TryLock that has the writers' mutex. If the call has closed the gate for a moment, a reader
-// that it has let in again may close the handle. So the call makes Close wait for it, and returns false instead of
-// panicking if the handle has ended.
+// tryQueued continues a TryLock that has the writers' mutex. This TryLock may close the gate for a moment and open it
+// again. A reader that gets in then may close the handle before TryLock has returned. So tryQueued makes Close wait
+// for the TryLock. If the handle has ended already, tryQueued returns false instead of panicking.
 func (m *RWMutex) tryQueued() bool {
 	s, ok := m.opening.tryServe(m.writers.queue)
 	if !ok {

@@ -78,9 +78,9 @@ func (m *RWMutex) firstReader(at int) int {
 	return 0
 }
 
-// unread reports whether no participant has the lock for reading. It reads only the reader words that this handle knows,
-// and so is quicker than firstReader. If the list of records has changed, or if a word has readers, it reports false,
-// although nobody or only dead participants may read.
+// unread reports whether no participant has the lock for reading. It reads only the reader words that this handle
+// knows, and so is quicker than firstReader. If the list of records has changed or is corrupt, unread reports false,
+// although perhaps nobody reads. It also reports false if a word has readers, although perhaps all of them are dead.
 func (m *RWMutex) unread() bool {
 	r := m.known.Load()
 	if r.head != m.records.Load() || r.err != nil {

@@ -89,7 +89,7 @@ func (m *RWMutex) loseLog(why error) {
 		m.words.died.Store(uint32(n))
 	}
 	m.log.lose()
-	who := m.diedName() // while this process holds m, and so nobody recovers it
+	who := m.diedName() // read while this process still holds m, so no other process can have recovered m
 	lost := m.gate.CompareAndSwap(uint32(makeGate(gateHeld, m.name)), uint32(gateNotRecoverable))
 	wakeReaders(&m.wakeWordReaders)
 	m.writers.Unlock()
@@ -151,8 +151,9 @@ func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
 // During the rollback, the gate names the process that rolls back. If that process dies, the next process finds its
 // ID in the gate and begins again at the tail of the log. The log keeps the ID of the writer.
 //
-// Preconditions: this process has the writers' mutex. So no other process closes the gate meanwhile. The next
-// process that gets the mutex finds the gate open, unless this process dies before it has opened the gate.
+// Preconditions: this process has the writers' mutex. So no other process closes the gate during the rollback. The
+// next process that gets the mutex finds the gate open or not recoverable, unless this process dies before it has
+// changed the gate.
 func rollBackRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll, l *undoLog, g gateWord) (changed bool) {
 	dead := g.participant()
 	if !a.Gone(dead) {
@@ -193,9 +194,10 @@ func rollbackDue(a *arenakernel.Arena, w rwmutexAll, dead arenakernel.Participan
 	return g, g.valid() && g.undone() && (a.Reaps(dead, n) || !a.Current(n)) && a.Gone(n)
 }
 
-// reapTries bounds how often a reaper reads a word again because the word has changed meanwhile. Correct peers
-// change the word only a few times, because a word names a dead process at most once, and a living process changes
-// it only to take it back. But a peer that breaks the rules may change the word all the time.
+// reapTries bounds how often a reaper reads a word again because another process has changed the word. If the word
+// names a dead participant, correct peers change it only to take it from that participant, and no process stores this
+// ID again. So they change the word only a few times. But a peer that breaks the rules may change the word all the
+// time.
 const reapTries = 16
 
 // rollBackDue calls rollBackRWMutex as long as rollbackDue reports true.
@@ -274,10 +276,10 @@ func releaseAfterRollback(a *arenakernel.Arena, o arenakernel.Object, w rwmutexA
 // So no rollback is missed. If the process of the dead writer ends while the caller has the mutex, releaseWriters
 // finds that and rolls back. If it ends later, the reaper finds the mutex free and rolls back.
 //
-// Close of the handle may not be waiting for the call that calls releaseWriters, and the next writer may close the
-// handle. So releaseWriters makes Close wait. If this process is already leaving the arena, the end of the arena
-// releases the mutex and rolls back. If only the handle has ended, releaseWriters releases the mutex, and leaves the
-// rollback to the next call.
+// Not every call that calls releaseWriters is one for which Close of the handle waits, and the next writer may close
+// the handle as soon as it has the mutex. So releaseWriters makes Close wait. If this process is already leaving the
+// arena, the end of the arena releases the mutex and rolls back. If only the handle has ended, releaseWriters
+// releases the mutex, and leaves the rollback to the next call.
 func (m *RWMutex) releaseWriters() {
 	s, ok := m.opening.tryServe(m.writers.queue)
 	if !ok {

@@ -9,10 +9,10 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// rwmutexWords is the body of an RWMutex. The writers' mutex is a [mutexWords] at the same address, and
-// rwmutexWords uses bytes that a Mutex leaves unused. A writer has the writers' mutex from before it closes the
-// gate until it has opened the gate. A process with an upgradable hold has the mutex, too. The policy of the mutex
-// is PolicyRelease, because the gate says what a death has left. In an arena with counters, the counters of the
+// rwmutexWords is the body of an RWMutex. The writers' mutex is a [mutexWords] at the same address, and rwmutexWords
+// uses bytes that a Mutex leaves unused. A writer takes the writers' mutex before it closes the gate, and releases
+// the mutex after it has opened the gate. A process with an upgradable hold has the mutex, too. The policy of the
+// mutex is PolicyRelease, because the gate says what a death has left. In an arena with counters, the counters of the
 // mutex follow the body.
 //
 // The gate is the only word that every reader reads. It is in the header of the object, on another cache line than

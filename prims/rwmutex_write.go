@@ -293,8 +293,8 @@ func (m *RWMutex) spinWhileRead(r slotReaderWord) bool {
 func (m *RWMutex) sleepWhileRead(reader slotReaderWord, cancel *park.Cancel) park.Result {
 	v := m.wakeWordWriter.Announce()
 	crashpoint.Hit("rwmutex.lock.announced")
-	// No wake is lost, because a reader that leaves first changes its word, then sees the closed gate, and then
-	// checks whether a writer has announced itself.
+	// No wake is lost. A reader that leaves changes its word, then finds the gate closed, and only after that checks
+	// whether a writer has announced itself.
 	w := reader.load()
 	if w.reading() == 0 || !m.a.Current(reader.name(w)) || gateWord(m.gate.Load()) != m.closedByUs() {
 		return park.Again
@@ -408,10 +408,9 @@ func (m *RWMutex) openGate(what string) {
 	m.letIn()
 }
 
-// letIn lets in all readers that sleep. This process has the writers' mutex, so no other process can have closed
-// the gate again. So no reader gets the lock together with a writer. No other process may let readers in, not even
-// after the death of this process. The reason is that the other process might be stopped in the middle, and go on
-// while a writer writes.
+// letIn lets in all readers that sleep. This process has the writers' mutex, so no other process can have closed the
+// gate again. So no reader gets the lock together with a writer. No other process may let readers in, not even after
+// the death of this process: it might be stopped in the middle of that, and go on later, while a writer writes.
 //
 // Preconditions: this goroutine has the writers' mutex, and has opened the gate.
 func (m *RWMutex) letIn() {

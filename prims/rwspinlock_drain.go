@@ -33,8 +33,8 @@ func drainForUpgrade(n arenakernel.ParticipantID) rwSpinDrain {
 }
 
 // drainForRecover returns the values of the state word for a Recover that waits for readers to leave. If the wait
-// fails, the word gets a value without a participant. Only this thread knows which participant has died, and the
-// slot of that participant may belong to another participant by then.
+// fails, the word gets a value that names no participant. It cannot name the participant that died, because another
+// participant may have got the same ID during the wait.
 func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
 	r, back := makeSpin(spinRecovering, n), spinOwnerGone
 	if was == spinLost {
@@ -93,10 +93,10 @@ func (l *RWSpinLock) reader() (arenakernel.ParticipantID, error) {
 				return 0, l.core.fail("lock", shmsync.ErrCorrupt, nil, l.corruptCount(r.slot, w)+", and keep changing")
 			}
 			if !l.drainQueue.Enter() {
-				return w.participant(), nil // the handle is being closed, and its Close may not wait for this TryLock
+				return w.participant(), nil // the handle is being closed, and perhaps Close does not wait for this call
 			}
-			// If the CAS fails, the next participant in the slot has changed the word by an RLock. Then the next
-			// iteration ends the loop.
+			// TakeFromDead fails if the next participant in the slot has changed the word by an RLock. The next
+			// iteration then finds this participant, and ends the loop.
 			arenakernel.TakeFromDead(l.core.a, w.participant(), r.count, uint64(w), 0)
 			l.drainQueue.Exit()
 		}

@@ -58,7 +58,8 @@ func wakeRWSpin(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.O
 }
 
 // checkDrained is called ten times a second while a goroutine of this process waits for readers to leave. If there
-// are no readers any more, it makes a wake, because a reader that died may not have made it.
+// are no readers any more, or if the counts are corrupt, checkDrained wakes the waiters. The last reader may have
+// died before it woke them.
 func (l *RWSpinLock) checkDrained() {
 	if who, err := l.reader(); who == 0 || err != nil {
 		l.drained.WakeAll()

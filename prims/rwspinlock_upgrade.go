@@ -73,7 +73,7 @@ func (l *RWSpinLock) UpgradeContext(ctx context.Context) error {
 	if err := l.core.opening.error("rwspinlock.upgrade"); err != nil {
 		return err
 	}
-	// Close of the arena would end the hold, so it waits until the call has returned.
+	// After begin, Close of the arena waits until this call has returned. Otherwise Close would end the hold.
 	if !l.core.begin() {
 		return l.core.fail("upgrade", shmsync.ErrClosed, nil, closedHandle)
 	}

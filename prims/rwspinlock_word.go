@@ -80,7 +80,7 @@ func (w rwSpinCount) minus(me arenakernel.ParticipantID) (next rwSpinCount, ok b
 	return w - 1, true
 }
 
-// String renders the word by the names of its parts.
+// String renders the word as "none" or, for example, as "3 of P", where P is the participant.
 func (w rwSpinCount) String() string {
 	if w == 0 {
 		return "none"

@@ -14,14 +14,14 @@ import (
 // Calls of this package run functions of the program, such as a Repair. Such a function may call a method that waits until
 // the function has returned. That call would wait for itself for ever, so it panics.
 //
-// The library remembers which goroutine runs the function. If the goroutine of the call is that one, the function is on
-// its stack, so the function cannot return before the call does. No other goroutine gets such a panic. [asm.Goroutine]
-// identifies goroutines. Where it cannot, calls wait for ever. A call whose context has a deadline does not wait for
-// ever, so it gets the error of the context as always.
+// The library remembers which goroutine runs the function. If the same goroutine makes the call, the function is on
+// its stack, so the function cannot return before the call does. No other goroutine gets such a panic.
+// [asm.Goroutine] identifies goroutines. Where it cannot, calls wait for ever. A call whose context has a deadline
+// does not wait for ever, so it gets the error of the context as always.
 //
-// A function that runs seldom is in the list running. A function of a call that has to be fast stores its goroutine in
-// a goroutineMark. Only a call that is about to wait, and the Close of a handle or of the arena, look at the list and
-// the marks.
+// A function that runs seldom is in the map of the variable running. A function of a call that has to be fast stores
+// its goroutine in a goroutineMark. Only a call that is about to wait, and the Close of a handle or of the arena,
+// look at the map and the marks.
 //
 // These waits are not found:
 //
@@ -32,9 +32,10 @@ import (
 
 // goroutineMark has the goroutine that runs a function of the program, or 0 if none does.
 //
-// Each goroutine stores only itself and, when its function has returned, 0. So a goroutine finds itself in the mark only
-// while it runs the function. If several goroutines called begin at the same time, a goroutine could miss itself. Where
-// that is possible, a call uses tryBegin instead, and the list running if tryBegin fails.
+// Each goroutine stores only itself and, when its function has returned, 0. So a goroutine finds itself in the mark
+// only while it runs the function. If several goroutines called begin at the same time, a goroutine could miss
+// itself. Where that is possible, a call uses tryBegin instead. If tryBegin fails, the call uses the variable
+// running.
 type goroutineMark struct{ is atomic.Uintptr }
 
 // goroutineUnknown is set in every mark. So a mark is not 0 where asm.Goroutine returns 0.
@@ -77,7 +78,8 @@ type runningFunc struct {
 	outer  *runningFunc        // the function within which this one runs, on the same goroutine
 }
 
-// begin records that the calling goroutine is about to run the function. The caller then calls the method end.
+// begin records that the calling goroutine is about to run the function. After the function, the caller calls the
+// method end.
 func (f *runningFunc) begin() {
 	g := asm.Goroutine()
 	if g == 0 {
@@ -110,7 +112,8 @@ func (f *runningFunc) end() {
 }
 
 // repairing records that the calling goroutine is about to run a repair of the object of p, or of the given key of
-// that object. The caller calls end of the result. If waited is set, the Close of the handle waits for the repair.
+// that object. After the repair, the caller calls end of the result. If the parameter waited is true, the Close of
+// the handle waits for the repair.
 func (p *opening) repairing(key *uint64, waited bool) *runningFunc {
 	f := &runningFunc{what: "a repair of " + p.title(key), a: p.a, object: &p.object, key: key}
 	if waited {
@@ -123,7 +126,8 @@ func (p *opening) repairing(key *uint64, waited bool) *runningFunc {
 // runningHere returns the innermost function of the program that the calling goroutine runs and for which the
 // parameter named is returns true. It returns nil if there is no such function.
 func runningHere(is func(f *runningFunc) bool) *runningFunc {
-	// This goroutine has stored what it runs itself. So it need not have seen what others stored in n.
+	// If this goroutine runs a function, then it has made n greater than 0 itself, and n stays so until the function
+	// has returned. So this load sees a value greater than 0, although other goroutines change n as well.
 	if running.n.Load() == 0 {
 		return nil
 	}
@@ -250,7 +254,8 @@ func markedIn(a *arenakernel.Arena) string {
 	return ""
 }
 
-// waitsForItself returns the text of a panic: the call would wait for ever, because it is made in the function what.
+// waitsForItself returns the text of a panic: the call would wait for ever, because it is made in the function that
+// the parameter what names.
 func waitsForItself(call, what string) string {
 	const why = " would wait for itself, because it waits until that function has returned: call it afterwards"
 	return "shmsync: " + call + " in " + what + why

@@ -14,7 +14,7 @@ var (
 // The values of Semaphore.fast. They say where a handle may acquire and release permits without a record, that is,
 // by one CAS.
 const (
-	fastOff  = iota // nowhere, because the handle has not released twice, or is closed
+	fastOff  = iota // nowhere: no word was opened for this handle yet, or the handle is closed
 	fastOwn         // in the share of this process: a word with the permits that the process keeps
 	fastPool        // in the pool of a transferable Semaphore: a word with the permits that any process may take
 )
@@ -60,8 +60,9 @@ func (s *Semaphore) releaseFast(n uint64) bool {
 }
 
 // mayOpen reports whether words of s may be open, that is, whether processes may change them without a record. No
-// word is open under the race detector, because only calls with records report to the detector. No word is open in
-// an arena that counts operations, because only records do the counting.
+// word is open under the race detector, because only calls with records report to the detector. No word is open in an
+// arena that counts operations, because only records do the counting. No word is open if s has more permits than such
+// a word can count.
 func (s *Semaphore) mayOpen() bool { return !race.Enabled && s.counts == nil && s.size <= fastMost }
 
 func (s *Semaphore) acquireFromPool(n uint64) bool {

@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// repairSemaphore makes the permits of the participant named dead free again. A participant cannot change the
-// Semaphore before it has opened it and so got a slot record. So if this process has no record, repairSemaphore
-// only completes the last change; waiters, and the next call, do the rest.
+// repairSemaphore makes the permits of the dead participant free again. Only a process that has a slot record can
+// change the Semaphore, and a process gets its record when it opens the Semaphore. So if this process has no record,
+// repairSemaphore only completes the last change; waiters, and the next call, do the rest.
 func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < semaphoreBytes(a) {
 		return
@@ -49,9 +49,10 @@ func completeSemaphore(a *arenakernel.Arena, o arenakernel.Object) bool {
 }
 
 // reap takes the waits of dead participants off the queue, so that nothing is granted to them any more. Then reap
-// makes the permits of their shares free. In a transferable Semaphore it takes back a grant that the dead
-// participant had not accepted, and need not wait until its process has ended: a process that has not accepted a
-// permit has not used yet what the permit protects. The caller holds s.private.
+// makes the permits of their shares free. If the process of a dead participant has not ended yet, a later reap does
+// that. In a transferable Semaphore, reap instead takes back the grants that the dead participants had not accepted.
+// For this it need not wait until their processes have ended: a process that has not accepted a permit has not used
+// yet what the permit protects. The caller holds s.private.
 func (s *Semaphore) reap(x *recordedChange, b *wakes) error {
 	err := s.beginReap(x, b) // it fails if a peer has overwritten the queue, which concerns only the waits
 	for _, h := range s.shares().all {

@@ -104,7 +104,7 @@ func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 			if err := s.inherit(x, b); err != nil {
 				return semNotNow, err
 			}
-			served = false // tidy may have freed permits that the first wait can take
+			served = false // inherit may have freed permits that the first wait can take; tidy grants them
 			continue
 		case enough:
 			s.setFree(x, s.freeIn(x)-n)

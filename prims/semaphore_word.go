@@ -23,11 +23,11 @@ import "fmt"
 //	futex:   none
 //	crash:   spare is free; the permits of a name that is not current are free, too
 //
-// An acquire or a release changes only spare. The other permits of the share are in use. While the word is open, no
-// record reduces the permits of the share. So if a participant reads permits between a load of the word and its
-// CAS, and the CAS succeeds, then the share has at least that many permits. Only a record opens the word, and each
-// change of open changes the tag. So the CAS fails if the word was closed since the load, even if it was opened
-// again.
+// An acquire or a release changes only the field spare. The other permits of the share are in use. While the word is
+// open, no record reduces the permits of the share. So if a participant loads first the word, then the number of
+// permits of the share, and its CAS of the word succeeds, then the share still has at least that many permits. Only a
+// record opens the word, and each change of the bit named open changes the tag. So the CAS fails if the word was
+// closed since the load, even if it was opened again.
 //
 // While a wait is queued, no share is open, so that every release goes through a record and can serve the queue.
 // The record that queues the first wait makes sure of that: it is committed only if all shares were closed and had

@@ -71,7 +71,7 @@ type semaphoreRecord struct {
 // semaphoreRecord.
 type recordEntry struct {
 	was atomic.Uint64 // the whole word before the change
-	to  atomic.Uint64 // low half: the value after the change; high half: where, which says what word of its kind it is
+	to  atomic.Uint64 // low half: the new value; high half: the number where, which tells words of one kind apart
 }
 
 // semaphoreShare has the permits of one participant, on its own cache line. In a transferable semaphore it counts

@@ -32,21 +32,21 @@ import (
 // is issued, and sleeping workers wait for permits. The index may have a bit too many, which costs one check.
 // It lacks a bit only while a process is in the middle of an operation.
 //
-// In the terminology of the Go memory model, and across processes: a Schedule that returns true, or that finds the
-// queue executing and marks it as scheduled again, synchronizes, with all before it, before the return of the
-// Begin, Next or TryBeginInline that takes the queue next. So does each Finish. A Schedule that finds the queue
-// already scheduled makes only one load and does not synchronize. Its item is still not missed if the producer
-// publishes the item by an atomic store and the worker looks for it by an atomic load. This is so because the
-// store, the load of the gate, the worker's change of the gate and its load of the queue are all sequentially
-// consistent. The load of the gate found the queue scheduled, so it came before the worker's change of the gate. So
-// the store of the item came before the worker's load of the queue.
+// In the terminology of the Go memory model, and across processes: a Schedule that changes the gate synchronizes
+// before the return of the Begin, Next or TryBeginInline that takes the queue next. It changes the gate if it returns
+// true, or if it finds the queue executing and marks it as scheduled again. Each Finish synchronizes in the same way.
+// A Schedule that finds the queue already scheduled changes nothing and does not synchronize. Its item is still not
+// missed if the producer publishes the item by an atomic store and the worker looks for it by an atomic load.
+// Schedule executes a fence after the store of the item, and then loads the gate. If the queue is still scheduled, no
+// worker has changed the gate yet. So the store of the item came before the worker's change of the gate, and thus
+// before the worker's load of the queue.
 //
 // When a process dies, the queues that it executed are scheduled again, and every announcement that it had begun is
 // completed. The permits that it had taken, or had not issued yet, are issued. Its registrations as worker and
-// sleeper are removed; see docs/design/0009. A stopped process keeps the queues that it executes, but blocks no
-// other queue. If it was stopped in the middle of an announcement, the others complete the announcement: every process
-// that waits for permits, or calls Next, checks 256 gates ten times a second, in turn. So such a queue waits at most
-// 0.1 seconds longer for each 256 queues.
+// sleeper are removed; see docs/design/0009. A stopped process keeps the queues that it executes, but blocks no other
+// queue. If it was stopped in the middle of an announcement, other processes complete the announcement. For this,
+// every process that waits for permits, or calls Next, examines the next 256 gates ten times a second. So such a
+// queue waits at most 0.1 seconds longer for every 256 queues that the waker has.
 type SignalWaker struct {
 	signalView
 	name     arenakernel.ParticipantID

@@ -49,16 +49,16 @@ func (g *Gate) key() race.Key { return g.w.key + race.Key(g.queue+1)*gateKeyStep
 // gateKeyStep is the distance between the keys by which the race detector knows two neighbouring gates.
 const gateKeyStep = 0x9e3779b97f4a7c15
 
-// Schedule announces that there is something in the queue. The caller has put it there before, by an atomic store
-// or under a lock. Schedule reports whether this call has made the queue scheduled. The result is false if the
-// queue was scheduled already. It is also false if a worker executes the queue; then the Finish of that worker
-// schedules it again. Schedule never blocks. If the queue is scheduled already, the call costs one load. It makes
-// no system call if no worker sleeps.
+// Schedule announces that there is something in the queue. The caller has put it there before, by an atomic store or
+// under a lock. Schedule reports whether this call has made the queue scheduled. The result is false if the queue was
+// scheduled already. It is also false if a worker executes the queue; then the Finish of that worker schedules it
+// again. Schedule never blocks. If the queue is scheduled already, the call only makes a fence and loads the gate
+// twice. It makes no system call if no worker sleeps.
 func (g *Gate) Schedule() bool {
 	gate := g.word()
 	for {
-		// The CAS fails only if another call has changed the word. Only the end of an execution leaves the queue
-		// unscheduled, so the loop is lock-free.
+		// Another iteration means that another call has changed the word since this call loaded it, so the loop is
+		// lock-free.
 		s := signalGateWord(gate.word.Load())
 		if race.Enabled {
 			race.ReleaseMerge(g.key())
@@ -81,8 +81,8 @@ func (g *Gate) Schedule() bool {
 	}
 }
 
-// scheduleIdle does what Schedule does, for a queue that no worker executes. A worker may begin the execution before the
-// bits are set, so Close waits for the call.
+// scheduleIdle does what Schedule does, for a queue that no worker executes. Before the bits are set, a worker may
+// begin the execution, and then close the handle. So Close waits for the call.
 func (g *Gate) scheduleIdle(gate *signalGate) bool {
 	if q := g.w.queue; q.Enter() {
 		made := g.scheduleCounted(gate)
@@ -142,8 +142,9 @@ func (g *Gate) Begin() bool {
 		next := s.begin(g.w.name)
 		// sync(signal.schedule): acquire
 		// sync(signal.finish): acquire
-		// lin: Begin takes effect here. The CAS writes the executor's ID together with the flag, before the bit
-		// is cleared. If the process dies after the CAS, the gate names it as the executor.
+		// lin: Begin takes effect here. The CAS writes the executor's ID together with the bit named executing, before
+		// clear clears the queue's bit in its signal. If the process dies after the CAS, the gate names it as the
+		// executor.
 		if gate.word.CompareAndSwap(uint64(s), uint64(next)) {
 			g.begun(next)
 			crashpoint.Hit("signal.begin.taken")
@@ -206,8 +207,8 @@ func (g *Gate) finish(again bool) bool {
 	return false
 }
 
-// finishCounted does what finish does, for an execution after which something is left to do. Another worker may go on
-// before that, so Close waits for the call.
+// finishCounted does what finish does, for an execution after which something is left to do. Before that is done,
+// another worker may go on, and close the handle. So Close waits for the call.
 func (g *Gate) finishCounted(gate *signalGate, again bool) bool {
 	defer g.w.serve().end()
 	running := g.running
@@ -269,8 +270,8 @@ func (v *signalView) drop(q int) {
 	}
 }
 
-// dropCounted does what drop does. Another worker may go on as soon as drop has set the bit again, so Close waits for
-// the call.
+// dropCounted does what drop does. As soon as drop has set the bit again, another worker may go on, and close the
+// handle. So Close waits for the call.
 func (w *SignalWaker) dropCounted(q int) {
 	defer w.serve().end()
 	w.drop(q)

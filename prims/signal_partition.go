@@ -34,8 +34,8 @@ func (w *SignalWaker) MarkTasks() bool {
 	return w.markCounted(statusTasks)
 }
 
-// markCounted does what markStatus does. Another worker may see the bit and go on before the permit is issued, so Close
-// waits for the call.
+// markCounted does what markStatus does. Before the permit is issued, another worker may see the bit, go on, and
+// close the handle. So Close waits for the call.
 func (w *SignalWaker) markCounted(s signalStatus) bool {
 	if w.head.status.Load()&uint64(s) != 0 {
 		return false
@@ -47,7 +47,7 @@ func (w *SignalWaker) markCounted(s signalStatus) bool {
 // TryUnmarkTasks clears the tasks bit, and reports whether this call cleared it. If the partition summary still has
 // a signal that may have work, TryUnmarkTasks sets the bit again, issues a permit, and reports false.
 func (w *SignalWaker) TryUnmarkTasks() bool {
-	defer w.serve().end() // other workers see the cleared bit before it is set again
+	defer w.serve().end() // a worker may see the cleared bit, and close the handle, before the bit is set again
 	return w.tryUnmarkTasks()
 }
 
@@ -92,10 +92,11 @@ func (v *signalView) unmarkStatus(s signalStatus) bool {
 // sleeps. The partition summary in the worker's own waker has a bit for each leaf. Bit k stands for signal start+k
 // of the shared waker. The tasks bit is set while the partition summary has a bit.
 
-// SyncPartitionSummary updates the partition summary of w. Afterwards the summary has a bit for each of the signals
-// start to end-1 of the waker tree that has a set bit. There are at most 64 such signals. SyncPartitionSummary
-// reports whether any of them has bits. If tree is nil, the signals of w itself are used. The worker that owns w
-// calls it before it sleeps. If a signal gets a bit during the call, a second check finds it.
+// SyncPartitionSummary updates the partition summary of w. Afterwards the summary has a bit for each signal that has
+// a set bit, among the signals start to end-1 of another waker, which the parameter tree names. There are at most 64
+// such signals. SyncPartitionSummary reports whether any of them has bits. If tree is nil, the signals of w itself
+// are used. The worker that owns w calls it before it sleeps. Before SyncPartitionSummary returns, it checks each
+// signal whose bit it has removed once more, because the signal may have got a bit meanwhile.
 func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (work bool) {
 	w.opening.use()
 	if tree == nil {
@@ -115,7 +116,7 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 	if now == 0 && w.head.partition.Or(0) == 0 && w.head.status.Load()&uint64(statusTasks) == 0 {
 		return w.head.partition.Load() != 0
 	}
-	defer w.serve().end() // other workers see each bit as soon as it changes
+	defer w.serve().end() // a worker may see a bit as soon as it changes, and close the handle
 	// First add the bits of leaves that have work now, so that no concurrent call misses any of them. Then remove
 	// the other bits, and check each of their leaves once more after that.
 	// sync(signal.tasks): release
@@ -145,7 +146,7 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 // MarkPartitionLeafActive on the waker of the worker that owns the leaf.
 func (w *SignalWaker) MarkPartitionLeafActive(k int) (wasEmpty bool) {
 	m := w.leaf(k)
-	defer w.serve().end() // the owner of the partition sees the leaf before the tasks bit is set
+	defer w.serve().end() // the owner of the partition may close the handle before the tasks bit is set
 	// sync(signal.tasks): release
 	old := w.head.partition.Or(m)
 	crashpoint.Hit("signal.partition.marked")

@@ -39,8 +39,8 @@ func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 		arenakernel.TakeFromDead(a, signalCount(c).participant(), &row.count, c, 0)
 	}
 	// The dead process may have taken a permit and not acted on it. Or it may have set a bit in a signal of another
-	// worker's partition without a call of MarkPartitionLeafActive. So at least one worker is woken; it checks the
-	// signals that it owns when it wakes up.
+	// worker's partition, and died before it called MarkPartitionLeafActive. So if a worker sleeps, there has to be at
+	// least one permit. The worker that takes the permit checks the signals that it owns.
 	least := 0
 	if b := v.wakeWakeWord(); b.Announced() || v.sleepers() > 0 {
 		least = 1
@@ -53,8 +53,8 @@ func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) {
 	gate := &v.gates[q].word
 	for range reapTries {
-		// The CAS fails only if another call has changed the gate. Only a peer that breaks the rules does that more
-		// often. The next sweep then examines the gate again.
+		// The CAS fails only if another call has changed the gate. Correct peers do not change it so often that all
+		// tries fail. If a peer that breaks the rules does, the next sweep examines the gate again.
 		s := signalGateWord(gate.Load())
 		switch {
 		case s.executing() && gone(s.participant()):

@@ -20,7 +20,7 @@ func (w *SignalWaker) MarkActive(i int) bool {
 	if w.head.summary.Load()&(1<<i) != 0 {
 		return false
 	}
-	defer w.serve().end() // a worker sees the bit before the permit is issued
+	defer w.serve().end() // a worker may see the bit, and close the handle, before the permit is issued
 	return w.mark(i)
 }
 
@@ -47,7 +47,7 @@ func (w *SignalWaker) MarkActiveMask(mask uint64) (marked uint64) {
 	if mask == 0 {
 		return 0
 	}
-	defer w.serve().end() // a worker sees the bits before the permits are issued
+	defer w.serve().end() // a worker may see the bits, and close the handle, before the permits are issued
 	marked = mask &^ w.head.summary.Or(mask)
 	if marked != 0 {
 		crashpoint.Hit("signal.mark.marked")
@@ -64,8 +64,8 @@ func (w *SignalWaker) TryUnmarkIfEmpty(i int) bool {
 	return w.unmarkCounted(i)
 }
 
-// unmarkCounted does what unmarkIfEmpty does, for a worker that executes no queue. Another worker may go on before the
-// bit is set again, so Close waits for the call.
+// unmarkCounted does what unmarkIfEmpty does, for a worker that executes no queue. Before the bit is set again,
+// another worker may go on, and close the handle. So Close waits for the call.
 func (w *SignalWaker) unmarkCounted(i int) bool {
 	defer w.serve().end()
 	return w.unmarkIfEmpty(i)

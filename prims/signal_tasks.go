@@ -56,8 +56,8 @@ func (w *SignalWaker) reserveIn(i, turn int) (bit int, ok bool) {
 			continue // another process was faster
 		}
 		crashpoint.Hit("signal.reserve.indexed")
-		// lin: the reservation takes effect here. The bit may have been clear although the queue was reserved.
-		// The bit stays set, because it only says that the queue may be reserved.
+		// lin: the reservation takes effect here. If the CAS fails, the queue was reserved although its bit was clear.
+		// Then the bit stays set, because it only says that the queue may be reserved.
 		if w.gates[i*signalBits+bit].task.CompareAndSwap(0, uint32(w.name)) {
 			crashpoint.Hit("signal.reserve.taken")
 			return bit, true
@@ -70,7 +70,7 @@ func (w *SignalWaker) reserveIn(i, turn int) (bit int, ok bool) {
 // reserved the queue.
 func (w *SignalWaker) ReleaseTask(queue int) {
 	w.checkQueue(queue)
-	defer w.serve().end() // another process may reserve the queue before its bit is cleared
+	defer w.serve().end() // a process may reserve the queue, and close the handle, before its bit is cleared
 	if !w.gates[queue].task.CompareAndSwap(uint32(w.name), 0) {
 		w.mistake("ReleaseTask of queue %d, which this process has not reserved", queue)
 	}

@@ -161,8 +161,8 @@ func signalsOf(config uint32) int {
 
 const signalCounts = 1 << 8 // the bit of config that makes operations count in stats
 
-// nearestBit returns the bit of bitmap that is nearest to start. If two bits are equally near, it returns the
-// lower one. If there is no bit, or if start is 64 or more, it returns 64.
+// nearestBit returns the bit of bitmap that is nearest to start. If two bits are equally near, it returns the lower
+// one. If there is no bit, or if start is not one of 0 to 63, it returns 64.
 func nearestBit(bitmap uint64, start int) int {
 	if bitmap == 0 || start >= signalBits || start < 0 {
 		return signalBits

@@ -7,10 +7,10 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// slotTable is the list of the slot records of an object, as one handle knows it, by slot. A slot record is the
-// memory that the object keeps for one participant; here it is a T. Once a handle has found a record, it keeps the
-// record, even if a peer overwrites the list. A record stays at its place until the object is deleted. So the handle
-// reads the list again only when the list has changed.
+// slotTable finds the slot records of an object by their slots, for one handle. A slot record is the memory that the
+// object keeps for one participant; here it is a T. The slot records form a list. Once a handle has found a record,
+// it keeps the record, even if a peer overwrites the list. A record stays at its place until the object is deleted.
+// So the handle reads the list again only when the list has changed.
 //
 // slotTable is for objects whose changes name words by their slot, so that each change looks several slots up. Handles of
 // other objects have a [recordSlots], which takes memory only for the participants that have used the object.
@@ -63,7 +63,7 @@ func (l *slotTable[T]) load() *slotPlaces[T] {
 			}
 			return true
 		})
-		// If the swap fails, another goroutine of this process has read the list. So the loop is lock-free.
+		// If the CAS fails, another goroutine of this process has stored a new list. So the loop is lock-free.
 		if l.known.CompareAndSwap(known, r) {
 			return r
 		}

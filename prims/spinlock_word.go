@@ -28,8 +28,9 @@ import (
 // name is not current changes the word. Kinds 0, 2 and 6 become kind 3 (policy PolicyReport) or 0 (policy
 // PolicyRelease). Kind 4 becomes kind 3. Kind 1 becomes 0, because its owner never had the lock.
 //
-// Only while the word is 0 can a participant get a hold. Every hold except one for reading is granted by a CAS
-// of the value 0. A wake only makes a waiter try.
+// A participant that has no hold gets one only while the word is 0. A hold for reading needs no change of the word.
+// Every other hold is granted by a CAS of the value 0. A wake gives nothing to a waiter; it only makes the waiter try
+// again.
 //
 //	writers: the locking and unlocking calls, Recover, reaper (any process)
 //	readers: the same, and RLock

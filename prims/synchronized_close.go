@@ -21,8 +21,9 @@ func (s *synchronized) left() bool {
 	case s.heldSince == 0:
 		s.heldSince = shmsync.Monotonic()
 	}
-	// A goroutine of this process may have the lock just before or after it uses the copies, and may not be
-	// running. But if this process still has the lock after synchronizedForged, a peer has forged the owner word.
+	// A goroutine of this process may have the lock just before or after it uses the copies, and the scheduler may let
+	// the goroutine wait there. But if this process still has the lock after the time synchronizedForged, a peer has
+	// forged the owner word.
 	return shmsync.Monotonic()-s.heldSince >= synchronizedForged
 }
 

@@ -46,13 +46,14 @@ func logBody(body []byte, words uint64) *logHead {
 //go:noinline
 func storeLogState(p *uint64, s uint64) { *p = s }
 
-// releaseLogState does what storeLogState does, and is a release: a process that does not have the lock, and sees
-// that no process will undo the transaction of a dead one any more, also sees the restored bytes. Else it could free
-// the memory that they are in, and the bytes would come later.
+// releaseLogState does what storeLogState does, and is a release. A process that does not have the lock may see in
+// the state that no process will undo the transaction of a dead one any more. Such a process also sees the restored
+// bytes. Without the release, it could free the memory of these bytes, and the stores that restore them could reach
+// the memory after that.
 //
-// Only a rollback restores bytes. So the functions of Tx that record store by storeLogState, and so does a commit
-// without blocks. The end of a rollback uses releaseLogState. Both stores of a commit with blocks use it, too, because
-// such a commit ends by the same function as a rollback.
+// Only a rollback restores bytes. So the functions of Tx that add a record use storeLogState, and so does a commit
+// without blocks. The end of a rollback uses releaseLogState. Both stores of a commit with blocks use it, too,
+// because such a commit ends by the same function as a rollback.
 //
 //go:noinline
 func releaseLogState(p *atomic.Uint64, s uint64) {
@@ -166,8 +167,8 @@ func (tx *Tx) unrecord() {
 	storeLogState(tx.place.state, uint64(tx.tail)|tx.active)
 }
 
-// storeKind stores the kind of a record. It does so by a single store, because the kind is at a multiple of 4
-// bytes.
+// storeKind stores the kind of a record. The kind is at a multiple of 4 bytes, so this is a single store, and no
+// process sees a part of it.
 //
 //go:noinline
 func storeKind(p *byte, kind uint32) {

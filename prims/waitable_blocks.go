@@ -90,7 +90,8 @@ func (x *waitableCore) textIn(slot int) *[waitableTextBytes]byte {
 // text. ownText returns nil if the arena has no room for the block. The caller holds x.private.
 func (x *waitableCore) ownText() *[waitableTextBytes]byte {
 	for added := false; ; {
-		// The loop repeats only after another call has pushed a block or a slot record, and once after this call has.
+		// The loop repeats after another call has pushed a block or a slot record, and once after this call has pushed
+		// its block.
 		head := x.slots.head.Load()
 		if at := x.textIn(x.slot); at != nil || added {
 			return at

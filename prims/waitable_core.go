@@ -31,7 +31,8 @@ type waitableCore struct {
 	// room is the value of the word SlotRecords before the last search for a hold. guarded by: private
 	room    uint32
 	opening *opening
-	// updating marks a goroutine that runs the function of an Update. If several do, the others are in the list running.
+	// updating marks a goroutine that runs the function of an Update. If several do, the others are in the variable
+	// running.
 	updating goroutineMark
 	// inRule marks the goroutine that runs rules for a call of this handle.
 	inRule goroutineMark
@@ -52,8 +53,8 @@ type waitableSlot struct {
 	record *waitableRecord
 }
 
-// The kinds of the words of a Waitable that records change, beside the words of the queue. The words of a hold have
-// the index of the hold as their place; see holdAt.
+// The kinds of the words of a Waitable that records change, beside the words of the queue. A record names a word of a
+// hold by its kind and the index of the hold; see holdAt.
 const (
 	waitableCurrentWord = recordOwnKinds + iota
 	waitableStoppedWord

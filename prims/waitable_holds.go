@@ -149,8 +149,9 @@ func (x *waitableCore) labelInBlocks(n arenakernel.ParticipantID, extra uint64) 
 	return holdPlace{}, err
 }
 
-// place finds a hold for one more claim: the one that is labelled for it, or else a free one, which the caller labels. The
-// result is ruleAllows if there is one. If it is noHold, addHolds makes room. The caller holds x.private.
+// place finds a hold for one more claim. It takes the hold that is labelled for the claim, or else a free one. The
+// result labelled is false for a free hold, which the caller has to label. The result r is ruleAllows if place has
+// found a hold. If r is noHold, addHolds makes room. The caller holds x.private.
 func (x *waitableCore) place(n arenakernel.ParticipantID, extra uint64) (h holdPlace, r claimResult, labelled bool) {
 	x.room = x.slots.head.Load() // before the search; see addHolds
 	h, err := x.labelOf(n, extra)
@@ -173,8 +174,8 @@ func (x *waitableCore) place(n arenakernel.ParticipantID, extra uint64) (h holdP
 	return holdPlace{}, noHold, false
 }
 
-// addHolds adds a block, after place has found no hold for the change c, and the caller then tries again. If several calls
-// find no hold at once, one of them adds a block. The caller holds x.private.
+// addHolds adds a block, after place has found no hold for the change c. The caller then tries again. If several
+// calls find no hold at the same time, only one of them adds a block. The caller holds x.private.
 func (x *waitableCore) addHolds(c *recordedChange) error {
 	if x.load() != c.c {
 		return nil // the words that place has read may be of different states

@@ -8,7 +8,7 @@ import (
 )
 
 // inspectWaitable describes a Waitable for tools. A tool does not have the rules of the program, so inspectWaitable
-// cannot find out which holds keep a wait from going on. An Update may also end a wait.
+// cannot find out which holds keep a wait from going on, or whether the wait needs an Update instead.
 func inspectWaitable(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	x, ok := bareWaitable(a, o)
 	if !ok {

@@ -194,9 +194,9 @@ func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, h holdPlace, lost,
 		if _, err := x.copyState(c, b, &x.copied, &tries); err != nil {
 			return false
 		}
-		// The words that this call reads from here on belong to the copied state if the commit word stays the same. But a
-		// living participant accepts claims without a change of the commit word. So this call counts them when the
-		// participant is dead.
+		// The words that this call reads from here on belong to the copied state if the commit word stays the same. The
+		// field accepted is an exception: a living participant changes it without a change of the commit word. So this
+		// call reads it after it has found the participant dead.
 		of, extra, count := h.participant(), h.extra(), h.held()
 		dead := !h.free() && x.absent(of)
 		accepted := uint32(h.accepted.Load())

@@ -81,8 +81,8 @@ func (x *Waitable[S, E]) claim(c *recordedChange, n arenakernel.ParticipantID, e
 }
 
 // grantedWithoutHold is the value of the word extra of a wait node if no hold counts the claim that the wait was
-// granted. Otherwise the value is 0: the word links to the node in front, and a wait is granted only when it is
-// the first.
+// granted. Otherwise the value is 0. While a wait is queued, the word links to the node in front. A wait is granted
+// only when it is the first, and then there is no node in front.
 const grantedWithoutHold = 1
 
 // serve ends the waits that can go on, in the order of the queue. If x is stopped or not recoverable, it ends all

@@ -5,9 +5,9 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// torn reports whether a peer has damaged x, so that the wait of s may never end; see isTorn. It runs no rules, so it is
-// quick. It does not wait for the private lock, because a rule may have that for long. In that case it returns false, and
-// the next periodic check examines the wait again.
+// torn reports whether a peer has damaged x, so that the wait of s may never end; see isTorn. It runs no rules, so it
+// is quick. It does not wait for the private lock, because another goroutine may hold that lock for long, while a
+// rule runs. If torn does not get the lock, it returns false, and the next periodic check examines the wait again.
 func (x *Waitable[S, E]) torn(s *park.WaitNode) bool {
 	if !x.private.TryLock() {
 		return false

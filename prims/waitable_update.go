@@ -3,11 +3,12 @@ package prims
 import "context"
 
 // Update changes the state by a call of f with a copy of the state, and ends the waits that can go on now. f must do
-// nothing but change *s, because Update calls f again if another call has changed the state meanwhile. While f runs, no
-// other call waits for it, except Close. So if f closes x or its arena, Close panics. If f takes less than 5 ms, the others let it
-// go first after some attempts. If f takes longer, and the state changes often, Update may call f again for a long time.
-// f must not change the Waitable by other calls, because Update would then not end. If f panics, the state is unchanged
-// and x can still be used. If x is not recoverable, Update panics with an error that Is ErrNotRecoverable.
+// nothing but change *s, because Update calls f again if another call has changed the state meanwhile. While f runs,
+// no other call waits for it, except Close. So if f closes x or its arena, Close panics. If f takes less than 5 ms,
+// other calls let this Update go first after it has made some attempts. If f takes longer, and the state changes
+// often, Update may call f again for a long time. f must not change the Waitable by other calls, because Update would
+// then not end. If f panics, the state is unchanged and x can still be used. If x is not recoverable, Update panics
+// with an error that Is ErrNotRecoverable.
 func (x *Waitable[S, E]) Update(f func(s *S)) {
 	defer x.opening.serve(x.queue).end()
 	x.yield(context.Background())
@@ -36,7 +37,8 @@ func (x *Waitable[S, E]) Update(f func(s *S)) {
 	}
 }
 
-// run calls f for an Update, and records meanwhile that this goroutine runs it, because Close waits for it.
+// run calls f for an Update. While f runs, run records the goroutine, so that a Close that f calls panics. That Close
+// would wait for f, and so for itself.
 func (x *Waitable[S, E]) run(f func(s *S), s *S) {
 	if x.updating.tryBegin() {
 		defer x.updating.end()
@@ -80,8 +82,8 @@ func (x *Waitable[S, E]) replace(s *S, seen stateSeen) (done bool, err error) {
 			if err = x.begin(c, b); err != nil {
 				return false
 			}
-			// Each change changes the tag of current at most once. So it can have the same tag again only after 2^32
-			// changes of the Waitable.
+			// Each change of the Waitable changes the tag of current at most once. So current can have the same tag
+			// again only after 2^32 changes.
 			if recordedWord(x.words.current.Load()) != seen.current || c.c.version()-seen.version >= 1<<32 {
 				return false
 			}

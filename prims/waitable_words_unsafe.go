@@ -33,8 +33,8 @@ type waitableWords struct {
 	// its own wait node.
 	wake   atomic.Uint32
 	poller atomic.Uint64
-	// yieldUntil is a CLOCK_MONOTONIC time in ns, or 0. Until then, a call asks other processes not to begin a change,
-	// because it has begun again often.
+	// yieldUntil is a CLOCK_MONOTONIC time in ns, or 0. A call that has begun again often stores it. Until that time,
+	// other calls do not begin a change, so that this call can finish.
 	//
 	//	writers: such a call
 	//	readers: each call, before it begins a change
@@ -141,8 +141,8 @@ const (
 
 // waitableShape says where the images of a Waitable are.
 type waitableShape struct {
-	image  arenakernel.Offset // offset in the body of the image there
-	images arenakernel.Offset // offset in a slot record of the first image there
+	image  arenakernel.Offset // where the image in the body begins
+	images arenakernel.Offset // where the first image in a slot record begins
 	each   arenakernel.Offset // the size of an image
 	size   uint64             // of the body
 }

@@ -167,7 +167,7 @@ func (g *WaitGroup) Close() error {
 // WaitGroupState is the result of State.
 type WaitGroupState struct {
 	Count   int64             // the counter
-	Own     int64             // the work that this process has added and not done
+	Own     int64             // the work that this process has added or claimed, and not done
 	Waiting bool              // there are waiters
 	Err     error             // why waits fail: nil or ErrOwnerDead
 	Who     *shmsync.Identity // the process that died; nil if the library no longer knows it

@@ -40,7 +40,7 @@ type mutexWords struct {
 	lastCPU atomic.Uint32 // the CPUs of the last releases that found a waiter, see park; a hint
 	pays    atomic.Uint32 // how well spinning has paid lately, see park; a hint
 	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
-	handed  atomic.Uint64 // when the lock was last handed to a waiter, CLOCK_MONOTONIC ns; a hint
+	handed  atomic.Uint64 // when the lock was last handed to a waiter, CLOCK_MONOTONIC ns; bit 0 is handedLocally; a hint
 	met     metWords      // a time at which the present hold had already begun
 	counts  countWords    // the counters of the object whose first words these are
 }
@@ -134,10 +134,10 @@ func takeWords(own, wake **uint32) {
 	redirect(wake, &closedWake)
 }
 
-// redirect changes a pointer of a fast path. The fast path reads the pointer by a plain load. It gets the old or
-// the new value, because a pointer is stored in one piece. The race detector must not see this store. The last call
-// of a goroutine reads the pointer after its release. So if the program closed the handle after that call, the race
-// detector would report a race although there is none.
+// redirect changes a pointer of a fast path. The fast path reads the pointer by a plain load. It gets the old or the
+// new value, because a pointer is stored in one piece. The race detector must not see this store. An Unlock of an
+// RWMutex, for example, reads the pointer after the detector has learned of its release. If another goroutine then
+// gets the lock and closes the handle, the detector would report a race, although both values are correct.
 //
 //go:norace
 //go:noinline
@@ -147,7 +147,7 @@ func redirect[T any](p **T, to *T) { *p = to }
 // it also sees everything that this goroutine has done before. Go's atomic store is a locked exchange on amd64. There
 // storeWord is a plain move, which is faster, and a release, too. On other processors storeWord is the atomic store.
 //
-// If a process dies, all stores before some point of its program have taken place and none after it.
+// If a process dies, other processes find all its stores up to some point of its program, and none after that point.
 //
 // Under the race detector, storeWord stores atomically. Otherwise the detector would report a plain store and an
 // atomic load of a word in an arena of package arenatest as a race.
