@@ -22,7 +22,7 @@ func withoutDevShm(t *testing.T, args ...string) (out string) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	const script = `set -e; touch "$0/null"; mount --bind /dev/null "$0/null"; mount --rbind "$0" /dev; test ! -e /dev/shm; exec "$@"`
-	cmd := exec.Command("unshare", append([]string{"-rm", "sh", "-c", script, t.TempDir(), self}, args...)...)
+	cmd := exec.Command("unshare", append([]string{"-rm", "sh", "-c", script, t.TempDir(), self}, patient(args)...)...)
 	cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1")
 	b, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(b))

@@ -105,7 +105,7 @@ func TestSmallArenaDirectory(t *testing.T) {
 	require.NoError(t, err)
 	run := func(args ...string) (string, error) {
 		const script = `mount -t tmpfs -o size=64k none "$0" && exec "$@"`
-		cmd := exec.Command("unshare", append([]string{"-rm", "sh", "-c", script, "/dev/shm", self}, args...)...)
+		cmd := exec.Command("unshare", append([]string{"-rm", "sh", "-c", script, "/dev/shm", self}, patient(args)...)...)
 		cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1")
 		b, err := cmd.CombinedOutput()
 		return string(b), err

@@ -24,7 +24,7 @@ func restricted(t *testing.T, limit func() error, args ...string) (code int, std
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command(self, args...)
+	cmd := exec.Command(self, patient(args)...)
 	cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1", "TMPDIR="+t.TempDir())
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
