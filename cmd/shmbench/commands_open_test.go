@@ -12,12 +12,12 @@ import (
 
 // If a lock is once held for a long time, an open loop sees the stall, even between threads of one program.
 func TestOpenLoopSeesAStall(t *testing.T) {
-	// On a busy machine, requests can be late without a stall, too.
+	// On a busy machine, requests can be late without a stall, too, and so many can be late that the stall concerns less
+	// than 1 % of them.
 	for a := new(attempts); ; {
 		m := stalled(t)
-		require.Greater(t, m["p99-ns"], 0.7*float64(subjects.StallTime), "%v", m)
-		require.Greater(t, m["corrected-p99-ns"], 0.5*float64(subjects.StallTime), "%v", m)
-		if m["closed-p99-ns"] < 0.5*m["p99-ns"] {
+		seen := m["p99-ns"] > 0.7*float64(subjects.StallTime) && m["corrected-p99-ns"] > 0.5*float64(subjects.StallTime)
+		if seen && m["closed-p99-ns"] < 0.5*m["p99-ns"] {
 			return
 		}
 		require.True(t, a.another(), "%v", m)

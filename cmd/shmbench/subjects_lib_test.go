@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/report"
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 	"github.com/shmsync/shmsync/internal/proctest"
 )
@@ -40,7 +41,10 @@ func TestLibrarySubjects(t *testing.T) {
 	} {
 		args = append(args, "--prim=shmsync:*", "--warmup=5ms", fmt.Sprint("--count=", count), "--cc=none")
 		t.Run(args[0], func(t *testing.T) {
-			for _, c := range measured(t, hasSummary, args...).Cells {
+			// On an idle machine the value is up to 30. On a busy one it may be larger, so there are several attempts. It
+			// would be 300 if each waiter had a thread.
+			fewThreads := func(c report.Cell) bool { return c.Scenario != "waiters" || c.Summary["threads"].Hi < 150 }
+			for _, c := range measured(t, func(c report.Cell) bool { return hasSummary(c) && fewThreads(c) }, args...).Cells {
 				if needsCPUs(t, c) {
 					ran[c.Subject] = true
 					continue
@@ -55,8 +59,7 @@ func TestLibrarySubjects(t *testing.T) {
 				ran[c.Subject] = true
 				if c.Scenario == "waiters" {
 					require.Zero(t, c.Summary["disturbed"].Hi, c.Key)
-					// On an idle machine the value is up to 30. It would be 300 if each waiter had a thread.
-					require.Less(t, c.Summary["threads"].Hi, 150.0, c.Key)
+					require.True(t, fewThreads(c), "%s: %v threads", c.Key, c.Summary["threads"].Hi)
 					require.Contains(t, c.Summary, "cancel-ns", c.Key)
 				}
 			}
