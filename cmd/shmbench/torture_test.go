@@ -24,14 +24,41 @@ func runTorture(t *testing.T, args ...string) (code int, r torture.Result, errs 
 	return code, r, errs
 }
 
+// tortureUntil runs a torture until enough is true for one of its results, because on a busy machine the processes of a
+// short torture may hardly run. Each torture has to end with the given status. But if that is exitViolation, a torture
+// may end without one before it sees the violation.
+func tortureUntil(t *testing.T, status int, enough func(r torture.Result) bool, args ...string) (r torture.Result, errs string) {
+	t.Helper()
+	for a := new(attempts); a.another(); {
+		var code int
+		code, r, errs = runTorture(t, args...)
+		if status == exitViolation && code == exitOK {
+			continue
+		}
+		require.Equal(t, status, code, errs)
+		if enough(r) {
+			return r, errs
+		}
+	}
+	require.Fail(t, "not seen in any torture", "%+v\n%s", r, errs)
+	return r, errs
+}
+
+func deaths(r torture.Result) bool { return r.Deaths != 0 }
+
+// violates runs a torture until it finds a violation, and requires that one of the violations has the reason.
+func violates(t *testing.T, reason string, args ...string) (errs string) {
+	t.Helper()
+	r, errs := tortureUntil(t, exitViolation, func(torture.Result) bool { return true }, args...)
+	require.Regexp(t, reason, strings.Join(r.Violations, "\n"))
+	return errs
+}
+
 // When processes die, nothing is lost, no process waits for long, and none is hurt.
 func TestTorture(t *testing.T) {
 	duration := proctest.Rounds(3*time.Second, 20*time.Second)
-	code, r, errs := runTorture(t, "--seed=0", "--duration="+duration.String())
+	r, errs := tortureUntil(t, exitOK, func(r torture.Result) bool { return r.Rounds != 0 && deaths(r) }, "--seed=0", "--duration="+duration.String())
 	t.Logf("seed %d, %d deaths, turns %v, after a death %v, thread late %v", r.Seed, r.Deaths, r.Wait, r.Inherit, r.Thread)
-	require.Equal(t, exitOK, code, errs)
-	require.NotZero(t, r.Rounds)
-	require.NotZero(t, r.Deaths)
 	require.Equal(t, r.Unjudged, r.Beyond)
 	// On a busy machine a job may not run during one torture.
 	idle := func(r torture.Result) (names []string) {
@@ -44,6 +71,7 @@ func TestTorture(t *testing.T) {
 	}
 	jobs := idle(r)
 	for a := new(attempts); len(jobs) > 0 && a.another(); {
+		var code int
 		code, r, errs = runTorture(t, "--seed=0", "--duration=3s", "--only="+strings.Join(jobs, ","))
 		require.Equal(t, exitOK, code, errs)
 		jobs = idle(r)
@@ -60,9 +88,7 @@ func TestTortureFallbacks(t *testing.T) {
 	for _, absent := range []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"} {
 		t.Run(absent, func(t *testing.T) {
 			t.Setenv("SHMSYNC_DISABLE", absent)
-			code, r, errs := runTorture(t, "--duration=4s")
-			require.Equal(t, exitOK, code, errs)
-			require.NotZero(t, r.Deaths)
+			tortureUntil(t, exitOK, deaths, "--duration=4s")
 		})
 	}
 }
@@ -73,36 +99,30 @@ func TestTortureOfDataInC(t *testing.T) {
 	proctest.CCompiler(t)
 	duration := proctest.Rounds(3*time.Second, 15*time.Second)
 	data := "--only=synchronized,tx,rwtx"
-	code, r, errs := runTorture(t, "--seed=0", "--duration="+duration.String(), data)
-	require.Equal(t, exitOK, code, errs)
-	require.Empty(t, r.NoC)
-	require.Equal(t, 1, r.ResideInC)
-	for _, job := range []string{"synchronized", "tx", "rwtx"} {
-		require.NotZero(t, r.TurnsInC[job], job)
-		require.Greater(t, r.Turns[job], r.TurnsInC[job], job)
-	}
-	inC, rollbacks, inside := r.InC, r.Rollbacks, r.Inside
-	// A death during a rollback is rare, so only the long test waits for one.
-	long := proctest.Long()
-	for a := new(attempts); long && inside == 0 && a.another(); { // a busy machine has few deaths
-		code, r, errs = runTorture(t, "--seed=0", "--duration="+duration.String(), data)
-		require.Equal(t, exitOK, code, errs)
+	turnsInC, turnsInGo := map[string]uint64{}, map[string]uint64{}
+	var inC int64
+	var rollbacks, inside uint64
+	tortureUntil(t, exitOK, func(r torture.Result) bool {
+		require.Empty(t, r.NoC)
+		require.Equal(t, 1, r.ResideInC)
 		inC, rollbacks, inside = inC+r.InC, rollbacks+r.Rollbacks, inside+r.Inside
-	}
+		all := inC != 0
+		for _, job := range []string{"synchronized", "tx", "rwtx"} {
+			turnsInC[job] += r.TurnsInC[job]
+			turnsInGo[job] += r.Turns[job] - r.TurnsInC[job]
+			all = all && turnsInC[job] != 0 && turnsInGo[job] != 0
+		}
+		// A death during a rollback is rare, so only the long test waits for one.
+		return all && (inside != 0 || !proctest.Long())
+	}, "--seed=0", "--duration="+duration.String(), data)
 	t.Logf("%d victims in C, which began to roll back %d times; %d died in that", inC, rollbacks, inside)
-	require.NotZero(t, inC)
 	require.GreaterOrEqual(t, rollbacks, inside)
-	if long {
-		require.NotZero(t, inside)
-	}
 }
 
 // A torture finds a process in C that changes data without saving them.
 func TestTortureSeesTornDataInC(t *testing.T) {
 	proctest.CCompiler(t)
-	code, r, errs := runTorture(t, "--duration=30s", "--only=test:unsaved")
-	require.Equal(t, exitViolation, code, errs)
-	require.Regexp(t, "torn: cell", strings.Join(r.Violations, "\n"))
+	violates(t, "torn: cell", "--duration=30s", "--only=test:unsaved")
 }
 
 // Residents in C are killed with the others, and their successors go on with the data.
@@ -116,11 +136,10 @@ func TestTortureKillsResidentsInC(t *testing.T) {
 		args := []string{"--seed=" + seedOfDoom, residents.number, residents.only, "--duration=2s"}
 		_, plan, _ := shmbench(t, append([]string{"torture", "-n"}, args...)...)
 		require.Contains(t, plan, "round 0 of seed "+seedOfDoom+", everybody dies: true")
-		code, r, errs := runTorture(t, args...)
-		require.Equal(t, exitOK, code, errs)
-		require.NotZero(t, r.Rounds)
-		require.NotZero(t, r.DoomedInC) // later rounds may end in the same way; how many there are depends on the host
-		require.NotZero(t, r.TurnsInC["tx"])
+		tortureUntil(t, exitOK, func(r torture.Result) bool {
+			// Later rounds may end in the same way; how many there are depends on the host.
+			return r.Rounds != 0 && r.DoomedInC != 0 && r.TurnsInC["tx"] != 0
+		}, args...)
 	}
 }
 
@@ -129,9 +148,7 @@ const seedOfDoom = "1"
 // A resident in C finds data that other processes have torn. No other process checks the data.
 func TestTortureResidentInCSeesTornData(t *testing.T) {
 	proctest.CCompiler(t)
-	code, r, errs := runTorture(t, "--duration=60s", "--only=test:unseen")
-	require.Equal(t, exitViolation, code, errs)
-	require.Regexp(t, "resident 1 in C: tx: torn: cell", strings.Join(r.Violations, "\n"))
+	violates(t, "resident 1 in C: tx: torn: cell", "--duration=60s", "--only=test:unseen")
 }
 
 // A torture finds a mistake in the C library: residents undo neither their own changes when they abort, nor the changes
@@ -141,14 +158,18 @@ func TestTortureSeesMistakeInLibraryOfResidentInC(t *testing.T) {
 	const undo = "memcpy(shmi_bytes(a, f.off, f.length), l->records + tail, f.length);"
 	planted := 0
 	var out, errs bytes.Buffer
-	err := torture.Run(t.Context(), &torture.Options{
-		Duration: time.Minute, Processes: 4, Residents: 2, Only: []string{"tx"}, Bound: time.Minute, Timeout: time.Minute, CC: cc,
-		Format: "json", Out: &out, Log: &errs,
-		Plant: func(header string) string {
-			planted = strings.Count(header, undo)
-			return strings.ReplaceAll(header, undo, "if (!resident) "+undo)
-		},
-	})
+	var err error
+	for a := new(attempts); err == nil && a.another(); { // on a busy machine few die during a torture
+		out.Reset()
+		err = torture.Run(t.Context(), &torture.Options{
+			Duration: time.Minute, Processes: 4, Residents: 2, Only: []string{"tx"}, Bound: time.Minute, Timeout: time.Minute, CC: cc,
+			Format: "json", Out: &out, Log: &errs,
+			Plant: func(header string) string {
+				planted = strings.Count(header, undo)
+				return strings.ReplaceAll(header, undo, "if (!resident) "+undo)
+			},
+		})
+	}
 	require.Equal(t, 1, planted)
 	require.ErrorIs(t, err, torture.ErrViolation, "%s", &errs)
 	var r torture.Result
@@ -159,13 +180,11 @@ func TestTortureSeesMistakeInLibraryOfResidentInC(t *testing.T) {
 // Without a C compiler, the torture runs the same plan with Go programs, and says so.
 func TestTortureWithoutCompiler(t *testing.T) {
 	for _, cc := range []string{"none", "/no/such/cc"} {
-		code, r, errs := runTorture(t, "--duration=1s", "--only=tx", "--cc="+cc)
-		require.Equal(t, exitOK, code, errs)
+		r, errs := tortureUntil(t, exitOK, deaths, "--duration=1s", "--only=tx", "--cc="+cc)
 		require.Contains(t, errs, "shmbench: torture: the programs in C are Go programs instead: no C compiler")
 		require.Contains(t, r.NoC, "no C compiler")
 		require.Zero(t, r.InC)
 		require.Zero(t, r.ResideInC)
-		require.NotZero(t, r.Deaths)
 	}
 	_, _, errs := runTorture(t, "--duration=1s", "--only=mutex", "--cc=none")
 	require.NotContains(t, errs, "compiler") // no victim would be in C
@@ -178,9 +197,7 @@ func TestTortureSeesViolations(t *testing.T) {
 		{"test:panicky", "20s", "panic: shmsync: no"},
 	} {
 		t.Run(c.job, func(t *testing.T) {
-			code, r, errs := runTorture(t, "--duration="+c.duration, "--only="+c.job)
-			require.Equal(t, exitViolation, code, errs)
-			require.Regexp(t, c.reason, strings.Join(r.Violations, "\n"))
+			errs := violates(t, c.reason, "--duration="+c.duration, "--only="+c.job)
 			require.Contains(t, errs, "the plan again: shmbench torture --seed 1")
 		})
 	}
