@@ -27,10 +27,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("SHMCTL_TEST_MAIN") != "" { // the test binary runs as shmctl; see pasted
+	diagnose.LongLock, diagnose.LongWork = time.Hour, time.Hour // so no wait of a test is a wedge
+	if os.Getenv("SHMCTL_TEST_MAIN") != "" {                    // the test binary runs as shmctl; see pasted
 		os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	diagnose.LongLock, diagnose.LongWork = time.Hour, time.Hour // so no wait of a test is a wedge
 	proctest.Main(m)
 }
 
