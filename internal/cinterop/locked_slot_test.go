@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,7 +41,7 @@ func TestStopWithTheByteLockOfADeadSlotInC(t *testing.T) {
 			require.NoError(t, cmd.Start())
 			t.Cleanup(func() { cmd.Process.Kill() })
 			(&agent{cmd: cmd, label: "the heir", arena: name}).awaitStop(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			if lang == "c" {
 				says, err := exec.CommandContext(ctx, program(t, "core.c"), "open", name).CombinedOutput()
