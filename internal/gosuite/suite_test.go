@@ -62,6 +62,7 @@ var suites = map[string]suite{
 		},
 		files:   []string{"semaphore_test.go"},
 		imports: map[string]string{"golang.org/x/sync/semaphore": shimPath + "/semaphore"},
+		limits:  map[string]string{"10*time.Millisecond": "time.Second"},
 	},
 }
 
@@ -81,14 +82,18 @@ func (s suite) run(t *testing.T, name string) {
 	tmp := t.TempDir()
 	replace := map[string]string{}
 	tests := 0
+	limits := map[string]bool{} // those that occur in the files
 	for _, file := range s.files {
-		source, n := s.adapt(t, filepath.Join(s.dir(t), file))
+		source, n := s.adapt(t, filepath.Join(s.dir(t), file), limits)
 		tests += n
 		to := filepath.Join(tmp, file)
 		require.NoError(t, os.WriteFile(to, source, 0o600))
 		replace[filepath.Join(here, "adapted", name, file)] = to
 	}
 	require.NotZero(t, tests)
+	for limit := range s.limits {
+		require.True(t, limits[limit], "no file has the limit %s any more", limit)
+	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	require.NoError(t, err)
 	list := filepath.Join(tmp, "overlay.json")
@@ -110,13 +115,14 @@ func (s suite) run(t *testing.T, name string) {
 	t.Logf("%d tests of %s passed", passed, strings.Join(s.files, ", "))
 }
 
-// adapt returns a file of tests with its imports replaced and without the tests that are left out, and
-// the number of remaining tests.
-func (s suite) adapt(t *testing.T, file string) (source []byte, tests int) {
+// adapt returns a file of tests with its imports and limits replaced and without the tests that are left out, and
+// the number of remaining tests. It adds the limits that the file has to the map limits.
+func (s suite) adapt(t *testing.T, file string, limits map[string]bool) (source []byte, tests int) {
 	fset := token.NewFileSet()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	for from, to := range s.limits {
+		limits[from] = limits[from] || bytes.Contains(text, []byte(from))
 		text = bytes.ReplaceAll(text, []byte(from), []byte(to))
 	}
 	f, err := parser.ParseFile(fset, file, text, parser.SkipObjectResolution)
