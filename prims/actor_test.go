@@ -114,9 +114,10 @@ func (x *actor) blocked(t testing.TB, o order) int {
 	if strings.HasPrefix(o.Op, "rw") {
 		count.Op = "rwwaiters"
 	}
-	n := x.must(t, count).N // N is a lower bound, because a waiter may be awake for its periodic check
+	waiters := func() int { return int(x.must(t, count).N) }
+	n := mostWaits(waiters)
 	id := x.start(o)
-	eventually(t, fmt.Sprintf("%s of %s waits", o.Op, o.Object), x.dump, func() bool { return x.must(t, count).N > n })
+	eventually(t, fmt.Sprintf("%s of %s waits", o.Op, o.Object), x.dump, func() bool { return waiters() > n })
 	return id
 }
 
