@@ -39,7 +39,10 @@ func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) 
 	}
 	successor.Await(t)
 	ctl.Gate.Store(1)
-	for ctl.Began.Load() == 0 {
+	for end := time.Now().Add(proctest.Scale(limit)); ctl.Began.Load() == 0; {
+		if time.Now().After(end) {
+			t.Fatalf("%s: the reap does not begin: %v", x.s.name, successor.Kill(t))
+		}
 	}
 	begun := time.Now()
 	for end := begun.Add(proctest.Scale(limit)); ctl.Ended.Load() == 0 && (after < 0 || time.Since(begun) < after); {

@@ -4,6 +4,7 @@ package stopstorm
 
 import (
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 
 // A thread that spins can run and gets CPU time. A thread that reads from an empty pipe cannot run and gets none.
 func TestThreadState(t *testing.T) {
+	runtime.LockOSThread() // otherwise this goroutine may go on in another thread than that whose ID it has
+	defer runtime.UnlockOSThread()
 	canRun, ran, err := threadState(os.Getpid(), uint32(unix.Gettid()))
 	require.NoError(t, err)
 	require.True(t, canRun)
@@ -44,6 +47,8 @@ func TestThreadState(t *testing.T) {
 
 // Only time in which a thread could run, but did not, counts as waiting.
 func TestCPUWait(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var c cpuWait
 	c.sample(os.Getpid(), uint32(unix.Gettid()), time.Now())
 	require.Zero(t, c.waited, "the first sample has no earlier one")
