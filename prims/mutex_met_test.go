@@ -84,7 +84,7 @@ func awaitDate(t testing.TB, a *arena.Arena, off arena.Offset) (h arena.Hold) {
 	require.Eventually(t, func() bool {
 		h = exclusiveOf(t, a, off)
 		return h.Since != 0
-	}, time.Minute, time.Millisecond, "the hold %+v has no date", h)
+	}, proctest.Scale(time.Minute), time.Millisecond, "the hold %+v has no date", h)
 	return h
 }
 

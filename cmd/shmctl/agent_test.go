@@ -329,10 +329,13 @@ func fileBytes(t testing.TB, name string) []byte {
 	return b
 }
 
+// limit is how long a test waits for anything.
+var limit = proctest.Scale(time.Minute)
+
 // eventually waits until f returns true because of what other processes do.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	require.Eventually(t, f, time.Minute, 10*time.Millisecond, what)
+	require.Eventually(t, f, limit, 10*time.Millisecond, what)
 }
 
 // awaitWaits waits until n waits are visible, all asleep or parked.

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,7 +40,7 @@ func TestScribbledAndChanged(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "arena")
 		require.NoError(t, os.WriteFile(path, b, 0o600))
 		for _, args := range changers(path) {
-			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			ctx, stop := context.WithTimeout(t.Context(), limit)
 			cmd := exec.CommandContext(ctx, self, args...)
 			cmd.Env = append(os.Environ(), "SHMCTL_TEST_MAIN=1")
 			out, err := cmd.CombinedOutput()

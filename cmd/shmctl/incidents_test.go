@@ -303,7 +303,7 @@ func sameFromInside(t *testing.T, name string, args ...string) {
 			inside = append(inside, texts(f.Kind, f.Text, f.Advice, f.Command, f.Force, f.Objects, f.Participants))
 		}
 		return len(inside) > 0 && slices.Equal(inside, outside)
-	}, time.Minute, 10*time.Millisecond, "Diagnose: %v\nshmctl: %v", &inside, &outside)
+	}, limit, 10*time.Millisecond, "Diagnose: %v\nshmctl: %v", &inside, &outside)
 }
 
 // The manual lists the incidents of the test above, with the kinds of their findings.
@@ -334,7 +334,7 @@ func awaitFinding(t *testing.T, kind string, args ...string) (f finding) {
 		}
 		_, out, _ = shmctl(args...)
 		return false
-	}, time.Minute, 10*time.Millisecond, "no finding %s\n%v", kind, stringer{&out})
+	}, limit, 10*time.Millisecond, "no finding %s\n%v", kind, stringer{&out})
 	return f
 }
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func (x *terminal) shows(text string) (screen string) {
 		out, err := x.command("capture-pane", "-p").CombinedOutput()
 		screen = string(out)
 		return err == nil && strings.Contains(screen, text)
-	}, time.Minute, 20*time.Millisecond, "the screen does not show %q:\n%v", text, stringer{&screen})
+	}, limit, 20*time.Millisecond, "the screen does not show %q:\n%v", text, stringer{&screen})
 	return screen
 }
 
@@ -90,6 +91,17 @@ func TestTopInTerminal(t *testing.T) {
 	x.tmux("send-keys", "Space")
 	x.shows("PAUSED")
 	alice.does("lock mutex", "industry")
+	// At a key, top draws the time of day. Between two changes of the time it would have looked ten times.
+	clock := regexp.MustCompile(` \d\d:\d\d:\d\d `)
+	for range 2 {
+		before := clock.FindString(x.tmux("capture-pane", "-p"))
+		eventually(t, "the time of day changes", func() bool {
+			x.tmux("send-keys", "s")
+			now := clock.FindString(x.tmux("capture-pane", "-p"))
+			return now != "" && now != before
+		})
+	}
+	x.shows("PAUSED")
 	require.NotContains(t, x.tmux("capture-pane", "-p"), "industry")
 	x.tmux("send-keys", "Space")
 	x.shows("\nindustry ")

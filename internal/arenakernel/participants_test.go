@@ -130,7 +130,7 @@ func next(t *testing.T, c <-chan Participant) Participant {
 	select {
 	case p := <-c:
 		return p
-	case <-time.After(time.Minute):
+	case <-time.After(bound()):
 		t.Fatal("no death was told")
 		panic("not reached")
 	}
