@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -471,15 +470,11 @@ func holderStopped(t *testing.T, how time.Duration, env []string) {
 // TestMutexPIDNamespaces: two processes have pid 1, each in its own pid namespace. They exclude
 // each other, and each notices the death of the other.
 func TestMutexPIDNamespaces(t *testing.T) {
-	attr := func() proctest.Option {
-		return proctest.Attr(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS})
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it makes a pid namespace")
-	}
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	proctest.NeedAttr(t, attr, "a pid namespace")
 	a := newArena(t, nil)
-	x := remoteActor(t, a, "one", attr())
-	y := remoteActor(t, a, "another", attr())
+	x := remoteActor(t, a, "one", proctest.Attr(attr))
+	y := remoteActor(t, a, "another", proctest.Attr(attr))
 	require.EqualValues(t, 1, x.must(t, order{Op: "pid"}).N)
 	require.EqualValues(t, 1, y.must(t, order{Op: "pid"}).N)
 	x.must(t, order{Op: "lock", Object: "m"})
@@ -500,7 +495,7 @@ func TestMutexPIDNamespaces(t *testing.T) {
 	alone(t, a, 2)
 
 	// Several processes in pid namespaces also count correctly under the lock.
-	z := remoteActor(t, a, "third", attr())
+	z := remoteActor(t, a, "third", proctest.Attr(attr))
 	ids := []int{x.start(order{Op: "steps", Object: "m", N: 2000, Token: 4}), z.start(order{Op: "steps", Object: "m", N: 2000, Token: 4})}
 	require.Empty(t, x.wait(t, ids[0]).Err)
 	require.Empty(t, z.wait(t, ids[1]).Err)

@@ -97,11 +97,10 @@ func TestArenasOfProcesses(t *testing.T) {
 // "ls --all" finds arenas in the segment directories of other mount namespaces. Other commands accept the path that
 // it prints.
 func TestArenasOfMountNamespaces(t *testing.T) {
-	if os.Geteuid() != 0 {
-		proctest.Skip(t, "needs root: it makes a mount namespace", "shmctl/elsewhere")
-	}
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	proctest.NeedAttr(t, attr, "a mount namespace", "shmctl/elsewhere")
 	name := testArena(t) // the same name in this namespace is another arena
-	p := proctest.Start(t, "shmctl/elsewhere", proctest.Params(name), proctest.Attr(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}))
+	p := proctest.Start(t, "shmctl/elsewhere", proctest.Params(name), proctest.Attr(attr))
 	var text string
 	if p.Recv(t, &text); text != "" {
 		t.Skip("needs to be allowed to mount:", text)

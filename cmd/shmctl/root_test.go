@@ -102,6 +102,7 @@ func programOfOthers(t *testing.T) func(uid int, args ...string) (string, error)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	program := filepath.Join(dir, "shmctl")
 	require.NoError(t, os.WriteFile(program, self, 0o755))
+	require.NoError(t, os.Chmod(program, 0o755)) // whatever the umask is
 	return func(uid int, args ...string) (string, error) {
 		cmd := exec.Command(program, args...)
 		cmd.Dir = "/"

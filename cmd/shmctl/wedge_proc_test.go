@@ -406,12 +406,10 @@ func TestParkedWaitersAreCounted(t *testing.T) {
 // A participant in another pid namespace is found by its pid in this namespace, and is known to be alive or stopped.
 // Its own pid has no meaning here.
 func TestOtherNamespace(t *testing.T) {
-	if os.Geteuid() != 0 {
-		proctest.Skip(t, "needs root: it makes a pid namespace", "shmctl/agent")
-	}
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	proctest.NeedAttr(t, attr, "a pid namespace", "shmctl/agent")
 	name := testArena(t)
-	p := &agent{t: t, Proc: proctest.Start(t, "shmctl/agent", proctest.Params(agentParams{name, "alice"}),
-		proctest.Attr(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}))}
+	p := &agent{t: t, Proc: proctest.Start(t, "shmctl/agent", proctest.Params(agentParams{name, "alice"}), proctest.Attr(attr))}
 	p.Recv(t, &p.name)
 	p.does("lock mutex", "m")
 	// A process writes its identity a moment after it has joined.

@@ -3,7 +3,9 @@
 package arenakernel
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -331,16 +333,17 @@ func TestOutOfMemory(t *testing.T) {
 	t.Logf("told %v after it began to eat", took)
 }
 
-// newMemoryGroup makes a control group whose processes may use limit bytes of memory.
+// newMemoryGroup makes a control group whose processes may use limit bytes of memory, and no swap space.
 func newMemoryGroup(t *testing.T, limit int) string {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes a control group")
 	}
-	file := "memory.max"
+	file, swapFile, swap := "memory.max", "memory.swap.max", 0
 	parent := "/sys/fs/cgroup"
 	controllers, _ := os.ReadFile(filepath.Join(parent, "cgroup.subtree_control"))
 	if !strings.Contains(string(controllers), "memory") {
 		parent, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		swapFile, swap = "memory.memsw.limit_in_bytes", limit // of memory and swap space together
 		if _, err := os.Stat(filepath.Join(parent, file)); err != nil {
 			t.Skip("needs the memory controller of cgroup v2 or v1, and this process may not use it")
 		}
@@ -361,18 +364,19 @@ func newMemoryGroup(t *testing.T, limit int) string {
 	if err := os.WriteFile(filepath.Join(group, file), []byte(fmt.Sprint(limit)), 0); err != nil {
 		t.Skipf("needs a control group with limited memory, and cannot limit it: %v", err)
 	}
+	// A kernel that does not count swap space has no such file.
+	if err := os.WriteFile(filepath.Join(group, swapFile), []byte(fmt.Sprint(swap)), 0); !errors.Is(err, fs.ErrNotExist) {
+		require.NoError(t, err)
+	}
 	return group
 }
 
 // TestPIDNamespaces: processes in separate pid namespaces are told apart, although each of them has
 // pid 1 and the same thread IDs.
 func TestPIDNamespaces(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it makes a pid namespace")
-	}
-	apart := func() proctest.Option {
-		return proctest.Attr(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID})
-	}
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
+	proctest.NeedAttr(t, attr, "a pid namespace")
+	apart := func() proctest.Option { return proctest.Attr(attr) }
 	ta := newTestArena(t, 8)
 	one, two := ta.join(t, "one", apart()), ta.join(t, "two", apart())
 	require.Equal(t, 1, one.pid)

@@ -1,8 +1,10 @@
 package proctest
 
 import (
+	"fmt"
 	"os"
 	"slices"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -35,4 +37,18 @@ func DirNotOn(t testing.TB, types ...uint32) string {
 	}
 	Skip(t, "needs a directory on a disk in which it may write: the temporary directory, /var/tmp, the user's cache and its own have none")
 	return ""
+}
+
+// NeedAttr skips the test if this machine cannot start processes with the given attributes. For example, root may not
+// make a namespace in most containers. The text what says what the attributes make. The given helpers, which the test
+// would have started, count as used; see [Skip].
+func NeedAttr(t testing.TB, attr *syscall.SysProcAttr, what string, helpers ...string) {
+	t.Helper()
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{"true", "-test.list=^$"}, &syscall.ProcAttr{Sys: attr})
+	if err == nil {
+		_, err = syscall.Wait4(pid, nil, 0, nil)
+	}
+	if err != nil {
+		Skip(t, fmt.Sprintf("needs to make %s: %v", what, err), helpers...)
+	}
 }

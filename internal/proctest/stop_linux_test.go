@@ -102,9 +102,7 @@ func TestAttr(t *testing.T) {
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 	}
-	if err := probeAttr(attr); err != nil {
-		Skip(t, "needs to make a user and a pid namespace: "+err.Error(), "pid")
-	}
+	NeedAttr(t, attr, "a user and a pid namespace", "pid")
 	p := Start(t, "pid", Attr(attr))
 	var pid int
 	p.Recv(t, &pid)
@@ -112,12 +110,18 @@ func TestAttr(t *testing.T) {
 	p.WaitExit(t)
 }
 
-// probeAttr returns an error if this machine cannot start processes with attr.
-func probeAttr(attr *syscall.SysProcAttr) error {
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{"true", "-test.list=^$"}, &syscall.ProcAttr{Sys: attr})
-	if err != nil {
-		return err
-	}
-	_, err = syscall.Wait4(pid, nil, 0, nil)
-	return err
+// A test whose processes cannot start with their attributes is skipped.
+func TestNeedAttr(t *testing.T) {
+	require.Empty(t, skipped(t, func(tb testing.TB) { NeedAttr(tb, &syscall.SysProcAttr{Setpgid: true}, "a process group") }))
+	text := skipped(t, func(tb testing.TB) { NeedAttr(tb, &syscall.SysProcAttr{Chroot: "/proc/self/none"}, "a root", "pid") })
+	require.Regexp(t, "^needs to make a root: .", text)
+}
+
+// skipped returns the reason for which f skips its test, if it does.
+func skipped(t *testing.T, f func(tb testing.TB)) string {
+	t.Helper()
+	tb := runFake(t, f)
+	require.False(t, tb.Failed(), tb.output())
+	require.Equal(t, tb.output() != "", tb.Skipped())
+	return tb.output()
 }
