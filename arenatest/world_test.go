@@ -15,6 +15,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/arenatest"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -76,7 +77,9 @@ func TestKillOfTheOnlyParticipant(t *testing.T) {
 		m.Lock()
 		// The last work for which the death watcher wakes by itself is to make this process a target of fences. Some systems
 		// have no fences.
-		for end := time.Now().Add(time.Second); !(*arenakernel.Arena)(victim).Fenced() && time.Now().Before(end); {
+		fences := shmsync.FeatureMembarrier.Check() == nil
+		for end := time.Now().Add(proctest.Scale(time.Minute)); fences && !(*arenakernel.Arena)(victim).Fenced(); {
+			require.True(t, time.Now().Before(end), "the victim is no target of fences")
 			runtime.Gosched()
 		}
 		w.Kill(victim)

@@ -169,6 +169,7 @@ func closesWhile(t *testing.T, point string, records uint64, add func(a *Arena, 
 	closed := make(chan error, 1)
 	crashpoint.ArmFunc(point, 1, func() {
 		go func() { closed <- a.Close() }()
+		pollUntil(a.Closing)
 		select {
 		case err := <-closed:
 			closed <- err

@@ -278,9 +278,11 @@ func TestWaitNodeThatNobodyTellsIsUsedAgain(t *testing.T) {
 	b.BeginTell()
 	s.resolve(t)
 	s.Leave()
-	b.orphan()
-	<-time.NewTimer(10 * orphanCheck).C
-	require.Equal(t, arenakernel.NodeResolved, s.Node.State(), "somebody is telling")
+	for range 10 { // on a busy machine, the poller may not run during one of these times
+		b.orphan()
+		<-time.NewTimer(10 * orphanCheck).C
+		require.Equal(t, arenakernel.NodeResolved, s.Node.State(), "somebody is telling")
+	}
 	b.EndTell()
 	b.orphan()
 	p.comes(s, arenakernel.NodeIdle)
