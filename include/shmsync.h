@@ -11714,6 +11714,10 @@ SHMI_FN void shmi_ring_watchers(void)
     pthread_mutex_unlock(&shmi_attached_lock);
 }
 SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
+/* Runs before main, or in dlopen, and before the constructors of the program that have no priority. A fork runs the
+ * prepare handlers that were registered last first, and the other handlers in the order of their registration. So the
+ * handlers that the program registers later run while the library's locks are free, in the parent and in the child. */
+__attribute__((constructor(101))) static void shmi_watch_forks_early(void) { pthread_once(&shmi_atfork_once, shmi_watch_forks); }
 
 SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
 {
@@ -12536,7 +12540,7 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
     if (abi != SHMSYNC_ABI)
         return shmi_fail(EPROTONOSUPPORT, "arena.open", name, "the program was compiled for layout version %u and machine words of %u bytes, the implementation for version %u and %u bytes",
                          (unsigned)(abi >> 8), (unsigned)(abi & 0xff), (unsigned)(SHMSYNC_ABI >> 8), (unsigned)(SHMSYNC_ABI & 0xff));
-    pthread_once(&shmi_atfork_once, shmi_watch_forks);
+    pthread_once(&shmi_atfork_once, shmi_watch_forks); /* for a constructor that runs before the library's */
     shmi_probe();
     shmi_stay_loaded();
     shmi_note_opener();
