@@ -166,32 +166,50 @@ SHMI_FN int shmi_fallocate(int fd, uint64_t off, uint64_t n)
     return errno == EOPNOTSUPP ? (int)syscall(SYS_fallocate, fd, 0, (long)off, (long)n) : -1;
 }
 
+/* On older kernels, a signal makes tmpfs give back all that a call of fallocate has allocated so far. With a periodic
+ * signal, a long reservation might never succeed in one piece. So after some tries it is made in pieces, which take a few
+ * milliseconds each. If signals still interrupt a piece, its size is halved. */
+enum { SHMI_reserveTries = 4, SHMI_reservePiece = 8 << 20, SHMI_reserveLeast = 64 << 10 };
+/* Allocates memory for a range inside a file, whatever signals arrive. Returns 0, or -1 with errno. */
+SHMI_FN int shmi_allocate(int fd, uint64_t off, uint64_t n)
+{
+    uint64_t end = off + n, piece = SHMI_reservePiece;
+    int tries;
+    for (tries = 0; tries < SHMI_reserveTries; tries++) {
+        if (shmi_fallocate(fd, off, n) == 0)
+            return 0;
+        if (errno != EINTR)
+            return -1;
+    }
+    for (tries = 0; off < end;) {
+        uint64_t now = end - off < piece ? end - off : piece;
+        if (shmi_fallocate(fd, off, now) == 0) {
+            off += now;
+            tries = 0;
+        } else if (errno != EINTR) {
+            return -1;
+        } else if (++tries == SHMI_reserveTries && piece / 2 >= SHMI_reserveLeast) {
+            piece /= 2;
+            tries = 0;
+        }
+    }
+    return 0;
+}
+
 /* Makes sure that n bytes of the file have memory behind them. */
 SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
 {
-    uint64_t end = off + n, piece = n;
-    int tries = 0;
-    while (off < end) {
-        uint64_t now = end - off < piece ? end - off : piece;
-        if (shmi_fallocate(a->fd, off, now) == 0) {
-            off += now;
-            continue;
-        }
-        switch (errno) {
-        case EINTR:
-            if (++tries >= 4)
-                piece = 8u << 20;
-            continue;
-        case ENOSPC:
+    if (shmi_allocate(a->fd, off, n) == 0)
+        return 0;
+    switch (errno) {
+    case ENOSPC:
 #ifdef EDQUOT
-        case EDQUOT:
+    case EDQUOT:
 #endif
-        case ENOMEM:
-            return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
-        }
-        return shmi_fail(errno, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
+    case ENOMEM:
+        return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
     }
-    return 0;
+    return shmi_fail(errno, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
 }
 
 SHMI_FN uint64_t shmi_reserved_in(shmsync_arena *a, uint64_t chunk, uint64_t n)

@@ -207,9 +207,8 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     err = shmi_map(s, path, o);
     if (err != 0)
         return err;
-    while (shmi_fallocate(s->fd, 0, g.blocks_off) != 0)
-        if (errno != EINTR)
-            return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
+    if (shmi_allocate(s->fd, 0, g.blocks_off) != 0)
+        return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
     shmi_write_header(s->base, &g);
     if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)(o->mode & 0666) : 0600) != 0)
         return shmi_fail(errno, "arena.create", path, "mode");
