@@ -90,7 +90,8 @@ typedef struct shmsync_arena_options {
     int64_t gate_timeout_ns;     /* the longest wait for the on_first of another process, then ETIMEDOUT; 0: no limit */
     /* Called once, on the helper thread, when the file of the arena was removed or replaced while this process is
      * in: processes that open the name afterwards get another arena. The function must return quickly, and must not
-     * close an arena. If this process opens the arena several times, the first function that was set is called. */
+     * close an arena. If this process opens the arena several times, the first function that was set is called. The
+     * helper thread blocks all signals: see shmsync_arena_on_death. */
     void (*on_detached)(shmsync_arena *a, void *arg);
     void *on_detached_arg;
 } shmsync_arena_options;
@@ -128,7 +129,9 @@ void *shmsync_arena_base(const shmsync_arena *a);
 /* Calls f, on the helper thread, for each participant that dies from now on. f must return quickly, and must call
  * nothing that waits. An arena has one such function. The arena keeps the last 192 deaths; if this process is
  * stopped for longer, the next call says in missed how many were lost. EDEADLK: the caller is a function that the
- * helper thread runs. */
+ * helper thread runs. The helper thread blocks all signals. If f forks, the child has the signal mask of the thread that
+ * opened the arena. posix_spawn and system give a new process the mask of the helper thread: use
+ * POSIX_SPAWN_SETSIGMASK, or let another thread start the process. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* Describes this process, as a participant, in *out. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);

@@ -63,29 +63,13 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
     a->robust = NULL;
 }
 
-/* struct sched_attr of the kernel, in its first version. */
-typedef struct shmi_sched_attr {
-    uint32_t size, policy;
-    uint64_t flags;
-    int32_t nice;
-    uint32_t priority;
-    uint64_t runtime, deadline, period;
-} shmi_sched_attr;
-SHMI_ASSERT(sizeof(shmi_sched_attr) == 48, "shmi_sched_attr");
-
 /* Asks for a short scheduling slice, which Linux has since 6.12. With it the helper thread runs soon after it is
  * woken by a death, on a CPU where the kernel is still taking the dying process apart. */
 SHMI_FN void shmi_prompt_thread(void)
 {
-    shmi_sched_attr attr;
     const uint64_t slice = 100000; /* ns, the least that the scheduler takes */
-    (void)!syscall(SYS_prctl, 29, 1ul, 0ul, 0ul, 0ul); /* PR_SET_TIMERSLACK: it asks every 50 us, not every 100 */
-    memset(&attr, 0, sizeof attr);
-    if (syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof attr, 0u) != 0 || attr.policy != 0 || attr.runtime <= slice)
-        return;
-    attr.size = (uint32_t)sizeof attr;
-    attr.runtime = slice;
-    (void)!syscall(SYS_sched_setattr, 0, &attr, 0u);
+    shmi_thread_of_library->slack = shmi_begin_exact_sleeps(); /* it asks every 50 us, not every 100 */
+    shmi_thread_of_library->slice = shmi_set_slice(slice, slice);
 }
 
 /* Marks the alive words of slot i, in state w, as the kernel would do at the death of this process: see markAlive in

@@ -392,6 +392,7 @@ SHMI_FN void shmi_in_child(void)
     shmi_forget_threads();
     pthread_cond_init(&shmi_attached_changed, NULL); /* the threads that waited do not exist in the child */
     shmi_after_fork();
+    shmi_restore_child();
 }
 /* Wakes the death watchers of this process. */
 SHMI_FN void shmi_ring_watchers(void)

@@ -990,6 +990,54 @@ static int last_thread(void)
     return 0;
 }
 
+/* A process whose handler of exit closes the arena. */
+static shmsync_arena *to_close;
+static void close_at_exit(void)
+{
+    sigset_t set;
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &set), 0);
+    CHECK(sigismember(&set, SIGTERM), 0); /* as in the thread that opened the arena */
+    CHECK(sigismember(&set, SIGUSR1), 1);
+    CHECK(shmsync_arena_close(to_close), 0);
+}
+static void *close_nothing(void *arg) { return arg; }
+static int was_clean;
+static int note_epoch(shmsync_arena *a, const shmsync_epoch *e, void *arg)
+{
+    (void)a;
+    (void)arg;
+    was_clean = e->clean;
+    return 0;
+}
+/* When the last thread of a process ends, a handler of exit can close the arena, and no peer takes this end for a death. */
+static int last_thread_closes(void)
+{
+    shmsync_arena_options o;
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigset_t set;
+        pthread_t t;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        alarm(60);
+        sigemptyset(&set);
+        sigaddset(&set, SIGUSR1);
+        CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
+        CHECK(atexit(close_at_exit), 0);
+        to_close = open_arena();
+        CHECK(pthread_create(&t, NULL, close_nothing, NULL), 0);
+        CHECK(pthread_detach(t), 0);
+        pthread_exit(NULL);
+    }
+    CHECK(waitpid(pid, &status, 0), pid);
+    CHECK(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
+    memset(&o, 0, sizeof o);
+    o.on_first = note_epoch;
+    CHECK(shmsync_arena_open(arena_name, &o, &to_close), 0);
+    CHECK(was_clean, 1);
+    return shmsync_arena_close(to_close);
+}
+
 static int asked; /* atomic */
 static void *ask_often(void *arg)
 {
@@ -1072,6 +1120,7 @@ static int fork_in_repair(void)
 }
 
 static sem_t told_once;
+static int usual_slack; /* timer slack of the threads of the program */
 static void fork_and_join(const shmsync_participant *p, void *arg)
 {
     (void)p;
@@ -1080,6 +1129,11 @@ static void fork_and_join(const shmsync_participant *p, void *arg)
     if (forked == 0) {
         shmsync_arena *a;
         shmsync_mutex m;
+        sigset_t set;
+        CHECK(pthread_sigmask(SIG_SETMASK, NULL, &set), 0);
+        CHECK(sigismember(&set, SIGTERM), 0);
+        CHECK(sigismember(&set, SIGUSR1), 1);
+        CHECK(prctl(PR_GET_TIMERSLACK), usual_slack);
         CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
         CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
         CHECK(shmsync_mutex_lock(&m), 0);
@@ -1116,12 +1170,18 @@ static void let_live(const struct shortlived *v)
     CHECK(waitpid(v->pid, &status, 0), v->pid);
     CHECK(status, 0);
 }
-/* A child of a fork in the function of shmsync_arena_on_death may open the arena. */
+/* A child of a fork in the function of shmsync_arena_on_death may open the arena. The child has the signal mask of the
+ * thread that opened the arena, and not that of the helper thread, which runs the function. */
 static int fork_in_on_death(void)
 {
     shmsync_arena *a;
     struct shortlived v = shortlived();
+    sigset_t set;
     sem_init(&told_once, 0, 0);
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
+    usual_slack = prctl(PR_GET_TIMERSLACK);
     a = open_arena();
     CHECK(shmsync_arena_on_death(a, fork_and_join, NULL), 0);
     let_live(&v);
@@ -1634,6 +1694,7 @@ int main(int argc, char **argv)
         {"delete-at", delete_at},
         {"helper", helper},
         {"last-thread", last_thread},
+        {"last-thread-closes", last_thread_closes},
         {"threads-in-turn", threads_in_turn},
         {"fork-in-repair", fork_in_repair},
         {"fork-in-on-death", fork_in_on_death},
