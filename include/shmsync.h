@@ -2367,6 +2367,13 @@ SHMI_FN int shmi_is_file(int fd, uint64_t dev, uint64_t ino)
     errno = before;
     return same;
 }
+/* Closes fd if it is still a descriptor of that file. If other code of the program has closed it by mistake, its number may
+ * belong to another file by now. This is no cancellation point. */
+SHMI_FN void shmi_close_file(int fd, uint64_t dev, uint64_t ino)
+{
+    if (fd >= 0 && shmi_is_file(fd, dev, ino))
+        syscall(SYS_close, fd);
+}
 /* Keeps the byte locks of fd's open file description until this process is gone, even if
  * a mistake elsewhere in the program closes the descriptor: it maps a page of the file
  * through the description, and a mapping refers to the description as a descriptor does.
@@ -3551,6 +3558,7 @@ struct shmsync_arena {
     char *path;      /* the file; without a slash if it has no name */
     const char *below; /* the relative path that the program gave, which is the end of path */
     int home;          /* the working directory of that time, or -1 if the program gave no relative path */
+    uint64_t home_dev, home_ino;
     int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
     int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
@@ -4341,12 +4349,49 @@ SHMI_FN int shmi_allocate(int fd, uint64_t off, uint64_t n)
     return 0;
 }
 
+SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path);
+SHMI_COLD int shmi_open_again(const shmsync_arena *a)
+{
+    char path[PATH_MAX];
+    int fd;
+    if (strchr(a->path, '/') == NULL)
+        return -1;
+    shmi_current_path(a, path);
+    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || shmi_is_file(fd, a->dev, a->ino))
+        return fd;
+    syscall(SYS_close, fd);
+    return -1;
+}
+/* Returns a descriptor of the arena's file, which shmi_return_file takes back, or -1. Other code of the program may have
+ * closed those of the arena by mistake, and their numbers may lead to other files by now. Then this call opens the file
+ * again, if its path still leads to it. */
+SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
+{
+    if (shmi_is_file(a->fd, a->dev, a->ino))
+        return a->fd;
+    if (a->lock_fd >= 0 && shmi_is_file(a->lock_fd, a->dev, a->ino))
+        return a->lock_fd;
+    return shmi_open_again(a);
+}
+/* If the kernel has given the opened descriptor the number of one of the arena, the arena has that one again. */
+SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
+{
+    if (fd >= 0 && fd != a->fd && fd != a->lock_fd)
+        syscall(SYS_close, fd);
+}
+
 /* Makes sure that n bytes of the file have memory behind them. */
 SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
 {
-    if (shmi_allocate(a->fd, off, n) == 0)
+    int err, fd = shmi_borrow_file(a);
+    if (fd < 0)
+        return shmi_fail(ESTALE, "reserve", a->label, "this program has closed the descriptors of the arena, and its path does not lead to it");
+    err = shmi_allocate(fd, off, n) == 0 ? 0 : errno;
+    shmi_return_file(a, fd);
+    switch (err) {
+    case 0:
         return 0;
-    switch (errno) {
     case ENOSPC:
 #ifdef EDQUOT
     case EDQUOT:
@@ -4354,7 +4399,7 @@ SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
     case ENOMEM:
         return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
     }
-    return shmi_fail(errno, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
+    return shmi_fail(err, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
 }
 
 SHMI_FN uint64_t shmi_reserved_in(shmsync_arena *a, uint64_t chunk, uint64_t n)
@@ -10467,7 +10512,9 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
 {
     struct statfs fs;
-    return fstatfs(a->fd, &fs) == 0 && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
+    const int fd = shmi_borrow_file(a), known = fd >= 0 && fstatfs(fd, &fs) == 0;
+    shmi_return_file(a, fd);
+    return known && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
            (uint32_t)fs.f_type != 0x858458f6 /* ramfs */;
 }
 /* The number of the epoch that this participant, which leaves, is in, or 0 if it was never in. *synced is the
@@ -11773,8 +11820,7 @@ SHMI_FN void shmi_in_child(void)
     for (a = shmi_attached; a != NULL; a = a->next) {
         if (a->me != NULL)
             __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
-        if (a->lock_fd >= 0)
-            close(a->lock_fd);
+        shmi_close_file(a->lock_fd, a->dev, a->ino);
     }
     shmi_attached = NULL;
     shmi_closers = NULL;
@@ -12073,8 +12119,7 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
         munmap(a->pin, a->pin_size);
     a->pin = NULL;
     pthread_mutex_lock(&shmi_attached_lock); /* a child of fork closes what it finds here */
-    if (a->lock_fd >= 0)
-        close(a->lock_fd);
+    shmi_close_file(a->lock_fd, a->dev, a->ino);
     a->lock_fd = -1;
     pthread_mutex_unlock(&shmi_attached_lock);
     a->caps &= ~(uint32_t)SHMI_capOFD;
@@ -12282,6 +12327,11 @@ SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
     pthread_mutex_unlock(&a->handles);
     pthread_mutex_unlock(&a->handles_of);
 }
+SHMI_FN void shmi_close_home(shmsync_arena *a)
+{
+    shmi_close_file(a->home, a->home_dev, a->home_ino);
+    a->home = -1;
+}
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_wait_node *s, *after;
@@ -12294,8 +12344,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     }
     if (a->retired == SHMI_RETIRED_HERE)
         munmap(a->base, (size_t)a->size);
-    if (a->home >= 0)
-        close(a->home);
+    shmi_close_home(a);
     free(a->path);
     free(a->deferred);
     free(a->reaps);
@@ -12487,6 +12536,7 @@ SHMI_FN char *shmi_absolute(const char *path)
 SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_arena **out)
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
+    struct stat home;
     int i;
     if (a == NULL || (a->path = shmi_absolute(path)) == NULL) {
         free(a);
@@ -12494,6 +12544,10 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     }
     a->below = a->path + strlen(a->path) - strlen(path) + (strncmp(path, "./", 2) == 0 ? 2 : 0);
     a->home = path[0] != '/' && a->path[0] == '/' ? open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (a->home >= 0 && fstat(a->home, &home) == 0) {
+        a->home_dev = (uint64_t)home.st_dev;
+        a->home_ino = (uint64_t)home.st_ino;
+    }
     a->page = sysconf(_SC_PAGESIZE);
     a->base = s->base;
     a->size = s->size;
@@ -12876,8 +12930,9 @@ SHMI_FN void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, 
 {
     shmsync_arena own = *a;
     uint32_t number, synced;
-    int here = 0;
-    own.base = (unsigned char *)shmi_map_sparsely((size_t)a->size, a->fd);
+    int here = 0, fd = shmi_borrow_file(a);
+    own.base = (unsigned char *)(fd < 0 ? MAP_FAILED : shmi_map_sparsely((size_t)a->size, fd));
+    shmi_return_file(a, fd);
     if ((void *)own.base == MAP_FAILED)
         own.base = a->base;
     else
@@ -12942,10 +12997,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     shmi_give_up_slot(a, leaving, unknown, &concern);
-    close(a->fd);
-    if (a->home >= 0)
-        close(a->home);
-    a->home = -1;
+    shmi_close_file(a->fd, a->dev, a->ino);
+    shmi_close_home(a);
 }
 
 /* Whether a is one of the arenas that this process closed last. */
@@ -13032,6 +13085,14 @@ SHMI_FN void shmi_closer_end(const shmi_closer *me)
         *at = me->next;
 }
 
+/* A descriptor of the arena's file that the caller has to close, or -1. */
+SHMI_FN int shmi_copy_file(const shmsync_arena *a)
+{
+    int fd = shmi_borrow_file(a), copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+    shmi_return_file(a, fd);
+    return copy;
+}
+
 int shmsync_arena_close(shmsync_arena *a)
 {
     SHMI_BEGIN();
@@ -13066,7 +13127,7 @@ int shmsync_arena_close(shmsync_arena *a)
     pthread_mutex_unlock(&shmi_attached_lock);
     if (last) {
         char path[PATH_MAX];
-        int own = a->ephemeral && strchr(a->path, '/') != NULL ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
+        int own = a->ephemeral && strchr(a->path, '/') != NULL ? shmi_copy_file(a) : -1;
         shmi_current_path(a, path);
         shmi_leave(a);
         pthread_mutex_lock(&shmi_attached_lock);

@@ -105,7 +105,7 @@ func (s *Segment) release() error {
 	} else {
 		err = unmap(s.mem)
 	}
-	if cerr := s.file.Close(); err == nil {
+	if cerr := s.closeFile(); err == nil {
 		err = cerr
 	}
 	if err != nil {

@@ -381,6 +381,13 @@ SHMI_FN int shmi_is_file(int fd, uint64_t dev, uint64_t ino)
     errno = before;
     return same;
 }
+/* Closes fd if it is still a descriptor of that file. If other code of the program has closed it by mistake, its number may
+ * belong to another file by now. This is no cancellation point. */
+SHMI_FN void shmi_close_file(int fd, uint64_t dev, uint64_t ino)
+{
+    if (fd >= 0 && shmi_is_file(fd, dev, ino))
+        syscall(SYS_close, fd);
+}
 /* Keeps the byte locks of fd's open file description until this process is gone, even if
  * a mistake elsewhere in the program closes the descriptor: it maps a page of the file
  * through the description, and a mapping refers to the description as a descriptor does.

@@ -276,6 +276,7 @@ struct shmsync_arena {
     char *path;      /* the file; without a slash if it has no name */
     const char *below; /* the relative path that the program gave, which is the end of path */
     int home;          /* the working directory of that time, or -1 if the program gave no relative path */
+    uint64_t home_dev, home_ino;
     int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
     int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */

@@ -196,12 +196,49 @@ SHMI_FN int shmi_allocate(int fd, uint64_t off, uint64_t n)
     return 0;
 }
 
+SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path);
+SHMI_COLD int shmi_open_again(const shmsync_arena *a)
+{
+    char path[PATH_MAX];
+    int fd;
+    if (strchr(a->path, '/') == NULL)
+        return -1;
+    shmi_current_path(a, path);
+    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || shmi_is_file(fd, a->dev, a->ino))
+        return fd;
+    syscall(SYS_close, fd);
+    return -1;
+}
+/* Returns a descriptor of the arena's file, which shmi_return_file takes back, or -1. Other code of the program may have
+ * closed those of the arena by mistake, and their numbers may lead to other files by now. Then this call opens the file
+ * again, if its path still leads to it. */
+SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
+{
+    if (shmi_is_file(a->fd, a->dev, a->ino))
+        return a->fd;
+    if (a->lock_fd >= 0 && shmi_is_file(a->lock_fd, a->dev, a->ino))
+        return a->lock_fd;
+    return shmi_open_again(a);
+}
+/* If the kernel has given the opened descriptor the number of one of the arena, the arena has that one again. */
+SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
+{
+    if (fd >= 0 && fd != a->fd && fd != a->lock_fd)
+        syscall(SYS_close, fd);
+}
+
 /* Makes sure that n bytes of the file have memory behind them. */
 SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
 {
-    if (shmi_allocate(a->fd, off, n) == 0)
+    int err, fd = shmi_borrow_file(a);
+    if (fd < 0)
+        return shmi_fail(ESTALE, "reserve", a->label, "this program has closed the descriptors of the arena, and its path does not lead to it");
+    err = shmi_allocate(fd, off, n) == 0 ? 0 : errno;
+    shmi_return_file(a, fd);
+    switch (err) {
+    case 0:
         return 0;
-    switch (errno) {
     case ENOSPC:
 #ifdef EDQUOT
     case EDQUOT:
@@ -209,7 +246,7 @@ SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
     case ENOMEM:
         return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
     }
-    return shmi_fail(errno, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
+    return shmi_fail(err, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
 }
 
 SHMI_FN uint64_t shmi_reserved_in(shmsync_arena *a, uint64_t chunk, uint64_t n)

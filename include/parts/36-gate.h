@@ -341,7 +341,9 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
 {
     struct statfs fs;
-    return fstatfs(a->fd, &fs) == 0 && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
+    const int fd = shmi_borrow_file(a), known = fd >= 0 && fstatfs(fd, &fs) == 0;
+    shmi_return_file(a, fd);
+    return known && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
            (uint32_t)fs.f_type != 0x858458f6 /* ramfs */;
 }
 /* The number of the epoch that this participant, which leaves, is in, or 0 if it was never in. *synced is the

@@ -382,8 +382,7 @@ SHMI_FN void shmi_in_child(void)
     for (a = shmi_attached; a != NULL; a = a->next) {
         if (a->me != NULL)
             __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
-        if (a->lock_fd >= 0)
-            close(a->lock_fd);
+        shmi_close_file(a->lock_fd, a->dev, a->ino);
     }
     shmi_attached = NULL;
     shmi_closers = NULL;
@@ -682,8 +681,7 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
         munmap(a->pin, a->pin_size);
     a->pin = NULL;
     pthread_mutex_lock(&shmi_attached_lock); /* a child of fork closes what it finds here */
-    if (a->lock_fd >= 0)
-        close(a->lock_fd);
+    shmi_close_file(a->lock_fd, a->dev, a->ino);
     a->lock_fd = -1;
     pthread_mutex_unlock(&shmi_attached_lock);
     a->caps &= ~(uint32_t)SHMI_capOFD;
@@ -891,6 +889,11 @@ SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
     pthread_mutex_unlock(&a->handles);
     pthread_mutex_unlock(&a->handles_of);
 }
+SHMI_FN void shmi_close_home(shmsync_arena *a)
+{
+    shmi_close_file(a->home, a->home_dev, a->home_ino);
+    a->home = -1;
+}
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_wait_node *s, *after;
@@ -903,8 +906,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     }
     if (a->retired == SHMI_RETIRED_HERE)
         munmap(a->base, (size_t)a->size);
-    if (a->home >= 0)
-        close(a->home);
+    shmi_close_home(a);
     free(a->path);
     free(a->deferred);
     free(a->reaps);
@@ -1096,6 +1098,7 @@ SHMI_FN char *shmi_absolute(const char *path)
 SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_arena **out)
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
+    struct stat home;
     int i;
     if (a == NULL || (a->path = shmi_absolute(path)) == NULL) {
         free(a);
@@ -1103,6 +1106,10 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     }
     a->below = a->path + strlen(a->path) - strlen(path) + (strncmp(path, "./", 2) == 0 ? 2 : 0);
     a->home = path[0] != '/' && a->path[0] == '/' ? open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (a->home >= 0 && fstat(a->home, &home) == 0) {
+        a->home_dev = (uint64_t)home.st_dev;
+        a->home_ino = (uint64_t)home.st_ino;
+    }
     a->page = sysconf(_SC_PAGESIZE);
     a->base = s->base;
     a->size = s->size;
@@ -1485,8 +1492,9 @@ SHMI_FN void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, 
 {
     shmsync_arena own = *a;
     uint32_t number, synced;
-    int here = 0;
-    own.base = (unsigned char *)shmi_map_sparsely((size_t)a->size, a->fd);
+    int here = 0, fd = shmi_borrow_file(a);
+    own.base = (unsigned char *)(fd < 0 ? MAP_FAILED : shmi_map_sparsely((size_t)a->size, fd));
+    shmi_return_file(a, fd);
     if ((void *)own.base == MAP_FAILED)
         own.base = a->base;
     else
@@ -1551,10 +1559,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     shmi_give_up_slot(a, leaving, unknown, &concern);
-    close(a->fd);
-    if (a->home >= 0)
-        close(a->home);
-    a->home = -1;
+    shmi_close_file(a->fd, a->dev, a->ino);
+    shmi_close_home(a);
 }
 
 /* Whether a is one of the arenas that this process closed last. */
@@ -1641,6 +1647,14 @@ SHMI_FN void shmi_closer_end(const shmi_closer *me)
         *at = me->next;
 }
 
+/* A descriptor of the arena's file that the caller has to close, or -1. */
+SHMI_FN int shmi_copy_file(const shmsync_arena *a)
+{
+    int fd = shmi_borrow_file(a), copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+    shmi_return_file(a, fd);
+    return copy;
+}
+
 int shmsync_arena_close(shmsync_arena *a)
 {
     SHMI_BEGIN();
@@ -1675,7 +1689,7 @@ int shmsync_arena_close(shmsync_arena *a)
     pthread_mutex_unlock(&shmi_attached_lock);
     if (last) {
         char path[PATH_MAX];
-        int own = a->ephemeral && strchr(a->path, '/') != NULL ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
+        int own = a->ephemeral && strchr(a->path, '/') != NULL ? shmi_copy_file(a) : -1;
         shmi_current_path(a, path);
         shmi_leave(a);
         pthread_mutex_lock(&shmi_attached_lock);

@@ -104,7 +104,7 @@ func (a *Arena) dropLock() {
 	unpinLock(a.pin)
 	a.pin = nil
 	if a.lock != nil {
-		a.lock.Close()
+		closeUnlessLost(a.lock, isFile(a.lock, a.id))
 		a.lock = nil
 	}
 	a.caps &^= capOFD
