@@ -19644,10 +19644,7 @@ SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
 {
     struct shmi_queue *x = l->impl;
     shmi_queue_slot *s;
-    int err, ended;
-    if (x == NULL)
-        return EPERM;
-    err = shmi_use(x->a, "queue");
+    int ended, err = shmi_use(x->a, "queue");
     if (err != 0)
         return err;
     err = shmi_enter(x->a, "queue.lease");
@@ -19973,16 +19970,23 @@ int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, c
         memset(out, 0, sizeof *out);
     return SHMI_TELL(err != 0 ? err : shmi_queue_lease(q, item, out, ns, 0));
 }
+SHMI_FN int shmi_lease_over(const char *op)
+{
+    SHMI_BEGIN();
+    return shmi_fail(EPERM, op, NULL, "the lease is over");
+}
 int shmsync_lease_ack(shmsync_lease *l)
 {
-    if (l->impl != NULL) /* NULL if the item was given back */
-        SHMI_OPENED(l);
+    if (l->impl == NULL) /* the item was given back */
+        return shmi_lease_over("lease.ack");
+    SHMI_OPENED(l);
     return SHMI_TELL(shmi_queue_end_lease(l, 0));
 }
 int shmsync_lease_nack(shmsync_lease *l)
 {
-    if (l->impl != NULL) /* NULL if the item was given back */
-        SHMI_OPENED(l);
+    if (l->impl == NULL)
+        return shmi_lease_over("lease.nack");
+    SHMI_OPENED(l);
     return SHMI_TELL(shmi_queue_end_lease(l, 1));
 }
 uint32_t shmsync_queue_len(const shmsync_queue *q)
@@ -24991,10 +24995,11 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
 /* An acquire of more permits than the semaphore has waits until abs. */
 SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
 {
-    while (shmi_now() < abs) {
+    int64_t left;
+    while ((left = abs - shmi_now()) > 0) {
         if (__atomic_load_n(&s->q.a->closing, __ATOMIC_SEQ_CST))
             return shmi_fail(EBADF, "semaphore.acquire", shmi_called(&s->q.o), "this process closed the arena");
-        shmi_nap((int64_t)shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
+        shmi_nap((int64_t)shmi_min((uint64_t)left, 100000000) + 1);
     }
     return ETIMEDOUT;
 }

@@ -604,6 +604,8 @@ static int errors(void)
         }                                                                                                               \
         n++;                                                                                                            \
     } while (0)
+    FAILS(EPERM, shmsync_lease_ack(&h.lease)); /* it is over */
+    FAILS(EPERM, shmsync_lease_nack(&h.lease));
     CHECK(shmsync_mutex_trylock(&h.mutex), EBUSY); /* the text is not made yet when another call succeeds */
     CHECK(shmsync_mutex_state(&h.mutex), 0);
     if (strstr(shmsync_error(), shmsync_strerror(EBUSY)) == NULL) {
