@@ -10532,19 +10532,23 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
  * read before and after: if none has changed, no process was in the file meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
-    uint32_t i, words[SHMI_MaxSlots + 1];
+    uint32_t i, *words;
+    int same = 1;
     if (number == 0 || !shmi_outlives_boot(a))
+        return;
+    words = (uint32_t *)malloc(((size_t)a->geo.slots + 1) * sizeof *words);
+    if (words == NULL) /* the file then counts as not written back */
         return;
     for (i = 1; i <= a->geo.slots; i++) {
         words[i] = shmi_slot_state(a, i);
-        if (shmi_slot_taken(words[i]))
-            return;
+        same = same && !shmi_slot_taken(words[i]);
     }
-    if (msync(a->base, (size_t)a->size, MS_SYNC) != 0)
+    same = same && msync(a->base, (size_t)a->size, MS_SYNC) == 0;
+    for (i = 1; same && i <= a->geo.slots; i++)
+        same = shmi_slot_state(a, i) == words[i];
+    free(words);
+    if (!same)
         return;
-    for (i = 1; i <= a->geo.slots; i++)
-        if (shmi_slot_state(a, i) != words[i])
-            return;
     shmi_cas32(shmi_u32(a, SHMI_hdrSynced), synced, number);
     msync(a->base, SHMI_headerSize, MS_SYNC);
 }
@@ -12926,32 +12930,37 @@ int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_a
  * be under way. So the mapping that they use is replaced before the slot is free: otherwise their late stores would
  * be stores of the next participant of the slot. The leave itself goes on in a mapping of its own, unless there is
  * no room for one. */
-SHMI_FN void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
+SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
 {
-    shmsync_arena own = *a;
+    shmsync_arena *own = (shmsync_arena *)malloc(sizeof *own); /* too large for a small stack */
     uint32_t number, synced;
-    int here = 0, fd = shmi_borrow_file(a);
-    own.base = (unsigned char *)(fd < 0 ? MAP_FAILED : shmi_map_sparsely((size_t)a->size, fd));
+    int here = 0, fd = own != NULL ? shmi_borrow_file(a) : -1;
+    void *base = fd >= 0 ? shmi_map_sparsely((size_t)a->size, fd) : MAP_FAILED;
     shmi_return_file(a, fd);
-    if ((void *)own.base == MAP_FAILED)
-        own.base = a->base;
-    else
+    if (base == MAP_FAILED) {
+        free(own);
+        own = a;
+    } else {
+        *own = *a;
+        own->base = (unsigned char *)base;
         here = shmi_unmap_file(a);
-    if (own.base != a->base)
         __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
-    shmi_record_leave(&own);
-    number = shmi_epoch_of_write_back(&own, &synced);
-    shmi_free_slot(&own, a->my_slot, leaving, unknown != 0);
+    }
+    shmi_record_leave(own);
+    number = shmi_epoch_of_write_back(own, &synced);
+    shmi_free_slot(own, a->my_slot, leaving, unknown != 0);
     SHMSYNC_CRASHPOINT("arena.close.freed");
-    shmi_write_back(&own, number, synced);
+    shmi_write_back(own, number, synced);
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
-    shmi_ring_watchers_of(&own, a->my_slot);
-    shmi_count_death(&own, concern); /* a peer that checked when it was woken may have found us current still */
+    shmi_ring_watchers_of(own, a->my_slot);
+    shmi_count_death(own, concern); /* a peer that checked when it was woken may have found us current still */
     shmi_drop_lock(a);
-    if (own.base != a->base)
-        munmap(own.base, (size_t)a->size);
-    else
+    if (own != a) {
+        munmap(base, (size_t)a->size);
+        free(own);
+    } else {
         __atomic_store_n(&a->retired, shmi_unmap_file(a) ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+    }
 }
 
 SHMI_FN void shmi_leave(shmsync_arena *a)
@@ -13126,9 +13135,11 @@ int shmsync_arena_close(shmsync_arena *a)
         a->stage = SHMI_closing;
     pthread_mutex_unlock(&shmi_attached_lock);
     if (last) {
-        char path[PATH_MAX];
-        int own = a->ephemeral && strchr(a->path, '/') != NULL ? shmi_copy_file(a) : -1;
-        shmi_current_path(a, path);
+        /* Without this memory, the file stays until the next open of the arena. */
+        char *path = a->ephemeral && strchr(a->path, '/') != NULL ? (char *)malloc(PATH_MAX) : NULL;
+        int own = path != NULL ? shmi_copy_file(a) : -1;
+        if (path != NULL)
+            shmi_current_path(a, path);
         shmi_leave(a);
         pthread_mutex_lock(&shmi_attached_lock);
         shmi_closer_end(&closer);
@@ -13139,6 +13150,7 @@ int shmsync_arena_close(shmsync_arena *a)
             shmi_remove_unused(path, own);
             close(own);
         }
+        free(path);
     }
     shmi_let_cancel();
     /* The arena was inherited over a fork, or was closed already. A close can be recognised only if it is recent:

@@ -361,19 +361,23 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
  * read before and after: if none has changed, no process was in the file meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
-    uint32_t i, words[SHMI_MaxSlots + 1];
+    uint32_t i, *words;
+    int same = 1;
     if (number == 0 || !shmi_outlives_boot(a))
+        return;
+    words = (uint32_t *)malloc(((size_t)a->geo.slots + 1) * sizeof *words);
+    if (words == NULL) /* the file then counts as not written back */
         return;
     for (i = 1; i <= a->geo.slots; i++) {
         words[i] = shmi_slot_state(a, i);
-        if (shmi_slot_taken(words[i]))
-            return;
+        same = same && !shmi_slot_taken(words[i]);
     }
-    if (msync(a->base, (size_t)a->size, MS_SYNC) != 0)
+    same = same && msync(a->base, (size_t)a->size, MS_SYNC) == 0;
+    for (i = 1; same && i <= a->geo.slots; i++)
+        same = shmi_slot_state(a, i) == words[i];
+    free(words);
+    if (!same)
         return;
-    for (i = 1; i <= a->geo.slots; i++)
-        if (shmi_slot_state(a, i) != words[i])
-            return;
     shmi_cas32(shmi_u32(a, SHMI_hdrSynced), synced, number);
     msync(a->base, SHMI_headerSize, MS_SYNC);
 }

@@ -1679,6 +1679,107 @@ static int signals_of_faults(void)
     return shmsync_arena_close(a);
 }
 
+static shmsync_arena *shallow;
+static shmsync_event many[SHMSYNC_AWAIT_MOST];
+static shmsync_awaitable all_of_many[SHMSYNC_AWAIT_MOST];
+static int fail_late(shmsync_arena *a, const shmsync_epoch *e, void *arg)
+{
+    (void)a;
+    (void)e;
+    (void)arg;
+    return ENODEV;
+}
+static void *do_nothing(void *arg) { return arg; }
+static void *open_shallow(void *arg)
+{
+    shallow = open_arena();
+    return arg;
+}
+static void *open_late(void *arg)
+{
+    shmsync_arena_options o;
+    memset(&o, 0, sizeof o);
+    o.on_first = fail_late;
+    CHECK(shmsync_arena_open(arena_name, &o, &shallow), ENODEV);
+    return arg;
+}
+static void *close_shallow(void *arg)
+{
+    CHECK(shmsync_arena_close(shallow), 0);
+    return arg;
+}
+static struct timespec shortly(void)
+{
+    struct timespec ts = shmi_timespec(shmi_now() + 1000000);
+    return ts;
+}
+static void *wait_shallow_all(void *arg)
+{
+    struct timespec ts = shortly();
+    CHECK(shmsync_wait_all(all_of_many, SHMSYNC_AWAIT_MOST, &ts), ETIMEDOUT);
+    return arg;
+}
+static void *wait_shallow_any(void *arg)
+{
+    struct timespec ts = shortly();
+    size_t index;
+    CHECK(shmsync_wait_any(all_of_many, SHMSYNC_AWAIT_MOST, &ts, &index), ETIMEDOUT);
+    return arg;
+}
+/* How many bytes of its stack a thread has used that runs f. */
+static size_t depth_of(void *(*f)(void *))
+{
+    const size_t size = 512 << 10;
+    unsigned char *stack = (unsigned char *)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_attr_t attr;
+    pthread_t t;
+    size_t unused = 0;
+    CHECK(stack != MAP_FAILED, 1);
+    memset(stack, 0xa5, size);
+    CHECK(pthread_attr_init(&attr), 0);
+    CHECK(pthread_attr_setstack(&attr, stack, size), 0);
+    CHECK(pthread_create(&t, &attr, f, NULL), 0);
+    CHECK(pthread_join(t, NULL), 0);
+    pthread_attr_destroy(&attr);
+    while (unused < size && stack[unused] == 0xa5)
+        unused++;
+    CHECK(munmap(stack, size), 0);
+    return size - unused;
+}
+/* How much stack calls need beyond what a thread needs that does nothing. */
+static int stack(void)
+{
+    const size_t least = depth_of(do_nothing);
+    const size_t call = 32 << 10, close = 16 << 10;
+    char name[16];
+    int i;
+    if (SANITIZED) { /* their frames are larger */
+        printf("needs frames without a sanitizer");
+        fflush(stdout);
+        return 77;
+    }
+#define WITHIN(most, f)                                                                                \
+    do {                                                                                               \
+        size_t depth = depth_of(f) - least;                                                            \
+        if (depth > (most)) {                                                                          \
+            fprintf(stderr, "line %d: %s needs %zu bytes, more than %zu\n", __LINE__, #f, depth, (most)); \
+            _exit(1);                                                                                  \
+        }                                                                                              \
+    } while (0)
+    WITHIN(call, open_late);
+    WITHIN(call, open_shallow);
+    for (i = 0; i < SHMSYNC_AWAIT_MOST; i++) {
+        snprintf(name, sizeof name, "event %d", i);
+        CHECK(shmsync_event_open(shallow, name, NULL, &many[i]), 0);
+        all_of_many[i].kind = SHMSYNC_AWAIT_EVENT;
+        all_of_many[i].event = &many[i];
+    }
+    WITHIN(call, wait_shallow_all);
+    WITHIN(call, wait_shallow_any);
+    WITHIN(close, close_shallow);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const struct {
@@ -1716,6 +1817,7 @@ int main(int argc, char **argv)
         {"forked-calls", forked_calls},
         {"handler-state", handler_state},
         {"signals-of-faults", signals_of_faults},
+        {"stack", stack},
     };
     const struct rlimit no_core = {0, 0};
     size_t i;
