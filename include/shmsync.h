@@ -2344,11 +2344,22 @@ SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, 
 }
 SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
-/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or another errno. */
+/* The errno of a call for byte locks: ENOTSUP if byte locks are missing or forbidden, on this system or on this file
+ * system. Any other error may pass. */
+SHMI_FN int shmi_lock_errno(int err)
+{
+    return err == ENOSYS || err == EPERM || err == EACCES || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
+}
+/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or an errno as
+ * shmi_lock_errno does. */
 SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
 {
+    short found = F_UNLCK;
     int err = shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, off, NULL);
-    return err == EACCES ? EAGAIN : err;
+    /* EACCES may mean that the lock is taken, or that a security module forbids it. */
+    if (err == EACCES && shmi_byte_op(fd, F_OFD_GETLK, F_WRLCK, off, &found) == 0 && found != F_UNLCK)
+        return EAGAIN;
+    return shmi_lock_errno(err);
 }
 SHMI_FN void shmi_unlock_byte(int fd, uint64_t off) { shmi_byte_op(fd, F_OFD_SETLK, F_UNLCK, off, NULL); }
 /* Whether an open file description other than that of fd has the lock on the byte; -1 if that cannot be told. */
@@ -2425,8 +2436,12 @@ SHMI_FN void shmi_probe(void)
     fd = (int)syscall(SYS_memfd_create, "shmsync-probe", 1u);
     if (fd < 0)
         fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    /* If there is no file for the probe, or the probe fails for another reason, it stays unknown whether byte locks
+     * work: each join asks. */
+    shmi_have.ofd = !shmi_disabled("ofd");
     if (fd >= 0) {
-        shmi_have.ofd = !shmi_disabled("ofd") && shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL) == 0;
+        if (shmi_lock_errno(shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL)) == ENOTSUP)
+            shmi_have.ofd = 0;
         close(fd);
     }
     shmi_have.otmpfile = !shmi_disabled("otmpfile");
@@ -3430,6 +3445,9 @@ const char *shmsync_strerror(int err)
     case EAGAIN: return "try again";
     case EDEADLK: return "would wait for itself";
     case EACCES: return "permission denied";
+    case EMFILE: return "too many open files in this process";
+    case ENFILE: return "too many open files in the system";
+    case ENOLCK: return "no locks available";
     }
     return "system error";
 }
@@ -3561,6 +3579,7 @@ struct shmsync_arena {
     uint64_t home_dev, home_ino;
     int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
+    int lock_errno; /* why the kernel refused a byte lock in the last search for a slot, 0 for no reason of its own */
     int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
     void *pin;   /* keeps the byte lock if the descriptor is closed by mistake; see shmi_pin_lock */
     size_t pin_size;
@@ -3612,7 +3631,7 @@ struct shmsync_arena {
     pthread_mutex_t endings;
     /* The identity of this process, immutable after it has a slot. proc_dev is the device of a /proc
      * in which the pid of a slot means what its participant meant; 0 for none. */
-    uint64_t pid_ns, proc_dev;
+    uint64_t start, pid_ns, proc_dev;
     unsigned char boot[16];
     uint32_t unfinished;  /* not 0: some reap is unfinished */
     int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: it asks no more. Atomic. */
@@ -10269,7 +10288,8 @@ SHMI_FN int shmi_occupied(shmsync_arena *a)
     }
     return 0;
 }
-SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE) == 0; }
+/* Takes the gate. Returns what shmi_lock_byte returns. */
+SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 
 /* The work of a joiner that found no participant in, before it takes the gate: it reaps the dead. See preparation in
@@ -10970,16 +10990,21 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
             /* Many joiners may wait for one on_first, so they do not examine the slots. */
         } else if (*p == NULL && (*p = (shmi_preparation *)calloc(1, sizeof **p)) == NULL) {
             return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
-        } else if (shmi_prepare(a, *p) && shmi_lock_gate(a)) {
-            SHMSYNC_CRASHPOINT("arena.gate.taken");
-            err = shmi_first(a, *p, o, named);
-            /* After a failure, shmi_leave gives the gate back together with the byte lock, so that the next first
-             * participant is alone. */
-            if (err != 0 && err != SHMI_TRY_AGAIN)
-                return err;
-            shmi_unlock_gate(a);
-            if (err == 0)
-                return 0;
+        } else if (shmi_prepare(a, *p)) {
+            err = shmi_lock_gate(a);
+            if (err == 0) {
+                SHMSYNC_CRASHPOINT("arena.gate.taken");
+                err = shmi_first(a, *p, o, named);
+                /* After a failure, shmi_leave gives the gate back together with the byte lock, so that the next first
+                 * participant is alone. */
+                if (err != 0 && err != SHMI_TRY_AGAIN)
+                    return err;
+                shmi_unlock_gate(a);
+                if (err == 0)
+                    return 0;
+            } else if (err != EAGAIN) {
+                return shmi_fail(err, "arena.open", a->label, "could not take the gate, which is a byte lock");
+            }
         }
         if (abs != 0 && shmi_now() >= abs) {
             if (*p != NULL && (*p)->waiting && !shmi_gate_busy(a))
@@ -11851,12 +11876,19 @@ SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_afte
  * handlers that the program registers later run while the library's locks are free, in the parent and in the child. */
 __attribute__((constructor(101))) static void shmi_watch_forks_early(void) { pthread_once(&shmi_atfork_once, shmi_watch_forks); }
 
+/* Takes the byte lock of slot i, if byte locks are available. If the kernel refuses the lock although no process has
+ * it, the errno stays in a->lock_errno. */
 SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
 {
+    int err;
     if (a->lock_fd < 0)
         return 1;
-    if (shmi_lock_byte(a->lock_fd, shmi_slot(a, i)) != 0)
+    err = shmi_lock_byte(a->lock_fd, shmi_slot(a, i));
+    if (err != 0) {
+        if (err != EAGAIN)
+            a->lock_errno = err;
         return 0;
+    }
     /* A peer that has found the byte unlocked before this change cannot record that the joiner is gone: see
      * foundGone in Go. */
     shmi_add64(shmi_slot64(a, i, SHMI_slotGone), UINT64_C(1) << 32);
@@ -12026,6 +12058,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
         int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for longer than that tries once more */
         uint32_t i, next;
         uint64_t raw;
+        a->lock_errno = 0;
         for (i = 1; i <= a->geo.slots; i++) {
             uint32_t w = shmi_slot_state(a, i);
             if (shmi_slot_phase(w) != SHMI_phaseFree || shmi_used_up(a, i, w) || !shmi_lock_slot(a, i))
@@ -12049,6 +12082,8 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             }
             shmi_unlock_slot(a, i);
         }
+        if (a->lock_errno != 0)
+            return shmi_fail(a->lock_errno, "arena.open", a->label, "could not take the byte lock of a slot");
         if (shmi_renew_slots(a, 0, &renewal) && !late)
             continue;
         for (i = 1; i <= a->geo.slots; i++) {

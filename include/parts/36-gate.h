@@ -98,7 +98,8 @@ SHMI_FN int shmi_occupied(shmsync_arena *a)
     }
     return 0;
 }
-SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE) == 0; }
+/* Takes the gate. Returns what shmi_lock_byte returns. */
+SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 
 /* The work of a joiner that found no participant in, before it takes the gate: it reaps the dead. See preparation in
@@ -799,16 +800,21 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
             /* Many joiners may wait for one on_first, so they do not examine the slots. */
         } else if (*p == NULL && (*p = (shmi_preparation *)calloc(1, sizeof **p)) == NULL) {
             return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
-        } else if (shmi_prepare(a, *p) && shmi_lock_gate(a)) {
-            SHMSYNC_CRASHPOINT("arena.gate.taken");
-            err = shmi_first(a, *p, o, named);
-            /* After a failure, shmi_leave gives the gate back together with the byte lock, so that the next first
-             * participant is alone. */
-            if (err != 0 && err != SHMI_TRY_AGAIN)
-                return err;
-            shmi_unlock_gate(a);
-            if (err == 0)
-                return 0;
+        } else if (shmi_prepare(a, *p)) {
+            err = shmi_lock_gate(a);
+            if (err == 0) {
+                SHMSYNC_CRASHPOINT("arena.gate.taken");
+                err = shmi_first(a, *p, o, named);
+                /* After a failure, shmi_leave gives the gate back together with the byte lock, so that the next first
+                 * participant is alone. */
+                if (err != 0 && err != SHMI_TRY_AGAIN)
+                    return err;
+                shmi_unlock_gate(a);
+                if (err == 0)
+                    return 0;
+            } else if (err != EAGAIN) {
+                return shmi_fail(err, "arena.open", a->label, "could not take the gate, which is a byte lock");
+            }
         }
         if (abs != 0 && shmi_now() >= abs) {
             if (*p != NULL && (*p)->waiting && !shmi_gate_busy(a))

@@ -409,12 +409,19 @@ SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_afte
  * handlers that the program registers later run while the library's locks are free, in the parent and in the child. */
 __attribute__((constructor(101))) static void shmi_watch_forks_early(void) { pthread_once(&shmi_atfork_once, shmi_watch_forks); }
 
+/* Takes the byte lock of slot i, if byte locks are available. If the kernel refuses the lock although no process has
+ * it, the errno stays in a->lock_errno. */
 SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
 {
+    int err;
     if (a->lock_fd < 0)
         return 1;
-    if (shmi_lock_byte(a->lock_fd, shmi_slot(a, i)) != 0)
+    err = shmi_lock_byte(a->lock_fd, shmi_slot(a, i));
+    if (err != 0) {
+        if (err != EAGAIN)
+            a->lock_errno = err;
         return 0;
+    }
     /* A peer that has found the byte unlocked before this change cannot record that the joiner is gone: see
      * foundGone in Go. */
     shmi_add64(shmi_slot64(a, i, SHMI_slotGone), UINT64_C(1) << 32);
@@ -584,6 +591,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
         int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for longer than that tries once more */
         uint32_t i, next;
         uint64_t raw;
+        a->lock_errno = 0;
         for (i = 1; i <= a->geo.slots; i++) {
             uint32_t w = shmi_slot_state(a, i);
             if (shmi_slot_phase(w) != SHMI_phaseFree || shmi_used_up(a, i, w) || !shmi_lock_slot(a, i))
@@ -607,6 +615,8 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             }
             shmi_unlock_slot(a, i);
         }
+        if (a->lock_errno != 0)
+            return shmi_fail(a->lock_errno, "arena.open", a->label, "could not take the byte lock of a slot");
         if (shmi_renew_slots(a, 0, &renewal) && !late)
             continue;
         for (i = 1; i <= a->geo.slots; i++) {
