@@ -630,52 +630,64 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     }
 }
 
-/* Fills in the slot. Peers use the identity of this process only to look for its threads when it is dead. */
-SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
+/* Reads the identity of this process, by which peers find its threads when it is dead. What /proc does not say stays
+ * 0. Returns an errno if only a shortage hides it: the rest of the membership would have to do without. */
+SHMI_FN int shmi_read_identity(shmsync_arena *a)
 {
-    uint32_t i = a->my_slot, k, nibbles = 0, reaper;
-    shmi_off s = shmi_slot(a, i);
-    unsigned char boot[16];
+    uint32_t k, nibbles = 0;
     char b[1024], *p;
-    uint64_t start = 0, ns = 0;
     ssize_t n;
-    memset(boot, 0, sizeof boot);
-    if (shmi_read_file("/proc/self/stat", b, sizeof b) > 0 && (p = strrchr(b, ')')) != NULL) {
+    int ok;
+    a->start = a->pid_ns = a->proc_dev = 0;
+    memset(a->boot, 0, sizeof a->boot);
+    if (shmi_read_file("/proc/self/stat", b, sizeof b) > 0) {
         /* The name, in parentheses, may contain any characters; field 22 is the start time. */
-        for (k = 2; k < 22 && p != NULL; k++)
+        for (p = strrchr(b, ')'), k = 2; k < 22 && p != NULL; k++)
             p = strchr(p + 1, ' ');
         if (p != NULL)
-            start = strtoull(p + 1, NULL, 10);
+            a->start = strtoull(p + 1, NULL, 10);
+    } else if (shmi_is_shortage(errno)) {
+        return errno;
     }
     n = readlink("/proc/self/ns/pid", b, sizeof b - 1);
     if (n > 0) {
         b[n] = 0;
         p = strchr(b, '[');
         if (p != NULL)
-            ns = strtoull(p + 1, NULL, 10);
+            a->pid_ns = strtoull(p + 1, NULL, 10);
     }
-    if (shmi_read_file("/proc/sys/kernel/random/boot_id", b, sizeof b) > 0)
+    if (shmi_read_file("/proc/sys/kernel/random/boot_id", b, sizeof b) > 0) {
         for (p = b; *p != 0 && nibbles < 32; p++) {
             int v = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
             if (v < 0)
                 continue;
-            boot[nibbles / 2] = (unsigned char)(boot[nibbles / 2] | v << (nibbles % 2 == 0 ? 4 : 0));
+            a->boot[nibbles / 2] = (unsigned char)(a->boot[nibbles / 2] | v << (nibbles % 2 == 0 ? 4 : 0));
             nibbles++;
         }
+    } else if (shmi_is_shortage(errno)) {
+        return errno;
+    }
+    ok = shmi_probe_threads(&a->proc_dev);
+    if (ok <= 0)
+        a->proc_dev = 0;
+    return ok < 0 ? errno : 0;
+}
+
+/* Fills in the slot. */
+SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
+{
+    uint32_t i = a->my_slot, k, reaper;
+    shmi_off s = shmi_slot(a, i);
     /* If the slot was marked dead meanwhile, the word says who reaps it, and must stay. */
     while ((reaper = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper))) != 0 && shmi_slot_state(a, i) == shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self)) &&
            !shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), reaper, 0))
         continue;
     shmi_st32(shmi_slot32(a, i, SHMI_slotUID), (uint32_t)geteuid());
-    shmi_st64(shmi_slot64(a, i, SHMI_slotPIDNS), ns);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotPIDNS), a->pid_ns);
     shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
-    memcpy(shmi_bytes(a, s + SHMI_slotBootID, 16), boot, 16);
-    a->pid_ns = ns;
-    memcpy(a->boot, boot, 16);
-    if (!shmi_probe_threads(&a->proc_dev))
-        a->proc_dev = 0;
-    shmi_describe_self(a, i, shmi_id_gen(a->self), label, start);
-    shmi_st64(shmi_slot64(a, i, SHMI_slotIdentitySum), shmi_identity_sum(shmi_id_gen(a->self), (uint32_t)getpid(), start, ns, boot));
+    memcpy(shmi_bytes(a, s + SHMI_slotBootID, 16), a->boot, 16);
+    shmi_describe_self(a, i, shmi_id_gen(a->self), label, a->start);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotIdentitySum), shmi_identity_sum(shmi_id_gen(a->self), (uint32_t)getpid(), a->start, a->pid_ns, a->boot));
     shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
@@ -776,29 +788,67 @@ SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options 
     } while (!shmi_cas32(caps, old, wide));
 }
 
+/* Opens the file of the arena once more, for the byte lock: through a shared file description, the lock of a dead
+ * process would live on in its child. Without a second description, or where byte locks do not work, a->lock_fd is -1,
+ * and this process can prove less: so an errno that may pass is a failure. */
+SHMI_FN int shmi_open_lock(shmsync_arena *a)
+{
+    char path[64];
+    int err = 0, pinned = 0;
+    snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
+    pthread_mutex_lock(&shmi_attached_lock); /* a forked child must not get the description */
+    do
+        a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    while (shmi_have.ofd && a->lock_fd < 0 && errno == EINTR);
+    if (a->lock_fd >= 0)
+        pinned = shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size);
+    else if (shmi_have.ofd)
+        err = errno;
+    pthread_mutex_unlock(&shmi_attached_lock);
+    if (a->lock_fd < 0) {
+        switch (err) {
+        case 0:
+        case ENOENT: /* no /proc, or another one */
+        case ENOTDIR:
+        case EACCES: /* permissions, a mount, a security module or a filter forbid it */
+        case EPERM:
+        case ELOOP:
+        case EROFS:
+        case ENOSYS:
+        case EINVAL:
+        case EOPNOTSUPP:
+        case ENXIO:
+        case ENODEV:
+            return 0;
+        }
+        return shmi_fail(err, "arena.open", a->label, "could not open the file a second time, for the byte lock");
+    }
+    if (!shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0) ||
+        shmi_lock_errno(shmi_byte_op(a->lock_fd, F_OFD_GETLK, F_WRLCK, shmi_slot(a, 1), NULL)) == ENOTSUP) {
+        shmi_drop_lock(a);
+        return 0;
+    }
+    if (pinned != 0) {
+        shmi_drop_lock(a);
+        return shmi_fail(pinned, "arena.open", a->label, "cannot map the page that keeps this process's byte lock");
+    }
+    a->caps |= SHMI_capOFD;
+    return 0;
+}
+
 /* Takes a slot and makes this process live in it: the byte lock comes first, then the
  * state word, then the robust list, then the alive words. */
 SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
 {
     const char *label = o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name;
-    char path[64];
     shmi_participant_id name = 0, before = 0;
-    int err;
-    /* This process opens a file description of its own: through a shared one, the lock of a dead process would live
-     * on in its child. */
-    snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
-    pthread_mutex_lock(&shmi_attached_lock);
-    a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    err = a->lock_fd >= 0 ? shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size) : 0; /* a forked child must not get it */
-    pthread_mutex_unlock(&shmi_attached_lock);
-    if (a->lock_fd >= 0 && !shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0))
+    int err = shmi_open_lock(a);
+    if (err != 0)
+        return err;
+    err = shmi_read_identity(a);
+    if (err != 0) {
         shmi_drop_lock(a);
-    if (a->lock_fd >= 0) {
-        if (err != 0) {
-            shmi_drop_lock(a);
-            return shmi_fail(err, "arena.open", a->label, "cannot map the page that keeps this process's byte lock");
-        }
-        a->caps |= SHMI_capOFD;
+        return shmi_fail(err, "arena.open", a->label, "could not read who this process is from /proc");
     }
     a->caps |= shmi_kernel_io_caps(o);
     /* This is quick while the process has one thread, so it comes before the helper thread is started. */
@@ -1411,6 +1461,12 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
             shmi_sweep_removed(path);
         /* As long as judged is open, no other file has its inode number. */
         judged = opts != NULL && opts->recreate != 0 ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
+        if (judged < 0 && opts != NULL && opts->recreate != 0) {
+            err = shmi_fail(errno, "arena.open", path, "duplicate the descriptor");
+            shmi_unmap(&s);
+            pthread_mutex_unlock(&shmi_attached_lock);
+            return err;
+        }
         err = shmi_attach(&s, path, opts, out);
         pthread_mutex_unlock(&shmi_attached_lock);
         if (err == SHMI_MOVED) {
