@@ -11119,9 +11119,10 @@ SHMI_FN void shmi_mark_alive(shmsync_arena *a, uint32_t i, uint32_t w)
  * joining: see unlinkAlive in internal/arenakernel/enter_live.go. */
 SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
-    shmi_robust *r = (shmi_robust *)(void *)a->robust;
-    if (!a->linked)
+    shmi_robust *r;
+    if (!a->linked) /* the watcher may be registering the list just now */
         return;
+    r = (shmi_robust *)(void *)a->robust;
     a->caps &= ~(uint32_t)SHMI_capRobust;
     if (!shmi_publish_caps(a, i, joining))
         shmi_mark_alive(a, i, shmi_slot_with(joining, SHMI_phaseDead));
@@ -11453,9 +11454,7 @@ SHMI_FN void shmi_dismiss_watcher(shmsync_arena *a)
 /* Makes the helper thread the watcher of this participant, and waits until the participant is live. */
 SHMI_FN int shmi_hire_watcher(shmsync_arena *a)
 {
-    int err = a->started ? 0 : shmi_start_watcher(a);
-    if (err != 0)
-        return err;
+    int err;
     pthread_mutex_lock(&a->start_lock);
     a->hired = 1;
     pthread_cond_broadcast(&a->start_cond);
@@ -12332,10 +12331,14 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         shmi_register_fence();
     if (shmi_is_registered())
         a->caps |= SHMI_capFence;
+    /* The helper thread is started before the slot is taken: otherwise each open that cannot start it would use up a
+     * generation of the slot. */
+    err = shmi_start_watcher(a);
+    if (err != 0) {
+        shmi_drop_lock(a);
+        return err;
+    }
     if (a->lock_fd < 0) { /* see shmi_link_alive */
-        err = shmi_start_watcher(a);
-        if (err != 0)
-            return err;
         shmi_await_watcher(a);
         if (a->robust == NULL) {
             shmi_dismiss_watcher(a);
@@ -12357,7 +12360,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     err = shmi_hire_watcher(a);
     if (err != 0) {
         uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(name));
-        if (shmi_slot_state(a, a->my_slot) == joining) { /* the helper thread could not be started */
+        if (shmi_slot_state(a, a->my_slot) == joining) { /* the helper thread could not make this participant live */
             shmi_describe_nobody(a, a->my_slot);
             shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
         }

@@ -84,9 +84,10 @@ SHMI_FN void shmi_mark_alive(shmsync_arena *a, uint32_t i, uint32_t w)
  * joining: see unlinkAlive in internal/arenakernel/enter_live.go. */
 SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
-    shmi_robust *r = (shmi_robust *)(void *)a->robust;
-    if (!a->linked)
+    shmi_robust *r;
+    if (!a->linked) /* the watcher may be registering the list just now */
         return;
+    r = (shmi_robust *)(void *)a->robust;
     a->caps &= ~(uint32_t)SHMI_capRobust;
     if (!shmi_publish_caps(a, i, joining))
         shmi_mark_alive(a, i, shmi_slot_with(joining, SHMI_phaseDead));
@@ -418,9 +419,7 @@ SHMI_FN void shmi_dismiss_watcher(shmsync_arena *a)
 /* Makes the helper thread the watcher of this participant, and waits until the participant is live. */
 SHMI_FN int shmi_hire_watcher(shmsync_arena *a)
 {
-    int err = a->started ? 0 : shmi_start_watcher(a);
-    if (err != 0)
-        return err;
+    int err;
     pthread_mutex_lock(&a->start_lock);
     a->hired = 1;
     pthread_cond_broadcast(&a->start_cond);

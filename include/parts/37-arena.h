@@ -856,10 +856,14 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         shmi_register_fence();
     if (shmi_is_registered())
         a->caps |= SHMI_capFence;
+    /* The helper thread is started before the slot is taken: otherwise each open that cannot start it would use up a
+     * generation of the slot. */
+    err = shmi_start_watcher(a);
+    if (err != 0) {
+        shmi_drop_lock(a);
+        return err;
+    }
     if (a->lock_fd < 0) { /* see shmi_link_alive */
-        err = shmi_start_watcher(a);
-        if (err != 0)
-            return err;
         shmi_await_watcher(a);
         if (a->robust == NULL) {
             shmi_dismiss_watcher(a);
@@ -881,7 +885,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     err = shmi_hire_watcher(a);
     if (err != 0) {
         uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(name));
-        if (shmi_slot_state(a, a->my_slot) == joining) { /* the helper thread could not be started */
+        if (shmi_slot_state(a, a->my_slot) == joining) { /* the helper thread could not make this participant live */
             shmi_describe_nobody(a, a->my_slot);
             shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
         }
