@@ -9333,33 +9333,50 @@ SHMI_FN void shmi_begin_exit(void)
     exit(0);
 }
 
+/* Whether the first thread of this process has memory, or may have it. */
+SHMI_FN int shmi_first_has_memory(void)
+{
+    char path[64], b;
+    snprintf(path, sizeof path, "/proc/self/task/%d/exe", (int)getpid());
+    return syscall(SYS_readlinkat, AT_FDCWD, path, &b, (size_t)1) >= 0 || (errno != ENOENT && errno != ESRCH);
+}
+/* How many threads this process has, exactly; 0 if that cannot be told. If the process can open no file, the number of
+ * links of a directory says it, on Linux: each thread is a directory in it. */
+SHMI_FN uint32_t shmi_threads_of_process(void)
+{
+    char path[64];
+    struct stat st;
+    uint64_t start, size;
+    uint32_t n;
+    int fd;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)getpid());
+    fd = shmi_open_below(AT_FDCWD, path, 0);
+    if (fd < 0)
+        return shmi_is_shortage(errno) && stat("/proc/self/task", &st) == 0 && st.st_nlink > 2 ? (uint32_t)st.st_nlink - 2 : 0;
+    n = shmi_count_threads(fd, &start, &size);
+    shmi_close_quietly(fd);
+    return n;
+}
+
 /* Ends the process as the end of its last thread would, if all threads but those of the library have ended. at is
  * the time of the next check, 0 for at once. The result is the time of the check after that; 0 means that no check
  * is needed before a thread announces that it ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
-    shmi_tasks d;
     uint32_t own, changes;
-    uint64_t start, size;
-    int alone, stat_fd;
+    int alone;
     int64_t soon = __atomic_load_n(&shmi_main_noted, __ATOMIC_RELAXED) ? SHMI_LONELY_SOON : SHMI_LONELY_EVERY;
     if (!__atomic_load_n(&shmi_opener_ended, __ATOMIC_SEQ_CST) || __atomic_load_n(&shmi_process_ends, __ATOMIC_SEQ_CST))
         return 0;
     if (shmi_now() < at)
         return at;
-    if (!shmi_open_tasks("self", &d))
-        return shmi_now() + soon;
     /* The kernel counts the threads of this process at one moment. The first thread stays in the count when it has ended.
      * A thread of the library counts itself only while the kernel counts it. So if the counts agree, there is no other
      * thread, unless the count of the library changes meanwhile. */
     changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
     own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
-    stat_fd = shmi_open_stat(&d, (uint32_t)getpid());
-    alone = stat_fd >= 0 && own != 0 && !shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(stat_fd, &start, &size) == own + 1 &&
+    alone = own != 0 && !shmi_first_has_memory() && shmi_threads_of_process() == own + 1 &&
             __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST) == own && __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST) == changes;
-    if (stat_fd >= 0)
-        shmi_close_quietly(stat_fd);
-    shmi_close_quietly(d.fd);
     if (alone && !__atomic_exchange_n(&shmi_process_ends, 1, __ATOMIC_SEQ_CST))
         shmi_begin_exit();
     return shmi_now() + soon;
