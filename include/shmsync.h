@@ -219,8 +219,10 @@ typedef struct shmsync_arena_options {
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
 /* Joins the arena /dev/shm/NAME, and creates it if there is none. A name with a slash is the path of a file. If a
  * process opens an arena several times, each open gives the same pointer, and the process must close the arena as
- * often. opts may be NULL. In C, a macro of this name calls shmsync_arena_open_abi with the SHMSYNC_ABI of the
- * program. The function of this name is for bindings of other languages: it uses the SHMSYNC_ABI of the library. */
+ * often. opts may be NULL. An open needs up to five free file descriptors for a moment, and keeps two. EMFILE, ENFILE,
+ * ENOLCK, EAGAIN: descriptors, locks or threads are used up for now. In C, a macro of this name calls
+ * shmsync_arena_open_abi with the SHMSYNC_ABI of the program. The function of this name is for bindings of other
+ * languages: it uses the SHMSYNC_ABI of the library. */
 int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);
 /* As shmsync_arena_from_fd, for a program whose SHMSYNC_ABI is abi. */
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
@@ -234,7 +236,8 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
  * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
  * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a callback, which another call on the
  * arena or the helper thread runs. The result is also EDEADLK if the closes of two arenas would wait for each other, as
- * when the on_death functions of two arenas close each other's arena. */
+ * when the on_death functions of two arenas close each other's arena. Any other errno: this process has left the arena, which
+ * is ephemeral, but could not remove its file. */
 int shmsync_arena_close(shmsync_arena *a);
 /* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT: there
  * is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks (fcntl with F_OFD_SETLK). */
@@ -12722,7 +12725,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
     return shmi_join(a, o);
 }
 
-SHMI_FN void shmi_leave(shmsync_arena *a);
+SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
 
 /* Makes this process a participant of the arena in s, and takes s over. The caller holds shmi_attached_lock, which
  * the call releases meanwhile. */
@@ -12755,7 +12758,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         err = shmi_admit(a, o, strchr(path, '/') != NULL);
         if (err != 0) {
             shmi_failure why = shmi_last;
-            shmi_leave(a); /* closes s, too */
+            shmi_leave(a, 0); /* closes s, too */
             shmi_last = why;
             s->base = NULL;
             s->fd = -1;
@@ -13083,7 +13086,8 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
     }
 }
 
-SHMI_FN void shmi_leave(shmsync_arena *a)
+/* Leaves the arena. With keep_file, the descriptor of the file stays open. */
+SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
 {
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
@@ -13126,7 +13130,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     shmi_give_up_slot(a, leaving, unknown, &concern);
-    shmi_close_file(a->fd, a->dev, a->ino);
+    if (!keep_file)
+        shmi_close_file(a->fd, a->dev, a->ino);
     shmi_close_home(a);
 }
 
@@ -13228,7 +13233,7 @@ int shmsync_arena_close(shmsync_arena *a)
     shmsync_arena *open_;
     shmi_closer closer;
     shmi_failure before = shmi_last;
-    int last;
+    int last, err = 0;
     if (a == NULL)
         return SHMI_TELL(EINVAL);
     if (shmi_is_inside(a)) /* the close would wait for the call that this thread is in */
@@ -13257,25 +13262,29 @@ int shmsync_arena_close(shmsync_arena *a)
     if (last) {
         /* Without this memory, the file stays until the next open of the arena. */
         char *path = a->ephemeral && strchr(a->path, '/') != NULL ? (char *)malloc(PATH_MAX) : NULL;
-        int own = path != NULL ? shmi_copy_file(a) : -1;
+        uint64_t dev = a->dev, ino = a->ino;
+        int keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for a further descriptor */
+        int judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
         if (path != NULL)
             shmi_current_path(a, path);
-        shmi_leave(a);
+        shmi_leave(a, keep);
         pthread_mutex_lock(&shmi_attached_lock);
         shmi_closer_end(&closer);
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
         shmi_retire(&shmi_closed_arenas, a); /* from here on another close may free a */
-        if (own >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
-            shmi_remove_unused(path, own);
-            close(own);
+        if (judged >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
+            err = shmi_remove_unused(path, judged);
+            if (err == EBUSY || err == ENOENT || err == EACCES || err == EPERM)
+                err = 0; /* another participant removes it, or this process may not: the next epoch replaces the arena */
+            shmi_close_file(judged, dev, ino);
         }
         free(path);
     }
     shmi_let_cancel();
     /* The arena was inherited over a fork, or was closed already. A close can be recognised only if it is recent:
      * after that the address means nothing. */
-    return open_ != NULL ? shmi_restore_note(0, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
+    return open_ != NULL ? shmi_restore_note(err, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
 uint64_t shmsync_arena_size(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size; }

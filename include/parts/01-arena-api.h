@@ -101,8 +101,10 @@ typedef struct shmsync_arena_options {
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
 /* Joins the arena /dev/shm/NAME, and creates it if there is none. A name with a slash is the path of a file. If a
  * process opens an arena several times, each open gives the same pointer, and the process must close the arena as
- * often. opts may be NULL. In C, a macro of this name calls shmsync_arena_open_abi with the SHMSYNC_ABI of the
- * program. The function of this name is for bindings of other languages: it uses the SHMSYNC_ABI of the library. */
+ * often. opts may be NULL. An open needs up to five free file descriptors for a moment, and keeps two. EMFILE, ENFILE,
+ * ENOLCK, EAGAIN: descriptors, locks or threads are used up for now. In C, a macro of this name calls
+ * shmsync_arena_open_abi with the SHMSYNC_ABI of the program. The function of this name is for bindings of other
+ * languages: it uses the SHMSYNC_ABI of the library. */
 int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);
 /* As shmsync_arena_from_fd, for a program whose SHMSYNC_ABI is abi. */
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
@@ -116,7 +118,8 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
  * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
  * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a callback, which another call on the
  * arena or the helper thread runs. The result is also EDEADLK if the closes of two arenas would wait for each other, as
- * when the on_death functions of two arenas close each other's arena. */
+ * when the on_death functions of two arenas close each other's arena. Any other errno: this process has left the arena, which
+ * is ephemeral, but could not remove its file. */
 int shmsync_arena_close(shmsync_arena *a);
 /* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT: there
  * is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks (fcntl with F_OFD_SETLK). */

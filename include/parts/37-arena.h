@@ -1230,7 +1230,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
     return shmi_join(a, o);
 }
 
-SHMI_FN void shmi_leave(shmsync_arena *a);
+SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
 
 /* Makes this process a participant of the arena in s, and takes s over. The caller holds shmi_attached_lock, which
  * the call releases meanwhile. */
@@ -1263,7 +1263,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         err = shmi_admit(a, o, strchr(path, '/') != NULL);
         if (err != 0) {
             shmi_failure why = shmi_last;
-            shmi_leave(a); /* closes s, too */
+            shmi_leave(a, 0); /* closes s, too */
             shmi_last = why;
             s->base = NULL;
             s->fd = -1;
@@ -1591,7 +1591,8 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
     }
 }
 
-SHMI_FN void shmi_leave(shmsync_arena *a)
+/* Leaves the arena. With keep_file, the descriptor of the file stays open. */
+SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
 {
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
@@ -1634,7 +1635,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     shmi_give_up_slot(a, leaving, unknown, &concern);
-    shmi_close_file(a->fd, a->dev, a->ino);
+    if (!keep_file)
+        shmi_close_file(a->fd, a->dev, a->ino);
     shmi_close_home(a);
 }
 
@@ -1736,7 +1738,7 @@ int shmsync_arena_close(shmsync_arena *a)
     shmsync_arena *open_;
     shmi_closer closer;
     shmi_failure before = shmi_last;
-    int last;
+    int last, err = 0;
     if (a == NULL)
         return SHMI_TELL(EINVAL);
     if (shmi_is_inside(a)) /* the close would wait for the call that this thread is in */
@@ -1765,25 +1767,29 @@ int shmsync_arena_close(shmsync_arena *a)
     if (last) {
         /* Without this memory, the file stays until the next open of the arena. */
         char *path = a->ephemeral && strchr(a->path, '/') != NULL ? (char *)malloc(PATH_MAX) : NULL;
-        int own = path != NULL ? shmi_copy_file(a) : -1;
+        uint64_t dev = a->dev, ino = a->ino;
+        int keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for a further descriptor */
+        int judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
         if (path != NULL)
             shmi_current_path(a, path);
-        shmi_leave(a);
+        shmi_leave(a, keep);
         pthread_mutex_lock(&shmi_attached_lock);
         shmi_closer_end(&closer);
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
         shmi_retire(&shmi_closed_arenas, a); /* from here on another close may free a */
-        if (own >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
-            shmi_remove_unused(path, own);
-            close(own);
+        if (judged >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
+            err = shmi_remove_unused(path, judged);
+            if (err == EBUSY || err == ENOENT || err == EACCES || err == EPERM)
+                err = 0; /* another participant removes it, or this process may not: the next epoch replaces the arena */
+            shmi_close_file(judged, dev, ino);
         }
         free(path);
     }
     shmi_let_cancel();
     /* The arena was inherited over a fork, or was closed already. A close can be recognised only if it is recent:
      * after that the address means nothing. */
-    return open_ != NULL ? shmi_restore_note(0, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
+    return open_ != NULL ? shmi_restore_note(err, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
 uint64_t shmsync_arena_size(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size; }
