@@ -11660,6 +11660,8 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
     p = shmi_map_sparsely((size_t)st.st_size, s->fd);
     if (p == MAP_FAILED && errno == ENOMEM)
         return shmi_fail(ENOMEM, "arena.open", path, "could not map %lld bytes of address space (see RLIMIT_AS and vm.max_map_count)", (long long)st.st_size);
+    if (p == MAP_FAILED && errno == EAGAIN)
+        return shmi_fail(EAGAIN, "arena.open", path, "could not lock %lld bytes of memory, as this process locks all (see RLIMIT_MEMLOCK)", (long long)st.st_size);
     if (p == MAP_FAILED)
         return shmi_fail(errno, "arena.open", path, "mmap");
     s->base = (unsigned char *)p;
@@ -11722,6 +11724,46 @@ SHMI_FN int shmi_same_entry(int fd, int dirfd_, const char *name, int flags)
     return fstat(fd, &x) == 0 && fstatat(dirfd_, name, &y, flags) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* Whether name is one that shmi_create_temp gives, as .NAME.PID.RANDOM.tmp~. *base is the length of NAME. */
+SHMI_FN int shmi_is_temp_name(const char *name, size_t *base)
+{
+    size_t n = strlen(name), at;
+    if (n < 25 || name[0] != '.' || strcmp(name + n - 5, ".tmp~") != 0 || strspn(name + n - 21, "0123456789abcdef") != 16 || name[n - 22] != '.')
+        return 0;
+    for (at = n - 22; at > 1 && name[at - 1] >= '0' && name[at - 1] <= '9'; at--) {
+    }
+    if (at == n - 22 || at < 2 || name[at - 1] != '.')
+        return 0;
+    *base = at - 2;
+    return 1;
+}
+/* Removes the temporary files of creators that died: see sweep in shm/temp_linux.go. */
+SHMI_FN void shmi_sweep_temp(const char *dir, int dirfd_)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    while (d != NULL && (e = readdir(d)) != NULL) {
+        char base[300];
+        struct stat st;
+        size_t n;
+        int fd;
+        if (!shmi_is_temp_name(e->d_name, &n))
+            continue;
+        fd = openat(dirfd_, e->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+        if (fd < 0)
+            continue;
+        snprintf(base, sizeof base, "%.*s", (int)n, e->d_name + 1);
+        /* If the file has the name for which it was made, too, its creator died between two steps of the publication. */
+        if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+            ((st.st_nlink > 1 && shmi_same_entry(fd, dirfd_, base, AT_SYMLINK_NOFOLLOW)) || flock(fd, LOCK_EX | LOCK_NB) == 0) &&
+            shmi_same_entry(fd, dirfd_, e->d_name, AT_SYMLINK_NOFOLLOW))
+            unlinkat(dirfd_, e->d_name, 0);
+        close(fd);
+    }
+    if (d != NULL)
+        closedir(d);
+}
+
 /* Makes the arena under a temporary name, which is locked until the arena is renamed. */
 SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, const char *base, const shmsync_arena_options *o)
 {
@@ -11738,13 +11780,15 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
                 continue;
             return shmi_fail(errno, "arena.create", path, "temporary file");
         }
-        if (flock(s->fd, LOCK_EX | LOCK_NB) == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW)) {
-            err = 0;
+        err = flock(s->fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+        if (err == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW))
             break;
-        }
+        err = err == 0 || err == EWOULDBLOCK || err == EINTR ? EAGAIN : err;
         unlinkat(dirfd_, temp, 0); /* another process took it for a leftover before it was locked */
         close(s->fd);
         s->fd = -1;
+        if (err != EAGAIN)
+            break;
     }
     if (err != 0)
         return shmi_fail(err, "arena.create", path, "temporary file");
@@ -11790,8 +11834,10 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
         if (err != 0)
             shmi_unmap(s);
     }
-    if (err == ENOTSUP)
+    if (err == ENOTSUP) {
+        shmi_sweep_temp(n == 0 ? "/" : dir, dirfd_);
         err = shmi_create_temp(s, path, dirfd_, base, o);
+    }
     close(dirfd_);
     if (err != 0) {
         shmi_unmap(s);
