@@ -25,8 +25,13 @@ func LockByte(f *os.File, off int64) (bool, error) {
 	case nil:
 		FeatureOFDLock.worked()
 		return true, nil
-	case unix.EAGAIN, unix.EACCES:
+	case unix.EAGAIN:
 		return false, nil
+	case unix.EACCES: // the lock is taken, or a security module forbids it
+		if locked, asked := ByteLocked(f, off); asked == nil && locked {
+			return false, nil
+		}
+		return false, notSupported("fcntl", err.(unix.Errno))
 	default:
 		return false, notSupported("fcntl", err.(unix.Errno))
 	}

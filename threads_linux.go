@@ -3,9 +3,11 @@ package shmsync
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,7 +38,7 @@ func Detached(pid int, startTime uint64) bool {
 		return false
 	}
 	defer d.close()
-	return d.device() == ownProc() && d.detached(pid, startTime)
+	return d.device() == ownProc.Load() && d.detached(pid, startTime)
 }
 
 // NoProcess reports whether no process in the pid namespace of this process has the ID pid. An ID belongs to a process
@@ -242,14 +244,8 @@ func (d *taskDir) stat(fd int) (threads int, startTime, size uint64, ok bool) {
 	return 0, 0, 0, false
 }
 
-// ownProc returns the device of the /proc that probeThreads has accepted.
-var ownProc = sync.OnceValue(func() uint64 {
-	var st unix.Stat_t
-	if unix.Stat("/proc/self/task", &st) != nil {
-		return 0
-	}
-	return uint64(st.Dev)
-})
+// ownProc is the device of the /proc that probeThreads has accepted.
+var ownProc atomic.Uint64
 
 // probeThreads checks that /proc belongs to the pid namespace of this process, and that the files there show that a
 // living thread has memory. The kernel must also be one whose io_uring copies data only in threads of the process, as
@@ -260,9 +256,15 @@ func probeThreads() error {
 		return err
 	}
 	no := func(why string) error { return &Error{Op: "proc", Err: ErrNotSupported, Detail: why} }
+	failed := func(err error) error {
+		if isShortage(err) {
+			return &Error{Op: "proc", Err: err} // it stays unknown what /proc shows
+		}
+		return no(err.Error())
+	}
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return no(err.Error())
+		return failed(err)
 	}
 	self := strconv.Itoa(unix.Getpid())
 	if !onlyPID(b, self) {
@@ -270,21 +272,28 @@ func probeThreads() error {
 	}
 	d, err := openTasks("self")
 	if err != nil {
-		return no(err.Error())
+		return failed(err)
 	}
 	defer d.close()
 	if _, err := unix.Readlinkat(d.fd, self+"/exe", d.buf[:1]); err != nil {
-		return no(err.Error())
+		return failed(err)
 	}
 	stat, err := unix.Openat(d.fd, self+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return no(err.Error())
+		return failed(err)
 	}
 	defer unix.Close(stat)
-	if _, _, _, ok := d.stat(stat); !ok || d.device() != ownProc() {
+	if _, _, _, ok := d.stat(stat); !ok {
 		return no("/proc/self/task cannot be read")
 	}
+	ownProc.Store(d.device())
 	return nil
+}
+
+// isShortage reports whether a call failed because something is used up for the moment. Such a failure says nothing
+// about the system.
+func isShortage(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
 // onlyPID reports whether status, the contents of /proc/self/status, says that the process has that

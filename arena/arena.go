@@ -99,7 +99,8 @@ func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 //
 // When the last opening of this process is closed, the process leaves the arena. Locks that the process still holds are
 // then treated as if the process had died: other processes get ErrOwnerDead. Pointers into the arena become invalid. A
-// program that uses such a pointer during or after Close is wrong, and may crash.
+// program that uses such a pointer during or after Close is wrong, and may crash. If the file of an arena with
+// [LifetimeEphemeral] cannot be removed, Close returns the error of the removal, and has left the arena.
 //
 // Close returns when the waits on its handles have ended. It also waits for functions of the program
 // that a call through this opening runs, such as a Repair or the function of an Update. If such a

@@ -208,7 +208,8 @@ typedef struct shmsync_arena_options {
     int64_t gate_timeout_ns;     /* the longest wait for the on_first of another process, then ETIMEDOUT; 0: no limit */
     /* Called once, on the helper thread, when the file of the arena was removed or replaced while this process is
      * in: processes that open the name afterwards get another arena. The function must return quickly, and must not
-     * close an arena. If this process opens the arena several times, the first function that was set is called. */
+     * close an arena. If this process opens the arena several times, the first function that was set is called. The
+     * helper thread blocks all signals: see shmsync_arena_on_death. */
     void (*on_detached)(shmsync_arena *a, void *arg);
     void *on_detached_arg;
 } shmsync_arena_options;
@@ -218,8 +219,10 @@ typedef struct shmsync_arena_options {
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
 /* Joins the arena /dev/shm/NAME, and creates it if there is none. A name with a slash is the path of a file. If a
  * process opens an arena several times, each open gives the same pointer, and the process must close the arena as
- * often. opts may be NULL. In C, a macro of this name calls shmsync_arena_open_abi with the SHMSYNC_ABI of the
- * program. The function of this name is for bindings of other languages: it uses the SHMSYNC_ABI of the library. */
+ * often. opts may be NULL. An open needs up to five free file descriptors for a moment, and keeps two. EMFILE, ENFILE,
+ * ENOLCK, EAGAIN: descriptors, locks or threads are used up for now. In C, a macro of this name calls
+ * shmsync_arena_open_abi with the SHMSYNC_ABI of the program. The function of this name is for bindings of other
+ * languages: it uses the SHMSYNC_ABI of the library. */
 int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);
 /* As shmsync_arena_from_fd, for a program whose SHMSYNC_ABI is abi. */
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
@@ -233,7 +236,8 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
  * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
  * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a callback, which another call on the
  * arena or the helper thread runs. The result is also EDEADLK if the closes of two arenas would wait for each other, as
- * when the on_death functions of two arenas close each other's arena. */
+ * when the on_death functions of two arenas close each other's arena. Any other errno: this process has left the arena, which
+ * is ephemeral, but could not remove its file. */
 int shmsync_arena_close(shmsync_arena *a);
 /* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT: there
  * is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks (fcntl with F_OFD_SETLK). */
@@ -246,7 +250,9 @@ void *shmsync_arena_base(const shmsync_arena *a);
 /* Calls f, on the helper thread, for each participant that dies from now on. f must return quickly, and must call
  * nothing that waits. An arena has one such function. The arena keeps the last 192 deaths; if this process is
  * stopped for longer, the next call says in missed how many were lost. EDEADLK: the caller is a function that the
- * helper thread runs. */
+ * helper thread runs. The helper thread blocks all signals. If f forks, the child has the signal mask of the thread that
+ * opened the arena. posix_spawn and system give a new process the mask of the helper thread: use
+ * POSIX_SPAWN_SETSIGMASK, or let another thread start the process. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* Describes this process, as a participant, in *out. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
@@ -2341,11 +2347,22 @@ SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, 
 }
 SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
-/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or another errno. */
+/* The errno of a call for byte locks: ENOTSUP if byte locks are missing or forbidden, on this system or on this file
+ * system. Any other error may pass. */
+SHMI_FN int shmi_lock_errno(int err)
+{
+    return err == ENOSYS || err == EPERM || err == EACCES || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
+}
+/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or an errno as
+ * shmi_lock_errno does. */
 SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
 {
+    short found = F_UNLCK;
     int err = shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, off, NULL);
-    return err == EACCES ? EAGAIN : err;
+    /* EACCES may mean that the lock is taken, or that a security module forbids it. */
+    if (err == EACCES && shmi_byte_op(fd, F_OFD_GETLK, F_WRLCK, off, &found) == 0 && found != F_UNLCK)
+        return EAGAIN;
+    return shmi_lock_errno(err);
 }
 SHMI_FN void shmi_unlock_byte(int fd, uint64_t off) { shmi_byte_op(fd, F_OFD_SETLK, F_UNLCK, off, NULL); }
 /* Whether an open file description other than that of fd has the lock on the byte; -1 if that cannot be told. */
@@ -2363,6 +2380,13 @@ SHMI_FN int shmi_is_file(int fd, uint64_t dev, uint64_t ino)
     int before = errno, same = fstat(fd, &st) == 0 && (uint64_t)st.st_dev == dev && (uint64_t)st.st_ino == ino;
     errno = before;
     return same;
+}
+/* Closes fd if it is still a descriptor of that file. If other code of the program has closed it by mistake, its number may
+ * belong to another file by now. This is no cancellation point. */
+SHMI_FN void shmi_close_file(int fd, uint64_t dev, uint64_t ino)
+{
+    if (fd >= 0 && shmi_is_file(fd, dev, ino))
+        syscall(SYS_close, fd);
 }
 /* Keeps the byte locks of fd's open file description until this process is gone, even if
  * a mistake elsewhere in the program closes the descriptor: it maps a page of the file
@@ -2415,8 +2439,12 @@ SHMI_FN void shmi_probe(void)
     fd = (int)syscall(SYS_memfd_create, "shmsync-probe", 1u);
     if (fd < 0)
         fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    /* If there is no file for the probe, or the probe fails for another reason, it stays unknown whether byte locks
+     * work: each join asks. */
+    shmi_have.ofd = !shmi_disabled("ofd");
     if (fd >= 0) {
-        shmi_have.ofd = !shmi_disabled("ofd") && shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL) == 0;
+        if (shmi_lock_errno(shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL)) == ENOTSUP)
+            shmi_have.ofd = 0;
         close(fd);
     }
     shmi_have.otmpfile = !shmi_disabled("otmpfile");
@@ -3420,6 +3448,9 @@ const char *shmsync_strerror(int err)
     case EAGAIN: return "try again";
     case EDEADLK: return "would wait for itself";
     case EACCES: return "permission denied";
+    case EMFILE: return "too many open files in this process";
+    case ENFILE: return "too many open files in the system";
+    case ENOLCK: return "no locks available";
     }
     return "system error";
 }
@@ -3548,8 +3579,10 @@ struct shmsync_arena {
     char *path;      /* the file; without a slash if it has no name */
     const char *below; /* the relative path that the program gave, which is the end of path */
     int home;          /* the working directory of that time, or -1 if the program gave no relative path */
+    uint64_t home_dev, home_ino;
     int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
+    int lock_errno; /* why the kernel refused a byte lock in the last search for a slot, 0 for no reason of its own */
     int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
     void *pin;   /* keeps the byte lock if the descriptor is closed by mistake; see shmi_pin_lock */
     size_t pin_size;
@@ -3601,7 +3634,7 @@ struct shmsync_arena {
     pthread_mutex_t endings;
     /* The identity of this process, immutable after it has a slot. proc_dev is the device of a /proc
      * in which the pid of a slot means what its participant meant; 0 for none. */
-    uint64_t pid_ns, proc_dev;
+    uint64_t start, pid_ns, proc_dev;
     unsigned char boot[16];
     uint32_t unfinished;  /* not 0: some reap is unfinished */
     int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: it asks no more. Atomic. */
@@ -4308,32 +4341,87 @@ SHMI_FN int shmi_fallocate(int fd, uint64_t off, uint64_t n)
     return errno == EOPNOTSUPP ? (int)syscall(SYS_fallocate, fd, 0, (long)off, (long)n) : -1;
 }
 
+/* On older kernels, a signal makes tmpfs give back all that a call of fallocate has allocated so far. With a periodic
+ * signal, a long reservation might never succeed in one piece. So after some tries it is made in pieces, which take a few
+ * milliseconds each. If signals still interrupt a piece, its size is halved. */
+enum { SHMI_reserveTries = 4, SHMI_reservePiece = 8 << 20, SHMI_reserveLeast = 64 << 10 };
+/* Allocates memory for a range inside a file, whatever signals arrive. Returns 0, or -1 with errno. */
+SHMI_FN int shmi_allocate(int fd, uint64_t off, uint64_t n)
+{
+    uint64_t end = off + n, piece = SHMI_reservePiece;
+    int tries;
+    for (tries = 0; tries < SHMI_reserveTries; tries++) {
+        if (shmi_fallocate(fd, off, n) == 0)
+            return 0;
+        if (errno != EINTR)
+            return -1;
+    }
+    for (tries = 0; off < end;) {
+        uint64_t now = end - off < piece ? end - off : piece;
+        if (shmi_fallocate(fd, off, now) == 0) {
+            off += now;
+            tries = 0;
+        } else if (errno != EINTR) {
+            return -1;
+        } else if (++tries == SHMI_reserveTries && piece / 2 >= SHMI_reserveLeast) {
+            piece /= 2;
+            tries = 0;
+        }
+    }
+    return 0;
+}
+
+SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path);
+SHMI_COLD int shmi_open_again(const shmsync_arena *a)
+{
+    char path[PATH_MAX];
+    int fd;
+    if (strchr(a->path, '/') == NULL)
+        return -1;
+    shmi_current_path(a, path);
+    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || shmi_is_file(fd, a->dev, a->ino))
+        return fd;
+    syscall(SYS_close, fd);
+    return -1;
+}
+/* Returns a descriptor of the arena's file, which shmi_return_file takes back, or -1. Other code of the program may have
+ * closed those of the arena by mistake, and their numbers may lead to other files by now. Then this call opens the file
+ * again, if its path still leads to it. */
+SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
+{
+    if (shmi_is_file(a->fd, a->dev, a->ino))
+        return a->fd;
+    if (a->lock_fd >= 0 && shmi_is_file(a->lock_fd, a->dev, a->ino))
+        return a->lock_fd;
+    return shmi_open_again(a);
+}
+/* If the kernel has given the opened descriptor the number of one of the arena, the arena has that one again. */
+SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
+{
+    if (fd >= 0 && fd != a->fd && fd != a->lock_fd)
+        syscall(SYS_close, fd);
+}
+
 /* Makes sure that n bytes of the file have memory behind them. */
 SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
 {
-    uint64_t end = off + n, piece = n;
-    int tries = 0;
-    while (off < end) {
-        uint64_t now = end - off < piece ? end - off : piece;
-        if (shmi_fallocate(a->fd, off, now) == 0) {
-            off += now;
-            continue;
-        }
-        switch (errno) {
-        case EINTR:
-            if (++tries >= 4)
-                piece = 8u << 20;
-            continue;
-        case ENOSPC:
+    int err, fd = shmi_borrow_file(a);
+    if (fd < 0)
+        return shmi_fail(ESTALE, "reserve", a->label, "this program has closed the descriptors of the arena, and its path does not lead to it");
+    err = shmi_allocate(fd, off, n) == 0 ? 0 : errno;
+    shmi_return_file(a, fd);
+    switch (err) {
+    case 0:
+        return 0;
+    case ENOSPC:
 #ifdef EDQUOT
-        case EDQUOT:
+    case EDQUOT:
 #endif
-        case ENOMEM:
-            return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
-        }
-        return shmi_fail(errno, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
+    case ENOMEM:
+        return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
     }
-    return 0;
+    return shmi_fail(err, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
 }
 
 SHMI_FN uint64_t shmi_reserved_in(shmsync_arena *a, uint64_t chunk, uint64_t n)
@@ -8073,6 +8161,9 @@ SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
     return n;
 }
 
+/* Whether a call failed because something is used up for the moment. Such a failure says nothing about the system. */
+SHMI_FN int shmi_is_shortage(int err) { return err == EMFILE || err == ENFILE || err == ENOMEM; }
+
 #define SHMI_THREADS_MOST 32768
 #define SHMI_THREADS_FEW 64
 
@@ -8241,7 +8332,7 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
 }
 
 /* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the
- * device of /proc. */
+ * device of /proc. -1 with an errno: a shortage hides that. */
 SHMI_FN int shmi_probe_threads(uint64_t *dev)
 {
     char b[4096], pid[16], *p;
@@ -8250,18 +8341,24 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     int ok = 0, stat_fd;
     if (!shmi_have.waitv || shmi_disabled("threads"))
         return 0;
-    if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0 || (p = strstr(b, "\nNSpid:")) == NULL)
+    if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0)
+        return shmi_is_shortage(errno) ? -1 : 0;
+    if ((p = strstr(b, "\nNSpid:")) == NULL)
         return 0;
     for (p += 7; *p == ' ' || *p == '\t'; p++) {
     }
     snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
-    if (strncmp(p, pid, strlen(pid)) != 0 || !shmi_open_tasks("self", &d))
+    if (strncmp(p, pid, strlen(pid)) != 0)
         return 0;
+    if (!shmi_open_tasks("self", &d))
+        return shmi_is_shortage(errno) ? -1 : 0;
     *dev = (uint64_t)d.st.st_dev;
     stat_fd = shmi_open_stat(&d, (uint32_t)getpid());
     if (stat_fd >= 0) {
         ok = shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(stat_fd, &start, &size) != 0;
         shmi_close_quietly(stat_fd);
+    } else if (shmi_is_shortage(errno)) {
+        ok = -1;
     }
     shmi_close_quietly(d.fd);
     return ok;
@@ -9105,11 +9202,60 @@ __attribute__((constructor)) static void shmi_at_load(void)
     shmi_first_cpus_size = syscall(SYS_sched_getaffinity, 0, sizeof shmi_first_cpus, shmi_first_cpus);
 }
 
+/* struct sched_attr of the kernel, in its first version. */
+typedef struct shmi_sched_attr {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+} shmi_sched_attr;
+SHMI_ASSERT(sizeof(shmi_sched_attr) == 48, "shmi_sched_attr");
+/* Sets the scheduling slice of this thread, in nanoseconds, which Linux has since 6.12. Returns what it was, or 0 if it
+ * was not longer than the parameter longer_than, or could not be set. */
+SHMI_FN uint64_t shmi_set_slice(uint64_t slice, uint64_t longer_than)
+{
+    shmi_sched_attr attr;
+    uint64_t was;
+    memset(&attr, 0, sizeof attr);
+    if (syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof attr, 0u) != 0 || attr.policy != 0 || attr.runtime <= longer_than)
+        return 0;
+    was = attr.runtime;
+    attr.size = (uint32_t)sizeof attr;
+    attr.runtime = slice;
+    return syscall(SYS_sched_setattr, 0, &attr, 0u) == 0 ? was : 0;
+}
+
+/* A thread of the library, and what the thread that started it had: for the helper thread, that is the thread that opened
+ * the arena. */
 typedef struct shmi_thread_arg {
     const char *name;
     void *(*f)(void *);
     void *arg;
+    sigset_t mask;
+    long slack;     /* in nanoseconds; 0: the same */
+    uint64_t slice; /* scheduling slice in nanoseconds; 0: the same */
 } shmi_thread_arg;
+static SHMI_THREAD shmi_thread_arg *shmi_thread_of_library; /* NULL in a thread of the application */
+
+/* Gives this thread the mask, the timer slack and the slice in the parameter of. */
+SHMI_FN void shmi_restore_thread(const shmi_thread_arg *of)
+{
+    shmi_end_exact_sleeps(of->slack);
+    if (of->slice != 0)
+        (void)shmi_set_slice(of->slice, 0);
+    pthread_sigmask(SIG_SETMASK, &of->mask, NULL);
+}
+/* In a child of fork, the only thread belongs to the application, also if a thread of the library has forked. So it gets
+ * back what that thread changed for itself. */
+SHMI_FN void shmi_restore_child(void)
+{
+    const shmi_thread_arg *of = shmi_thread_of_library;
+    shmi_thread_of_library = NULL;
+    if (of != NULL)
+        shmi_restore_thread(of);
+}
+
 SHMI_FN void shmi_count_own(int more)
 {
     __atomic_fetch_add(&shmi_own_threads, (uint32_t)more, __ATOMIC_SEQ_CST);
@@ -9120,6 +9266,7 @@ SHMI_FN void *shmi_run_thread(void *arg)
     shmi_thread_arg t = *(shmi_thread_arg *)arg;
     shmi_count_own(1);
     free(arg);
+    shmi_thread_of_library = &t;
     (void)!syscall(SYS_prctl, PR_SET_NAME, t.name, 0ul, 0ul, 0ul);
     if (shmi_first_cpus_size > 0)
         (void)!syscall(SYS_sched_setaffinity, 0, (size_t)shmi_first_cpus_size, shmi_first_cpus);
@@ -9138,6 +9285,8 @@ SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void 
     t->name = name;
     t->f = f;
     t->arg = arg;
+    t->slack = 0;
+    t->slice = 0;
     memset(&ordinary, 0, sizeof ordinary);
     pthread_attr_init(&attr);
     pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
@@ -9145,6 +9294,7 @@ SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void 
     pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    t->mask = before;
     err = pthread_create(out, &attr, shmi_run_thread, t);
     if (err == EPERM) /* not every kernel lets a thread of policy SCHED_IDLE leave that policy */
         err = pthread_create(out, NULL, shmi_run_thread, t);
@@ -9160,6 +9310,55 @@ SHMI_FN void shmi_forget_threads(void)
 {
     shmi_own_threads = 0;
     shmi_opener_ended = 0;
+    shmi_process_ends = 0;
+}
+
+static shmi_thread_arg shmi_ends_as; /* written by the thread that has set shmi_process_ends */
+SHMI_FN void *shmi_end_process(void *arg)
+{
+    (void)arg;
+    shmi_thread_of_library = NULL; /* handlers of exit belong to the application */
+    shmi_restore_thread(&shmi_ends_as);
+    exit(0);
+}
+/* Ends the process. Its handlers of exit may close arenas, and a close waits for the watcher. So they run on a thread of
+ * their own if one can be started, and on this watcher otherwise. */
+SHMI_FN void shmi_begin_exit(void)
+{
+    pthread_t t;
+    if (shmi_thread_of_library != NULL) {
+        shmi_ends_as = *shmi_thread_of_library;
+        if (shmi_start_thread(&t, "shmsync-exit", shmi_end_process, NULL) == 0) {
+            pthread_detach(t);
+            return;
+        }
+    }
+    exit(0);
+}
+
+/* Whether the first thread of this process has memory, or may have it. */
+SHMI_FN int shmi_first_has_memory(void)
+{
+    char path[64], b;
+    snprintf(path, sizeof path, "/proc/self/task/%d/exe", (int)getpid());
+    return syscall(SYS_readlinkat, AT_FDCWD, path, &b, (size_t)1) >= 0 || (errno != ENOENT && errno != ESRCH);
+}
+/* How many threads this process has, exactly; 0 if that cannot be told. If the process can open no file, the number of
+ * links of a directory says it, on Linux: each thread is a directory in it. */
+SHMI_FN uint32_t shmi_threads_of_process(void)
+{
+    char path[64];
+    struct stat st;
+    uint64_t start, size;
+    uint32_t n;
+    int fd;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)getpid());
+    fd = shmi_open_below(AT_FDCWD, path, 0);
+    if (fd < 0)
+        return shmi_is_shortage(errno) && stat("/proc/self/task", &st) == 0 && st.st_nlink > 2 ? (uint32_t)st.st_nlink - 2 : 0;
+    n = shmi_count_threads(fd, &start, &size);
+    shmi_close_quietly(fd);
+    return n;
 }
 
 /* Ends the process as the end of its last thread would, if all threads but those of the library have ended. at is
@@ -9167,30 +9366,22 @@ SHMI_FN void shmi_forget_threads(void)
  * is needed before a thread announces that it ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
-    shmi_tasks d;
     uint32_t own, changes;
-    uint64_t start, size;
-    int alone, stat_fd;
+    int alone;
     int64_t soon = __atomic_load_n(&shmi_main_noted, __ATOMIC_RELAXED) ? SHMI_LONELY_SOON : SHMI_LONELY_EVERY;
-    if (!__atomic_load_n(&shmi_opener_ended, __ATOMIC_SEQ_CST))
+    if (!__atomic_load_n(&shmi_opener_ended, __ATOMIC_SEQ_CST) || __atomic_load_n(&shmi_process_ends, __ATOMIC_SEQ_CST))
         return 0;
     if (shmi_now() < at)
         return at;
-    if (!shmi_open_tasks("self", &d))
-        return shmi_now() + soon;
     /* The kernel counts the threads of this process at one moment. The first thread stays in the count when it has ended.
      * A thread of the library counts itself only while the kernel counts it. So if the counts agree, there is no other
      * thread, unless the count of the library changes meanwhile. */
     changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
     own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
-    stat_fd = shmi_open_stat(&d, (uint32_t)getpid());
-    alone = stat_fd >= 0 && own != 0 && !shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(stat_fd, &start, &size) == own + 1 &&
+    alone = own != 0 && !shmi_first_has_memory() && shmi_threads_of_process() == own + 1 &&
             __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST) == own && __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST) == changes;
-    if (stat_fd >= 0)
-        shmi_close_quietly(stat_fd);
-    shmi_close_quietly(d.fd);
     if (alone && !__atomic_exchange_n(&shmi_process_ends, 1, __ATOMIC_SEQ_CST))
-        exit(0);
+        shmi_begin_exit();
     return shmi_now() + soon;
 }
 
@@ -10126,7 +10317,8 @@ SHMI_FN int shmi_occupied(shmsync_arena *a)
     }
     return 0;
 }
-SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE) == 0; }
+/* Takes the gate. Returns what shmi_lock_byte returns. */
+SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 
 /* The work of a joiner that found no participant in, before it takes the gate: it reaps the dead. See preparation in
@@ -10369,7 +10561,9 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
 {
     struct statfs fs;
-    return fstatfs(a->fd, &fs) == 0 && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
+    const int fd = shmi_borrow_file(a), known = fd >= 0 && fstatfs(fd, &fs) == 0;
+    shmi_return_file(a, fd);
+    return known && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
            (uint32_t)fs.f_type != 0x858458f6 /* ramfs */;
 }
 /* The number of the epoch that this participant, which leaves, is in, or 0 if it was never in. *synced is the
@@ -10387,19 +10581,23 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
  * read before and after: if none has changed, no process was in the file meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
-    uint32_t i, words[SHMI_MaxSlots + 1];
+    uint32_t i, *words;
+    int same = 1;
     if (number == 0 || !shmi_outlives_boot(a))
+        return;
+    words = (uint32_t *)malloc(((size_t)a->geo.slots + 1) * sizeof *words);
+    if (words == NULL) /* the file then counts as not written back */
         return;
     for (i = 1; i <= a->geo.slots; i++) {
         words[i] = shmi_slot_state(a, i);
-        if (shmi_slot_taken(words[i]))
-            return;
+        same = same && !shmi_slot_taken(words[i]);
     }
-    if (msync(a->base, (size_t)a->size, MS_SYNC) != 0)
+    same = same && msync(a->base, (size_t)a->size, MS_SYNC) == 0;
+    for (i = 1; same && i <= a->geo.slots; i++)
+        same = shmi_slot_state(a, i) == words[i];
+    free(words);
+    if (!same)
         return;
-    for (i = 1; i <= a->geo.slots; i++)
-        if (shmi_slot_state(a, i) != words[i])
-            return;
     shmi_cas32(shmi_u32(a, SHMI_hdrSynced), synced, number);
     msync(a->base, SHMI_headerSize, MS_SYNC);
 }
@@ -10821,16 +11019,21 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
             /* Many joiners may wait for one on_first, so they do not examine the slots. */
         } else if (*p == NULL && (*p = (shmi_preparation *)calloc(1, sizeof **p)) == NULL) {
             return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
-        } else if (shmi_prepare(a, *p) && shmi_lock_gate(a)) {
-            SHMSYNC_CRASHPOINT("arena.gate.taken");
-            err = shmi_first(a, *p, o, named);
-            /* After a failure, shmi_leave gives the gate back together with the byte lock, so that the next first
-             * participant is alone. */
-            if (err != 0 && err != SHMI_TRY_AGAIN)
-                return err;
-            shmi_unlock_gate(a);
-            if (err == 0)
-                return 0;
+        } else if (shmi_prepare(a, *p)) {
+            err = shmi_lock_gate(a);
+            if (err == 0) {
+                SHMSYNC_CRASHPOINT("arena.gate.taken");
+                err = shmi_first(a, *p, o, named);
+                /* After a failure, shmi_leave gives the gate back together with the byte lock, so that the next first
+                 * participant is alone. */
+                if (err != 0 && err != SHMI_TRY_AGAIN)
+                    return err;
+                shmi_unlock_gate(a);
+                if (err == 0)
+                    return 0;
+            } else if (err != EAGAIN) {
+                return shmi_fail(err, "arena.open", a->label, "could not take the gate, which is a byte lock");
+            }
         }
         if (abs != 0 && shmi_now() >= abs) {
             if (*p != NULL && (*p)->waiting && !shmi_gate_busy(a))
@@ -10915,29 +11118,13 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
     a->robust = NULL;
 }
 
-/* struct sched_attr of the kernel, in its first version. */
-typedef struct shmi_sched_attr {
-    uint32_t size, policy;
-    uint64_t flags;
-    int32_t nice;
-    uint32_t priority;
-    uint64_t runtime, deadline, period;
-} shmi_sched_attr;
-SHMI_ASSERT(sizeof(shmi_sched_attr) == 48, "shmi_sched_attr");
-
 /* Asks for a short scheduling slice, which Linux has since 6.12. With it the helper thread runs soon after it is
  * woken by a death, on a CPU where the kernel is still taking the dying process apart. */
 SHMI_FN void shmi_prompt_thread(void)
 {
-    shmi_sched_attr attr;
     const uint64_t slice = 100000; /* ns, the least that the scheduler takes */
-    (void)!syscall(SYS_prctl, 29, 1ul, 0ul, 0ul, 0ul); /* PR_SET_TIMERSLACK: it asks every 50 us, not every 100 */
-    memset(&attr, 0, sizeof attr);
-    if (syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof attr, 0u) != 0 || attr.policy != 0 || attr.runtime <= slice)
-        return;
-    attr.size = (uint32_t)sizeof attr;
-    attr.runtime = slice;
-    (void)!syscall(SYS_sched_setattr, 0, &attr, 0u);
+    shmi_thread_of_library->slack = shmi_begin_exact_sleeps(); /* it asks every 50 us, not every 100 */
+    shmi_thread_of_library->slice = shmi_set_slice(slice, slice);
 }
 
 /* Marks the alive words of slot i, in state w, as the kernel would do at the death of this process: see markAlive in
@@ -10952,9 +11139,10 @@ SHMI_FN void shmi_mark_alive(shmsync_arena *a, uint32_t i, uint32_t w)
  * joining: see unlinkAlive in internal/arenakernel/enter_live.go. */
 SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
-    shmi_robust *r = (shmi_robust *)(void *)a->robust;
-    if (!a->linked)
+    shmi_robust *r;
+    if (!a->linked) /* the watcher may be registering the list just now */
         return;
+    r = (shmi_robust *)(void *)a->robust;
     a->caps &= ~(uint32_t)SHMI_capRobust;
     if (!shmi_publish_caps(a, i, joining))
         shmi_mark_alive(a, i, shmi_slot_with(joining, SHMI_phaseDead));
@@ -11286,9 +11474,7 @@ SHMI_FN void shmi_dismiss_watcher(shmsync_arena *a)
 /* Makes the helper thread the watcher of this participant, and waits until the participant is live. */
 SHMI_FN int shmi_hire_watcher(shmsync_arena *a)
 {
-    int err = a->started ? 0 : shmi_start_watcher(a);
-    if (err != 0)
-        return err;
+    int err;
     pthread_mutex_lock(&a->start_lock);
     a->hired = 1;
     pthread_cond_broadcast(&a->start_cond);
@@ -11474,6 +11660,8 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
     p = shmi_map_sparsely((size_t)st.st_size, s->fd);
     if (p == MAP_FAILED && errno == ENOMEM)
         return shmi_fail(ENOMEM, "arena.open", path, "could not map %lld bytes of address space (see RLIMIT_AS and vm.max_map_count)", (long long)st.st_size);
+    if (p == MAP_FAILED && errno == EAGAIN)
+        return shmi_fail(EAGAIN, "arena.open", path, "could not lock %lld bytes of memory, as this process locks all (see RLIMIT_MEMLOCK)", (long long)st.st_size);
     if (p == MAP_FAILED)
         return shmi_fail(errno, "arena.open", path, "mmap");
     s->base = (unsigned char *)p;
@@ -11516,9 +11704,8 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     err = shmi_map(s, path, o);
     if (err != 0)
         return err;
-    while (shmi_fallocate(s->fd, 0, g.blocks_off) != 0)
-        if (errno != EINTR)
-            return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
+    if (shmi_allocate(s->fd, 0, g.blocks_off) != 0)
+        return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
     shmi_write_header(s->base, &g);
     if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)(o->mode & 0666) : 0600) != 0)
         return shmi_fail(errno, "arena.create", path, "mode");
@@ -11537,6 +11724,46 @@ SHMI_FN int shmi_same_entry(int fd, int dirfd_, const char *name, int flags)
     return fstat(fd, &x) == 0 && fstatat(dirfd_, name, &y, flags) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* Whether name is one that shmi_create_temp gives, as .NAME.PID.RANDOM.tmp~. *base is the length of NAME. */
+SHMI_FN int shmi_is_temp_name(const char *name, size_t *base)
+{
+    size_t n = strlen(name), at;
+    if (n < 25 || name[0] != '.' || strcmp(name + n - 5, ".tmp~") != 0 || strspn(name + n - 21, "0123456789abcdef") != 16 || name[n - 22] != '.')
+        return 0;
+    for (at = n - 22; at > 1 && name[at - 1] >= '0' && name[at - 1] <= '9'; at--) {
+    }
+    if (at == n - 22 || at < 2 || name[at - 1] != '.')
+        return 0;
+    *base = at - 2;
+    return 1;
+}
+/* Removes the temporary files of creators that died: see sweep in shm/temp_linux.go. */
+SHMI_FN void shmi_sweep_temp(const char *dir, int dirfd_)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    while (d != NULL && (e = readdir(d)) != NULL) {
+        char base[300];
+        struct stat st;
+        size_t n;
+        int fd;
+        if (!shmi_is_temp_name(e->d_name, &n))
+            continue;
+        fd = openat(dirfd_, e->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+        if (fd < 0)
+            continue;
+        snprintf(base, sizeof base, "%.*s", (int)n, e->d_name + 1);
+        /* If the file has the name for which it was made, too, its creator died between two steps of the publication. */
+        if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+            ((st.st_nlink > 1 && shmi_same_entry(fd, dirfd_, base, AT_SYMLINK_NOFOLLOW)) || flock(fd, LOCK_EX | LOCK_NB) == 0) &&
+            shmi_same_entry(fd, dirfd_, e->d_name, AT_SYMLINK_NOFOLLOW))
+            unlinkat(dirfd_, e->d_name, 0);
+        close(fd);
+    }
+    if (d != NULL)
+        closedir(d);
+}
+
 /* Makes the arena under a temporary name, which is locked until the arena is renamed. */
 SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, const char *base, const shmsync_arena_options *o)
 {
@@ -11553,13 +11780,15 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
                 continue;
             return shmi_fail(errno, "arena.create", path, "temporary file");
         }
-        if (flock(s->fd, LOCK_EX | LOCK_NB) == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW)) {
-            err = 0;
+        err = flock(s->fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+        if (err == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW))
             break;
-        }
+        err = err == 0 || err == EWOULDBLOCK || err == EINTR ? EAGAIN : err;
         unlinkat(dirfd_, temp, 0); /* another process took it for a leftover before it was locked */
         close(s->fd);
         s->fd = -1;
+        if (err != EAGAIN)
+            break;
     }
     if (err != 0)
         return shmi_fail(err, "arena.create", path, "temporary file");
@@ -11605,8 +11834,10 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
         if (err != 0)
             shmi_unmap(s);
     }
-    if (err == ENOTSUP)
+    if (err == ENOTSUP) {
+        shmi_sweep_temp(n == 0 ? "/" : dir, dirfd_);
         err = shmi_create_temp(s, path, dirfd_, base, o);
+    }
     close(dirfd_);
     if (err != 0) {
         shmi_unmap(s);
@@ -11692,8 +11923,7 @@ SHMI_FN void shmi_in_child(void)
     for (a = shmi_attached; a != NULL; a = a->next) {
         if (a->me != NULL)
             __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
-        if (a->lock_fd >= 0)
-            close(a->lock_fd);
+        shmi_close_file(a->lock_fd, a->dev, a->ino);
     }
     shmi_attached = NULL;
     shmi_closers = NULL;
@@ -11702,6 +11932,7 @@ SHMI_FN void shmi_in_child(void)
     shmi_forget_threads();
     pthread_cond_init(&shmi_attached_changed, NULL); /* the threads that waited do not exist in the child */
     shmi_after_fork();
+    shmi_restore_child();
 }
 /* Wakes the death watchers of this process. */
 SHMI_FN void shmi_ring_watchers(void)
@@ -11714,13 +11945,24 @@ SHMI_FN void shmi_ring_watchers(void)
     pthread_mutex_unlock(&shmi_attached_lock);
 }
 SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
+/* Runs before main, or in dlopen, and before the constructors of the program that have no priority. A fork runs the
+ * prepare handlers that were registered last first, and the other handlers in the order of their registration. So the
+ * handlers that the program registers later run while the library's locks are free, in the parent and in the child. */
+__attribute__((constructor(101))) static void shmi_watch_forks_early(void) { pthread_once(&shmi_atfork_once, shmi_watch_forks); }
 
+/* Takes the byte lock of slot i, if byte locks are available. If the kernel refuses the lock although no process has
+ * it, the errno stays in a->lock_errno. */
 SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
 {
+    int err;
     if (a->lock_fd < 0)
         return 1;
-    if (shmi_lock_byte(a->lock_fd, shmi_slot(a, i)) != 0)
+    err = shmi_lock_byte(a->lock_fd, shmi_slot(a, i));
+    if (err != 0) {
+        if (err != EAGAIN)
+            a->lock_errno = err;
         return 0;
+    }
     /* A peer that has found the byte unlocked before this change cannot record that the joiner is gone: see
      * foundGone in Go. */
     shmi_add64(shmi_slot64(a, i, SHMI_slotGone), UINT64_C(1) << 32);
@@ -11890,6 +12132,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
         int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for longer than that tries once more */
         uint32_t i, next;
         uint64_t raw;
+        a->lock_errno = 0;
         for (i = 1; i <= a->geo.slots; i++) {
             uint32_t w = shmi_slot_state(a, i);
             if (shmi_slot_phase(w) != SHMI_phaseFree || shmi_used_up(a, i, w) || !shmi_lock_slot(a, i))
@@ -11913,6 +12156,8 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             }
             shmi_unlock_slot(a, i);
         }
+        if (a->lock_errno != 0)
+            return shmi_fail(a->lock_errno, "arena.open", a->label, "could not take the byte lock of a slot");
         if (shmi_renew_slots(a, 0, &renewal) && !late)
             continue;
         for (i = 1; i <= a->geo.slots; i++) {
@@ -11926,52 +12171,64 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     }
 }
 
-/* Fills in the slot. Peers use the identity of this process only to look for its threads when it is dead. */
-SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
+/* Reads the identity of this process, by which peers find its threads when it is dead. What /proc does not say stays
+ * 0. Returns an errno if only a shortage hides it: the rest of the membership would have to do without. */
+SHMI_FN int shmi_read_identity(shmsync_arena *a)
 {
-    uint32_t i = a->my_slot, k, nibbles = 0, reaper;
-    shmi_off s = shmi_slot(a, i);
-    unsigned char boot[16];
+    uint32_t k, nibbles = 0;
     char b[1024], *p;
-    uint64_t start = 0, ns = 0;
     ssize_t n;
-    memset(boot, 0, sizeof boot);
-    if (shmi_read_file("/proc/self/stat", b, sizeof b) > 0 && (p = strrchr(b, ')')) != NULL) {
+    int ok;
+    a->start = a->pid_ns = a->proc_dev = 0;
+    memset(a->boot, 0, sizeof a->boot);
+    if (shmi_read_file("/proc/self/stat", b, sizeof b) > 0) {
         /* The name, in parentheses, may contain any characters; field 22 is the start time. */
-        for (k = 2; k < 22 && p != NULL; k++)
+        for (p = strrchr(b, ')'), k = 2; k < 22 && p != NULL; k++)
             p = strchr(p + 1, ' ');
         if (p != NULL)
-            start = strtoull(p + 1, NULL, 10);
+            a->start = strtoull(p + 1, NULL, 10);
+    } else if (shmi_is_shortage(errno)) {
+        return errno;
     }
     n = readlink("/proc/self/ns/pid", b, sizeof b - 1);
     if (n > 0) {
         b[n] = 0;
         p = strchr(b, '[');
         if (p != NULL)
-            ns = strtoull(p + 1, NULL, 10);
+            a->pid_ns = strtoull(p + 1, NULL, 10);
     }
-    if (shmi_read_file("/proc/sys/kernel/random/boot_id", b, sizeof b) > 0)
+    if (shmi_read_file("/proc/sys/kernel/random/boot_id", b, sizeof b) > 0) {
         for (p = b; *p != 0 && nibbles < 32; p++) {
             int v = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
             if (v < 0)
                 continue;
-            boot[nibbles / 2] = (unsigned char)(boot[nibbles / 2] | v << (nibbles % 2 == 0 ? 4 : 0));
+            a->boot[nibbles / 2] = (unsigned char)(a->boot[nibbles / 2] | v << (nibbles % 2 == 0 ? 4 : 0));
             nibbles++;
         }
+    } else if (shmi_is_shortage(errno)) {
+        return errno;
+    }
+    ok = shmi_probe_threads(&a->proc_dev);
+    if (ok <= 0)
+        a->proc_dev = 0;
+    return ok < 0 ? errno : 0;
+}
+
+/* Fills in the slot. */
+SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
+{
+    uint32_t i = a->my_slot, k, reaper;
+    shmi_off s = shmi_slot(a, i);
     /* If the slot was marked dead meanwhile, the word says who reaps it, and must stay. */
     while ((reaper = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper))) != 0 && shmi_slot_state(a, i) == shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self)) &&
            !shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), reaper, 0))
         continue;
     shmi_st32(shmi_slot32(a, i, SHMI_slotUID), (uint32_t)geteuid());
-    shmi_st64(shmi_slot64(a, i, SHMI_slotPIDNS), ns);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotPIDNS), a->pid_ns);
     shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
-    memcpy(shmi_bytes(a, s + SHMI_slotBootID, 16), boot, 16);
-    a->pid_ns = ns;
-    memcpy(a->boot, boot, 16);
-    if (!shmi_probe_threads(&a->proc_dev))
-        a->proc_dev = 0;
-    shmi_describe_self(a, i, shmi_id_gen(a->self), label, start);
-    shmi_st64(shmi_slot64(a, i, SHMI_slotIdentitySum), shmi_identity_sum(shmi_id_gen(a->self), (uint32_t)getpid(), start, ns, boot));
+    memcpy(shmi_bytes(a, s + SHMI_slotBootID, 16), a->boot, 16);
+    shmi_describe_self(a, i, shmi_id_gen(a->self), label, a->start);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotIdentitySum), shmi_identity_sum(shmi_id_gen(a->self), (uint32_t)getpid(), a->start, a->pid_ns, a->boot));
     shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
@@ -11987,8 +12244,7 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
         munmap(a->pin, a->pin_size);
     a->pin = NULL;
     pthread_mutex_lock(&shmi_attached_lock); /* a child of fork closes what it finds here */
-    if (a->lock_fd >= 0)
-        close(a->lock_fd);
+    shmi_close_file(a->lock_fd, a->dev, a->ino);
     a->lock_fd = -1;
     pthread_mutex_unlock(&shmi_attached_lock);
     a->caps &= ~(uint32_t)SHMI_capOFD;
@@ -12073,29 +12329,67 @@ SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options 
     } while (!shmi_cas32(caps, old, wide));
 }
 
+/* Opens the file of the arena once more, for the byte lock: through a shared file description, the lock of a dead
+ * process would live on in its child. Without a second description, or where byte locks do not work, a->lock_fd is -1,
+ * and this process can prove less: so an errno that may pass is a failure. */
+SHMI_FN int shmi_open_lock(shmsync_arena *a)
+{
+    char path[64];
+    int err = 0, pinned = 0;
+    snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
+    pthread_mutex_lock(&shmi_attached_lock); /* a forked child must not get the description */
+    do
+        a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    while (shmi_have.ofd && a->lock_fd < 0 && errno == EINTR);
+    if (a->lock_fd >= 0)
+        pinned = shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size);
+    else if (shmi_have.ofd)
+        err = errno;
+    pthread_mutex_unlock(&shmi_attached_lock);
+    if (a->lock_fd < 0) {
+        switch (err) {
+        case 0:
+        case ENOENT: /* no /proc, or another one */
+        case ENOTDIR:
+        case EACCES: /* permissions, a mount, a security module or a filter forbid it */
+        case EPERM:
+        case ELOOP:
+        case EROFS:
+        case ENOSYS:
+        case EINVAL:
+        case EOPNOTSUPP:
+        case ENXIO:
+        case ENODEV:
+            return 0;
+        }
+        return shmi_fail(err, "arena.open", a->label, "could not open the file a second time, for the byte lock");
+    }
+    if (!shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0) ||
+        shmi_lock_errno(shmi_byte_op(a->lock_fd, F_OFD_GETLK, F_WRLCK, shmi_slot(a, 1), NULL)) == ENOTSUP) {
+        shmi_drop_lock(a);
+        return 0;
+    }
+    if (pinned != 0) {
+        shmi_drop_lock(a);
+        return shmi_fail(pinned, "arena.open", a->label, "cannot map the page that keeps this process's byte lock");
+    }
+    a->caps |= SHMI_capOFD;
+    return 0;
+}
+
 /* Takes a slot and makes this process live in it: the byte lock comes first, then the
  * state word, then the robust list, then the alive words. */
 SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
 {
     const char *label = o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name;
-    char path[64];
     shmi_participant_id name = 0, before = 0;
-    int err;
-    /* This process opens a file description of its own: through a shared one, the lock of a dead process would live
-     * on in its child. */
-    snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
-    pthread_mutex_lock(&shmi_attached_lock);
-    a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    err = a->lock_fd >= 0 ? shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size) : 0; /* a forked child must not get it */
-    pthread_mutex_unlock(&shmi_attached_lock);
-    if (a->lock_fd >= 0 && !shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0))
+    int err = shmi_open_lock(a);
+    if (err != 0)
+        return err;
+    err = shmi_read_identity(a);
+    if (err != 0) {
         shmi_drop_lock(a);
-    if (a->lock_fd >= 0) {
-        if (err != 0) {
-            shmi_drop_lock(a);
-            return shmi_fail(err, "arena.open", a->label, "cannot map the page that keeps this process's byte lock");
-        }
-        a->caps |= SHMI_capOFD;
+        return shmi_fail(err, "arena.open", a->label, "could not read who this process is from /proc");
     }
     a->caps |= shmi_kernel_io_caps(o);
     /* This is quick while the process has one thread, so it comes before the helper thread is started. */
@@ -12103,10 +12397,14 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         shmi_register_fence();
     if (shmi_is_registered())
         a->caps |= SHMI_capFence;
+    /* The helper thread is started before the slot is taken: otherwise each open that cannot start it would use up a
+     * generation of the slot. */
+    err = shmi_start_watcher(a);
+    if (err != 0) {
+        shmi_drop_lock(a);
+        return err;
+    }
     if (a->lock_fd < 0) { /* see shmi_link_alive */
-        err = shmi_start_watcher(a);
-        if (err != 0)
-            return err;
         shmi_await_watcher(a);
         if (a->robust == NULL) {
             shmi_dismiss_watcher(a);
@@ -12128,7 +12426,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     err = shmi_hire_watcher(a);
     if (err != 0) {
         uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(name));
-        if (shmi_slot_state(a, a->my_slot) == joining) { /* the helper thread could not be started */
+        if (shmi_slot_state(a, a->my_slot) == joining) { /* the helper thread could not make this participant live */
             shmi_describe_nobody(a, a->my_slot);
             shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
         }
@@ -12196,6 +12494,11 @@ SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
     pthread_mutex_unlock(&a->handles);
     pthread_mutex_unlock(&a->handles_of);
 }
+SHMI_FN void shmi_close_home(shmsync_arena *a)
+{
+    shmi_close_file(a->home, a->home_dev, a->home_ino);
+    a->home = -1;
+}
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_wait_node *s, *after;
@@ -12208,8 +12511,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     }
     if (a->retired == SHMI_RETIRED_HERE)
         munmap(a->base, (size_t)a->size);
-    if (a->home >= 0)
-        close(a->home);
+    shmi_close_home(a);
     free(a->path);
     free(a->deferred);
     free(a->reaps);
@@ -12401,6 +12703,7 @@ SHMI_FN char *shmi_absolute(const char *path)
 SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_arena **out)
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
+    struct stat home;
     int i;
     if (a == NULL || (a->path = shmi_absolute(path)) == NULL) {
         free(a);
@@ -12408,6 +12711,10 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     }
     a->below = a->path + strlen(a->path) - strlen(path) + (strncmp(path, "./", 2) == 0 ? 2 : 0);
     a->home = path[0] != '/' && a->path[0] == '/' ? open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (a->home >= 0 && fstat(a->home, &home) == 0) {
+        a->home_dev = (uint64_t)home.st_dev;
+        a->home_ino = (uint64_t)home.st_ino;
+    }
     a->page = sysconf(_SC_PAGESIZE);
     a->base = s->base;
     a->size = s->size;
@@ -12464,7 +12771,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
     return shmi_join(a, o);
 }
 
-SHMI_FN void shmi_leave(shmsync_arena *a);
+SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
 
 /* Makes this process a participant of the arena in s, and takes s over. The caller holds shmi_attached_lock, which
  * the call releases meanwhile. */
@@ -12497,7 +12804,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         err = shmi_admit(a, o, strchr(path, '/') != NULL);
         if (err != 0) {
             shmi_failure why = shmi_last;
-            shmi_leave(a); /* closes s, too */
+            shmi_leave(a, 0); /* closes s, too */
             shmi_last = why;
             s->base = NULL;
             s->fd = -1;
@@ -12536,7 +12843,7 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
     if (abi != SHMSYNC_ABI)
         return shmi_fail(EPROTONOSUPPORT, "arena.open", name, "the program was compiled for layout version %u and machine words of %u bytes, the implementation for version %u and %u bytes",
                          (unsigned)(abi >> 8), (unsigned)(abi & 0xff), (unsigned)(SHMSYNC_ABI >> 8), (unsigned)(SHMSYNC_ABI & 0xff));
-    pthread_once(&shmi_atfork_once, shmi_watch_forks);
+    pthread_once(&shmi_atfork_once, shmi_watch_forks); /* for a constructor that runs before the library's */
     shmi_probe();
     shmi_stay_loaded();
     shmi_note_opener();
@@ -12699,6 +13006,12 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
             shmi_sweep_removed(path);
         /* As long as judged is open, no other file has its inode number. */
         judged = opts != NULL && opts->recreate != 0 ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
+        if (judged < 0 && opts != NULL && opts->recreate != 0) {
+            err = shmi_fail(errno, "arena.open", path, "duplicate the descriptor");
+            shmi_unmap(&s);
+            pthread_mutex_unlock(&shmi_attached_lock);
+            return err;
+        }
         err = shmi_attach(&s, path, opts, out);
         pthread_mutex_unlock(&shmi_attached_lock);
         if (err == SHMI_MOVED) {
@@ -12786,34 +13099,41 @@ int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_a
  * be under way. So the mapping that they use is replaced before the slot is free: otherwise their late stores would
  * be stores of the next participant of the slot. The leave itself goes on in a mapping of its own, unless there is
  * no room for one. */
-SHMI_FN void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
+SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
 {
-    shmsync_arena own = *a;
+    shmsync_arena *own = (shmsync_arena *)malloc(sizeof *own); /* too large for a small stack */
     uint32_t number, synced;
-    int here = 0;
-    own.base = (unsigned char *)shmi_map_sparsely((size_t)a->size, a->fd);
-    if ((void *)own.base == MAP_FAILED)
-        own.base = a->base;
-    else
+    int here = 0, fd = own != NULL ? shmi_borrow_file(a) : -1;
+    void *base = fd >= 0 ? shmi_map_sparsely((size_t)a->size, fd) : MAP_FAILED;
+    shmi_return_file(a, fd);
+    if (base == MAP_FAILED) {
+        free(own);
+        own = a;
+    } else {
+        *own = *a;
+        own->base = (unsigned char *)base;
         here = shmi_unmap_file(a);
-    if (own.base != a->base)
         __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
-    shmi_record_leave(&own);
-    number = shmi_epoch_of_write_back(&own, &synced);
-    shmi_free_slot(&own, a->my_slot, leaving, unknown != 0);
+    }
+    shmi_record_leave(own);
+    number = shmi_epoch_of_write_back(own, &synced);
+    shmi_free_slot(own, a->my_slot, leaving, unknown != 0);
     SHMSYNC_CRASHPOINT("arena.close.freed");
-    shmi_write_back(&own, number, synced);
+    shmi_write_back(own, number, synced);
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
-    shmi_ring_watchers_of(&own, a->my_slot);
-    shmi_count_death(&own, concern); /* a peer that checked when it was woken may have found us current still */
+    shmi_ring_watchers_of(own, a->my_slot);
+    shmi_count_death(own, concern); /* a peer that checked when it was woken may have found us current still */
     shmi_drop_lock(a);
-    if (own.base != a->base)
-        munmap(own.base, (size_t)a->size);
-    else
+    if (own != a) {
+        munmap(base, (size_t)a->size);
+        free(own);
+    } else {
         __atomic_store_n(&a->retired, shmi_unmap_file(a) ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+    }
 }
 
-SHMI_FN void shmi_leave(shmsync_arena *a)
+/* Leaves the arena. With keep_file, the descriptor of the file stays open. */
+SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
 {
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
@@ -12856,10 +13176,9 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     shmi_give_up_slot(a, leaving, unknown, &concern);
-    close(a->fd);
-    if (a->home >= 0)
-        close(a->home);
-    a->home = -1;
+    if (!keep_file)
+        shmi_close_file(a->fd, a->dev, a->ino);
+    shmi_close_home(a);
 }
 
 /* Whether a is one of the arenas that this process closed last. */
@@ -12946,13 +13265,21 @@ SHMI_FN void shmi_closer_end(const shmi_closer *me)
         *at = me->next;
 }
 
+/* A descriptor of the arena's file that the caller has to close, or -1. */
+SHMI_FN int shmi_copy_file(const shmsync_arena *a)
+{
+    int fd = shmi_borrow_file(a), copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+    shmi_return_file(a, fd);
+    return copy;
+}
+
 int shmsync_arena_close(shmsync_arena *a)
 {
     SHMI_BEGIN();
     shmsync_arena *open_;
     shmi_closer closer;
     shmi_failure before = shmi_last;
-    int last;
+    int last, err = 0;
     if (a == NULL)
         return SHMI_TELL(EINVAL);
     if (shmi_is_inside(a)) /* the close would wait for the call that this thread is in */
@@ -12979,24 +13306,31 @@ int shmsync_arena_close(shmsync_arena *a)
         a->stage = SHMI_closing;
     pthread_mutex_unlock(&shmi_attached_lock);
     if (last) {
-        char path[PATH_MAX];
-        int own = a->ephemeral && strchr(a->path, '/') != NULL ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
-        shmi_current_path(a, path);
-        shmi_leave(a);
+        /* Without this memory, the file stays until the next open of the arena. */
+        char *path = a->ephemeral && strchr(a->path, '/') != NULL ? (char *)malloc(PATH_MAX) : NULL;
+        uint64_t dev = a->dev, ino = a->ino;
+        int keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for a further descriptor */
+        int judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
+        if (path != NULL)
+            shmi_current_path(a, path);
+        shmi_leave(a, keep);
         pthread_mutex_lock(&shmi_attached_lock);
         shmi_closer_end(&closer);
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
         shmi_retire(&shmi_closed_arenas, a); /* from here on another close may free a */
-        if (own >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
-            shmi_remove_unused(path, own);
-            close(own);
+        if (judged >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
+            err = shmi_remove_unused(path, judged);
+            if (err == EBUSY || err == ENOENT || err == EACCES || err == EPERM)
+                err = 0; /* another participant removes it, or this process may not: the next epoch replaces the arena */
+            shmi_close_file(judged, dev, ino);
         }
+        free(path);
     }
     shmi_let_cancel();
     /* The arena was inherited over a fork, or was closed already. A close can be recognised only if it is recent:
      * after that the address means nothing. */
-    return open_ != NULL ? shmi_restore_note(0, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
+    return open_ != NULL ? shmi_restore_note(err, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
 uint64_t shmsync_arena_size(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size; }
@@ -19497,10 +19831,7 @@ SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
 {
     struct shmi_queue *x = l->impl;
     shmi_queue_slot *s;
-    int err, ended;
-    if (x == NULL)
-        return EPERM;
-    err = shmi_use(x->a, "queue");
+    int ended, err = shmi_use(x->a, "queue");
     if (err != 0)
         return err;
     err = shmi_enter(x->a, "queue.lease");
@@ -19826,16 +20157,23 @@ int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, c
         memset(out, 0, sizeof *out);
     return SHMI_TELL(err != 0 ? err : shmi_queue_lease(q, item, out, ns, 0));
 }
+SHMI_FN int shmi_lease_over(const char *op)
+{
+    SHMI_BEGIN();
+    return shmi_fail(EPERM, op, NULL, "the lease is over");
+}
 int shmsync_lease_ack(shmsync_lease *l)
 {
-    if (l->impl != NULL) /* NULL if the item was given back */
-        SHMI_OPENED(l);
+    if (l->impl == NULL) /* the item was given back */
+        return shmi_lease_over("lease.ack");
+    SHMI_OPENED(l);
     return SHMI_TELL(shmi_queue_end_lease(l, 0));
 }
 int shmsync_lease_nack(shmsync_lease *l)
 {
-    if (l->impl != NULL) /* NULL if the item was given back */
-        SHMI_OPENED(l);
+    if (l->impl == NULL)
+        return shmi_lease_over("lease.nack");
+    SHMI_OPENED(l);
     return SHMI_TELL(shmi_queue_end_lease(l, 1));
 }
 uint32_t shmsync_queue_len(const shmsync_queue *q)
@@ -24844,10 +25182,11 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
 /* An acquire of more permits than the semaphore has waits until abs. */
 SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
 {
-    while (shmi_now() < abs) {
+    int64_t left;
+    while ((left = abs - shmi_now()) > 0) {
         if (__atomic_load_n(&s->q.a->closing, __ATOMIC_SEQ_CST))
             return shmi_fail(EBADF, "semaphore.acquire", shmi_called(&s->q.o), "this process closed the arena");
-        shmi_nap((int64_t)shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
+        shmi_nap((int64_t)shmi_min((uint64_t)left, 100000000) + 1);
     }
     return ETIMEDOUT;
 }

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,8 +13,9 @@ import (
 
 // limited is the result in a process whose limit on the size of files is below the size of a segment.
 type limited struct {
-	Text  string
-	IsBig bool
+	Skip string // why the test cannot run here
+	Text string
+	Is   bool // the error Is that of the limit
 }
 
 func init() {
@@ -30,8 +32,39 @@ func init() {
 		if err == nil {
 			c.Fatalf("a segment of 1 MiB was made under a limit of 64 KiB")
 		}
-		c.Say(limited{err.Error(), errors.Is(err, unix.EFBIG)})
+		c.Say(limited{Text: err.Error(), Is: errors.Is(err, unix.EFBIG)})
 	})
+	proctest.Register("shm/locked", func(c *proctest.Child) {
+		// The kernel answers so to a shared mapping under mlockall(MCL_FUTURE) that exceeds the limit.
+		const flags = 16 + 3*8 // offset of the lower half of the fourth argument in struct seccomp_data
+		err := proctest.Filter([]unix.SockFilter{
+			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
+			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_MMAP, Jf: 2},
+			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: flags},
+			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.MAP_SHARED, Jt: 1},
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EAGAIN)},
+		})
+		if err != nil {
+			c.Say(limited{Skip: err.Error()})
+			return
+		}
+		_, err = CreateMemfd("locked", 1<<20, nil, nil)
+		c.Say(limited{Text: fmt.Sprint(err), Is: errors.Is(err, unix.EAGAIN)})
+	})
+}
+
+// TestErrorsNameTheLimitOfLockedMemory: a process that locks all its memory has reached its limit.
+func TestErrorsNameTheLimitOfLockedMemory(t *testing.T) {
+	p := proctest.Start(t, "shm/locked")
+	var l limited
+	p.Recv(t, &l)
+	p.WaitExit(t)
+	if l.Skip != "" {
+		t.Skip("needs seccomp: " + l.Skip)
+	}
+	require.Contains(t, l.Text, "RLIMIT_MEMLOCK")
+	require.True(t, l.Is)
 }
 
 // TestErrorsNameTheLimit: a limit of the process prevents that a segment is made. The error names the
@@ -42,7 +75,7 @@ func TestErrorsNameTheLimit(t *testing.T) {
 	p.Recv(t, &l)
 	p.WaitExit(t)
 	require.Contains(t, l.Text, "1048576 bytes are more than RLIMIT_FSIZE or the file system permits")
-	require.True(t, l.IsBig)
+	require.True(t, l.Is)
 
 	// No process can have so much address space, whatever its limits are.
 	_, err := CreateMemfd("limited", 1<<56, nil, nil)

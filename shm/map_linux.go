@@ -57,6 +57,9 @@ func mapFile(op string, f *os.File, name string, st *unix.Stat_t, set settings, 
 		if err == syscall.ENOMEM {
 			return nil, fail(op, name, fmt.Sprintf("could not map %d bytes of address space (see RLIMIT_AS and vm.max_map_count)", st.Size), err)
 		}
+		if err == syscall.EAGAIN { // the process has called mlockall with MCL_FUTURE
+			return nil, fail(op, name, fmt.Sprintf("could not lock %d bytes of memory, as this process locks all (see RLIMIT_MEMLOCK)", st.Size), err)
+		}
 		return nil, fail(op, name, "mmap", err)
 	}
 	s.mem = mem

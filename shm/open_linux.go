@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -139,8 +138,12 @@ func (s *Segment) reopen() (*os.File, error) {
 	})
 	if err != nil {
 		e := &opError{op: "reopen", name: s.name, err: err}
-		if errors.Is(err, os.ErrNotExist) {
+		switch err {
+		case unix.ENOENT, unix.ENOTDIR:
 			e.why, e.kind = "/proc is not available", ErrNotSupported
+		case unix.EACCES, unix.EPERM, unix.ELOOP, unix.EROFS, unix.ENOSYS, unix.EINVAL, unix.EOPNOTSUPP, unix.ENXIO, unix.ENODEV:
+			// Permissions, a mount, a security module or a filter forbid it.
+			e.kind = ErrNotSupported
 		}
 		return nil, e
 	}

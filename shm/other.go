@@ -47,6 +47,8 @@ func (s *Segment) where(off, n int64) ([]Placement, error) {
 
 func (s *Segment) hugeBytes() (int64, error) { return 0, unsupported("huge bytes", s.name) }
 
+func (s *Segment) closeFile() error { return s.file.Close() }
+
 func unmap(mem []byte) error { return nil }
 
 func replace(mem []byte) error { return unsupported("close", "") }

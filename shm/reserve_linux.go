@@ -20,7 +20,11 @@ const (
 )
 
 func (s *Segment) reserve(off, n int64) error {
-	fd := int(s.file.Fd())
+	fd, done, err := s.descriptor("reserve")
+	if err != nil {
+		return err
+	}
+	defer done()
 	if s.pageSize > int64(os.Getpagesize()) {
 		// For huge pages from the pool, the NUMA policy belongs to the mapping and not to the file. A page fault
 		// follows the policy, but fallocate does not. So reserve such pages by page faults.
@@ -29,7 +33,7 @@ func (s *Segment) reserve(off, n int64) error {
 			return nil
 		}
 	}
-	err := allocate(off, n, max(reserveChunk, s.pageSize), max(reserveLeast, s.pageSize), func(off, n int64) error {
+	err = allocate(off, n, max(reserveChunk, s.pageSize), max(reserveLeast, s.pageSize), func(off, n int64) error {
 		err := unix.Fallocate(fd, fallocKeepSize, off, n)
 		if err == unix.EOPNOTSUPP {
 			// gVisor supports no flags of fallocate. The flag is not necessary here: the range is within the file, so

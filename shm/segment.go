@@ -105,7 +105,7 @@ func (s *Segment) release() error {
 	} else {
 		err = unmap(s.mem)
 	}
-	if cerr := s.file.Close(); err == nil {
+	if cerr := s.closeFile(); err == nil {
 		err = cerr
 	}
 	if err != nil {
@@ -135,7 +135,8 @@ func (s *Segment) Reserve(off, n int64) error {
 // Reopen opens the file of the segment again. The result refers to the same bytes, but has an open
 // file description of its own. OFD locks and flock locks belong to an open file description. So locks
 // that are taken through the result belong to this caller alone, even if the descriptor of the
-// segment was inherited. Reopen needs /proc, and permission on the file.
+// segment was inherited. Reopen needs /proc, and permission on the file. Without them the error Is
+// [ErrNotSupported]. Any other error may pass, such as that of a process with too many open files.
 func (s *Segment) Reopen() (*os.File, error) {
 	if err := s.acquire("reopen"); err != nil {
 		return nil, err

@@ -90,7 +90,8 @@ typedef struct shmsync_arena_options {
     int64_t gate_timeout_ns;     /* the longest wait for the on_first of another process, then ETIMEDOUT; 0: no limit */
     /* Called once, on the helper thread, when the file of the arena was removed or replaced while this process is
      * in: processes that open the name afterwards get another arena. The function must return quickly, and must not
-     * close an arena. If this process opens the arena several times, the first function that was set is called. */
+     * close an arena. If this process opens the arena several times, the first function that was set is called. The
+     * helper thread blocks all signals: see shmsync_arena_on_death. */
     void (*on_detached)(shmsync_arena *a, void *arg);
     void *on_detached_arg;
 } shmsync_arena_options;
@@ -100,8 +101,10 @@ typedef struct shmsync_arena_options {
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
 /* Joins the arena /dev/shm/NAME, and creates it if there is none. A name with a slash is the path of a file. If a
  * process opens an arena several times, each open gives the same pointer, and the process must close the arena as
- * often. opts may be NULL. In C, a macro of this name calls shmsync_arena_open_abi with the SHMSYNC_ABI of the
- * program. The function of this name is for bindings of other languages: it uses the SHMSYNC_ABI of the library. */
+ * often. opts may be NULL. An open needs up to five free file descriptors for a moment, and keeps two. EMFILE, ENFILE,
+ * ENOLCK, EAGAIN: descriptors, locks or threads are used up for now. In C, a macro of this name calls
+ * shmsync_arena_open_abi with the SHMSYNC_ABI of the program. The function of this name is for bindings of other
+ * languages: it uses the SHMSYNC_ABI of the library. */
 int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);
 /* As shmsync_arena_from_fd, for a program whose SHMSYNC_ABI is abi. */
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
@@ -115,7 +118,8 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
  * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
  * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a callback, which another call on the
  * arena or the helper thread runs. The result is also EDEADLK if the closes of two arenas would wait for each other, as
- * when the on_death functions of two arenas close each other's arena. */
+ * when the on_death functions of two arenas close each other's arena. Any other errno: this process has left the arena, which
+ * is ephemeral, but could not remove its file. */
 int shmsync_arena_close(shmsync_arena *a);
 /* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT: there
  * is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks (fcntl with F_OFD_SETLK). */
@@ -128,7 +132,9 @@ void *shmsync_arena_base(const shmsync_arena *a);
 /* Calls f, on the helper thread, for each participant that dies from now on. f must return quickly, and must call
  * nothing that waits. An arena has one such function. The arena keeps the last 192 deaths; if this process is
  * stopped for longer, the next call says in missed how many were lost. EDEADLK: the caller is a function that the
- * helper thread runs. */
+ * helper thread runs. The helper thread blocks all signals. If f forks, the child has the signal mask of the thread that
+ * opened the arena. posix_spawn and system give a new process the mask of the helper thread: use
+ * POSIX_SPAWN_SETSIGMASK, or let another thread start the process. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* Describes this process, as a participant, in *out. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);

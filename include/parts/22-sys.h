@@ -358,11 +358,22 @@ SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, 
 }
 SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
-/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or another errno. */
+/* The errno of a call for byte locks: ENOTSUP if byte locks are missing or forbidden, on this system or on this file
+ * system. Any other error may pass. */
+SHMI_FN int shmi_lock_errno(int err)
+{
+    return err == ENOSYS || err == EPERM || err == EACCES || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
+}
+/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or an errno as
+ * shmi_lock_errno does. */
 SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
 {
+    short found = F_UNLCK;
     int err = shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, off, NULL);
-    return err == EACCES ? EAGAIN : err;
+    /* EACCES may mean that the lock is taken, or that a security module forbids it. */
+    if (err == EACCES && shmi_byte_op(fd, F_OFD_GETLK, F_WRLCK, off, &found) == 0 && found != F_UNLCK)
+        return EAGAIN;
+    return shmi_lock_errno(err);
 }
 SHMI_FN void shmi_unlock_byte(int fd, uint64_t off) { shmi_byte_op(fd, F_OFD_SETLK, F_UNLCK, off, NULL); }
 /* Whether an open file description other than that of fd has the lock on the byte; -1 if that cannot be told. */
@@ -380,6 +391,13 @@ SHMI_FN int shmi_is_file(int fd, uint64_t dev, uint64_t ino)
     int before = errno, same = fstat(fd, &st) == 0 && (uint64_t)st.st_dev == dev && (uint64_t)st.st_ino == ino;
     errno = before;
     return same;
+}
+/* Closes fd if it is still a descriptor of that file. If other code of the program has closed it by mistake, its number may
+ * belong to another file by now. This is no cancellation point. */
+SHMI_FN void shmi_close_file(int fd, uint64_t dev, uint64_t ino)
+{
+    if (fd >= 0 && shmi_is_file(fd, dev, ino))
+        syscall(SYS_close, fd);
 }
 /* Keeps the byte locks of fd's open file description until this process is gone, even if
  * a mistake elsewhere in the program closes the descriptor: it maps a page of the file
@@ -432,8 +450,12 @@ SHMI_FN void shmi_probe(void)
     fd = (int)syscall(SYS_memfd_create, "shmsync-probe", 1u);
     if (fd < 0)
         fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    /* If there is no file for the probe, or the probe fails for another reason, it stays unknown whether byte locks
+     * work: each join asks. */
+    shmi_have.ofd = !shmi_disabled("ofd");
     if (fd >= 0) {
-        shmi_have.ofd = !shmi_disabled("ofd") && shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL) == 0;
+        if (shmi_lock_errno(shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL)) == ENOTSUP)
+            shmi_have.ofd = 0;
         close(fd);
     }
     shmi_have.otmpfile = !shmi_disabled("otmpfile");

@@ -148,6 +148,9 @@ const char *shmsync_strerror(int err)
     case EAGAIN: return "try again";
     case EDEADLK: return "would wait for itself";
     case EACCES: return "permission denied";
+    case EMFILE: return "too many open files in this process";
+    case ENFILE: return "too many open files in the system";
+    case ENOLCK: return "no locks available";
     }
     return "system error";
 }
@@ -276,8 +279,10 @@ struct shmsync_arena {
     char *path;      /* the file; without a slash if it has no name */
     const char *below; /* the relative path that the program gave, which is the end of path */
     int home;          /* the working directory of that time, or -1 if the program gave no relative path */
+    uint64_t home_dev, home_ino;
     int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
+    int lock_errno; /* why the kernel refused a byte lock in the last search for a slot, 0 for no reason of its own */
     int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
     void *pin;   /* keeps the byte lock if the descriptor is closed by mistake; see shmi_pin_lock */
     size_t pin_size;
@@ -329,7 +334,7 @@ struct shmsync_arena {
     pthread_mutex_t endings;
     /* The identity of this process, immutable after it has a slot. proc_dev is the device of a /proc
      * in which the pid of a slot means what its participant meant; 0 for none. */
-    uint64_t pid_ns, proc_dev;
+    uint64_t start, pid_ns, proc_dev;
     unsigned char boot[16];
     uint32_t unfinished;  /* not 0: some reap is unfinished */
     int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: it asks no more. Atomic. */

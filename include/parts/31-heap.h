@@ -166,32 +166,87 @@ SHMI_FN int shmi_fallocate(int fd, uint64_t off, uint64_t n)
     return errno == EOPNOTSUPP ? (int)syscall(SYS_fallocate, fd, 0, (long)off, (long)n) : -1;
 }
 
+/* On older kernels, a signal makes tmpfs give back all that a call of fallocate has allocated so far. With a periodic
+ * signal, a long reservation might never succeed in one piece. So after some tries it is made in pieces, which take a few
+ * milliseconds each. If signals still interrupt a piece, its size is halved. */
+enum { SHMI_reserveTries = 4, SHMI_reservePiece = 8 << 20, SHMI_reserveLeast = 64 << 10 };
+/* Allocates memory for a range inside a file, whatever signals arrive. Returns 0, or -1 with errno. */
+SHMI_FN int shmi_allocate(int fd, uint64_t off, uint64_t n)
+{
+    uint64_t end = off + n, piece = SHMI_reservePiece;
+    int tries;
+    for (tries = 0; tries < SHMI_reserveTries; tries++) {
+        if (shmi_fallocate(fd, off, n) == 0)
+            return 0;
+        if (errno != EINTR)
+            return -1;
+    }
+    for (tries = 0; off < end;) {
+        uint64_t now = end - off < piece ? end - off : piece;
+        if (shmi_fallocate(fd, off, now) == 0) {
+            off += now;
+            tries = 0;
+        } else if (errno != EINTR) {
+            return -1;
+        } else if (++tries == SHMI_reserveTries && piece / 2 >= SHMI_reserveLeast) {
+            piece /= 2;
+            tries = 0;
+        }
+    }
+    return 0;
+}
+
+SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path);
+SHMI_COLD int shmi_open_again(const shmsync_arena *a)
+{
+    char path[PATH_MAX];
+    int fd;
+    if (strchr(a->path, '/') == NULL)
+        return -1;
+    shmi_current_path(a, path);
+    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || shmi_is_file(fd, a->dev, a->ino))
+        return fd;
+    syscall(SYS_close, fd);
+    return -1;
+}
+/* Returns a descriptor of the arena's file, which shmi_return_file takes back, or -1. Other code of the program may have
+ * closed those of the arena by mistake, and their numbers may lead to other files by now. Then this call opens the file
+ * again, if its path still leads to it. */
+SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
+{
+    if (shmi_is_file(a->fd, a->dev, a->ino))
+        return a->fd;
+    if (a->lock_fd >= 0 && shmi_is_file(a->lock_fd, a->dev, a->ino))
+        return a->lock_fd;
+    return shmi_open_again(a);
+}
+/* If the kernel has given the opened descriptor the number of one of the arena, the arena has that one again. */
+SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
+{
+    if (fd >= 0 && fd != a->fd && fd != a->lock_fd)
+        syscall(SYS_close, fd);
+}
+
 /* Makes sure that n bytes of the file have memory behind them. */
 SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
 {
-    uint64_t end = off + n, piece = n;
-    int tries = 0;
-    while (off < end) {
-        uint64_t now = end - off < piece ? end - off : piece;
-        if (shmi_fallocate(a->fd, off, now) == 0) {
-            off += now;
-            continue;
-        }
-        switch (errno) {
-        case EINTR:
-            if (++tries >= 4)
-                piece = 8u << 20;
-            continue;
-        case ENOSPC:
+    int err, fd = shmi_borrow_file(a);
+    if (fd < 0)
+        return shmi_fail(ESTALE, "reserve", a->label, "this program has closed the descriptors of the arena, and its path does not lead to it");
+    err = shmi_allocate(fd, off, n) == 0 ? 0 : errno;
+    shmi_return_file(a, fd);
+    switch (err) {
+    case 0:
+        return 0;
+    case ENOSPC:
 #ifdef EDQUOT
-        case EDQUOT:
+    case EDQUOT:
 #endif
-        case ENOMEM:
-            return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
-        }
-        return shmi_fail(errno, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
+    case ENOMEM:
+        return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
     }
-    return 0;
+    return shmi_fail(err, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
 }
 
 SHMI_FN uint64_t shmi_reserved_in(shmsync_arena *a, uint64_t chunk, uint64_t n)

@@ -11,6 +11,9 @@ SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
     return n;
 }
 
+/* Whether a call failed because something is used up for the moment. Such a failure says nothing about the system. */
+SHMI_FN int shmi_is_shortage(int err) { return err == EMFILE || err == ENFILE || err == ENOMEM; }
+
 #define SHMI_THREADS_MOST 32768
 #define SHMI_THREADS_FEW 64
 
@@ -179,7 +182,7 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
 }
 
 /* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the
- * device of /proc. */
+ * device of /proc. -1 with an errno: a shortage hides that. */
 SHMI_FN int shmi_probe_threads(uint64_t *dev)
 {
     char b[4096], pid[16], *p;
@@ -188,18 +191,24 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     int ok = 0, stat_fd;
     if (!shmi_have.waitv || shmi_disabled("threads"))
         return 0;
-    if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0 || (p = strstr(b, "\nNSpid:")) == NULL)
+    if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0)
+        return shmi_is_shortage(errno) ? -1 : 0;
+    if ((p = strstr(b, "\nNSpid:")) == NULL)
         return 0;
     for (p += 7; *p == ' ' || *p == '\t'; p++) {
     }
     snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
-    if (strncmp(p, pid, strlen(pid)) != 0 || !shmi_open_tasks("self", &d))
+    if (strncmp(p, pid, strlen(pid)) != 0)
         return 0;
+    if (!shmi_open_tasks("self", &d))
+        return shmi_is_shortage(errno) ? -1 : 0;
     *dev = (uint64_t)d.st.st_dev;
     stat_fd = shmi_open_stat(&d, (uint32_t)getpid());
     if (stat_fd >= 0) {
         ok = shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(stat_fd, &start, &size) != 0;
         shmi_close_quietly(stat_fd);
+    } else if (shmi_is_shortage(errno)) {
+        ok = -1;
     }
     shmi_close_quietly(d.fd);
     return ok;

@@ -39,11 +39,60 @@ __attribute__((constructor)) static void shmi_at_load(void)
     shmi_first_cpus_size = syscall(SYS_sched_getaffinity, 0, sizeof shmi_first_cpus, shmi_first_cpus);
 }
 
+/* struct sched_attr of the kernel, in its first version. */
+typedef struct shmi_sched_attr {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+} shmi_sched_attr;
+SHMI_ASSERT(sizeof(shmi_sched_attr) == 48, "shmi_sched_attr");
+/* Sets the scheduling slice of this thread, in nanoseconds, which Linux has since 6.12. Returns what it was, or 0 if it
+ * was not longer than the parameter longer_than, or could not be set. */
+SHMI_FN uint64_t shmi_set_slice(uint64_t slice, uint64_t longer_than)
+{
+    shmi_sched_attr attr;
+    uint64_t was;
+    memset(&attr, 0, sizeof attr);
+    if (syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof attr, 0u) != 0 || attr.policy != 0 || attr.runtime <= longer_than)
+        return 0;
+    was = attr.runtime;
+    attr.size = (uint32_t)sizeof attr;
+    attr.runtime = slice;
+    return syscall(SYS_sched_setattr, 0, &attr, 0u) == 0 ? was : 0;
+}
+
+/* A thread of the library, and what the thread that started it had: for the helper thread, that is the thread that opened
+ * the arena. */
 typedef struct shmi_thread_arg {
     const char *name;
     void *(*f)(void *);
     void *arg;
+    sigset_t mask;
+    long slack;     /* in nanoseconds; 0: the same */
+    uint64_t slice; /* scheduling slice in nanoseconds; 0: the same */
 } shmi_thread_arg;
+static SHMI_THREAD shmi_thread_arg *shmi_thread_of_library; /* NULL in a thread of the application */
+
+/* Gives this thread the mask, the timer slack and the slice in the parameter of. */
+SHMI_FN void shmi_restore_thread(const shmi_thread_arg *of)
+{
+    shmi_end_exact_sleeps(of->slack);
+    if (of->slice != 0)
+        (void)shmi_set_slice(of->slice, 0);
+    pthread_sigmask(SIG_SETMASK, &of->mask, NULL);
+}
+/* In a child of fork, the only thread belongs to the application, also if a thread of the library has forked. So it gets
+ * back what that thread changed for itself. */
+SHMI_FN void shmi_restore_child(void)
+{
+    const shmi_thread_arg *of = shmi_thread_of_library;
+    shmi_thread_of_library = NULL;
+    if (of != NULL)
+        shmi_restore_thread(of);
+}
+
 SHMI_FN void shmi_count_own(int more)
 {
     __atomic_fetch_add(&shmi_own_threads, (uint32_t)more, __ATOMIC_SEQ_CST);
@@ -54,6 +103,7 @@ SHMI_FN void *shmi_run_thread(void *arg)
     shmi_thread_arg t = *(shmi_thread_arg *)arg;
     shmi_count_own(1);
     free(arg);
+    shmi_thread_of_library = &t;
     (void)!syscall(SYS_prctl, PR_SET_NAME, t.name, 0ul, 0ul, 0ul);
     if (shmi_first_cpus_size > 0)
         (void)!syscall(SYS_sched_setaffinity, 0, (size_t)shmi_first_cpus_size, shmi_first_cpus);
@@ -72,6 +122,8 @@ SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void 
     t->name = name;
     t->f = f;
     t->arg = arg;
+    t->slack = 0;
+    t->slice = 0;
     memset(&ordinary, 0, sizeof ordinary);
     pthread_attr_init(&attr);
     pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
@@ -79,6 +131,7 @@ SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void 
     pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    t->mask = before;
     err = pthread_create(out, &attr, shmi_run_thread, t);
     if (err == EPERM) /* not every kernel lets a thread of policy SCHED_IDLE leave that policy */
         err = pthread_create(out, NULL, shmi_run_thread, t);
@@ -94,6 +147,55 @@ SHMI_FN void shmi_forget_threads(void)
 {
     shmi_own_threads = 0;
     shmi_opener_ended = 0;
+    shmi_process_ends = 0;
+}
+
+static shmi_thread_arg shmi_ends_as; /* written by the thread that has set shmi_process_ends */
+SHMI_FN void *shmi_end_process(void *arg)
+{
+    (void)arg;
+    shmi_thread_of_library = NULL; /* handlers of exit belong to the application */
+    shmi_restore_thread(&shmi_ends_as);
+    exit(0);
+}
+/* Ends the process. Its handlers of exit may close arenas, and a close waits for the watcher. So they run on a thread of
+ * their own if one can be started, and on this watcher otherwise. */
+SHMI_FN void shmi_begin_exit(void)
+{
+    pthread_t t;
+    if (shmi_thread_of_library != NULL) {
+        shmi_ends_as = *shmi_thread_of_library;
+        if (shmi_start_thread(&t, "shmsync-exit", shmi_end_process, NULL) == 0) {
+            pthread_detach(t);
+            return;
+        }
+    }
+    exit(0);
+}
+
+/* Whether the first thread of this process has memory, or may have it. */
+SHMI_FN int shmi_first_has_memory(void)
+{
+    char path[64], b;
+    snprintf(path, sizeof path, "/proc/self/task/%d/exe", (int)getpid());
+    return syscall(SYS_readlinkat, AT_FDCWD, path, &b, (size_t)1) >= 0 || (errno != ENOENT && errno != ESRCH);
+}
+/* How many threads this process has, exactly; 0 if that cannot be told. If the process can open no file, the number of
+ * links of a directory says it, on Linux: each thread is a directory in it. */
+SHMI_FN uint32_t shmi_threads_of_process(void)
+{
+    char path[64];
+    struct stat st;
+    uint64_t start, size;
+    uint32_t n;
+    int fd;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)getpid());
+    fd = shmi_open_below(AT_FDCWD, path, 0);
+    if (fd < 0)
+        return shmi_is_shortage(errno) && stat("/proc/self/task", &st) == 0 && st.st_nlink > 2 ? (uint32_t)st.st_nlink - 2 : 0;
+    n = shmi_count_threads(fd, &start, &size);
+    shmi_close_quietly(fd);
+    return n;
 }
 
 /* Ends the process as the end of its last thread would, if all threads but those of the library have ended. at is
@@ -101,30 +203,22 @@ SHMI_FN void shmi_forget_threads(void)
  * is needed before a thread announces that it ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
-    shmi_tasks d;
     uint32_t own, changes;
-    uint64_t start, size;
-    int alone, stat_fd;
+    int alone;
     int64_t soon = __atomic_load_n(&shmi_main_noted, __ATOMIC_RELAXED) ? SHMI_LONELY_SOON : SHMI_LONELY_EVERY;
-    if (!__atomic_load_n(&shmi_opener_ended, __ATOMIC_SEQ_CST))
+    if (!__atomic_load_n(&shmi_opener_ended, __ATOMIC_SEQ_CST) || __atomic_load_n(&shmi_process_ends, __ATOMIC_SEQ_CST))
         return 0;
     if (shmi_now() < at)
         return at;
-    if (!shmi_open_tasks("self", &d))
-        return shmi_now() + soon;
     /* The kernel counts the threads of this process at one moment. The first thread stays in the count when it has ended.
      * A thread of the library counts itself only while the kernel counts it. So if the counts agree, there is no other
      * thread, unless the count of the library changes meanwhile. */
     changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
     own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
-    stat_fd = shmi_open_stat(&d, (uint32_t)getpid());
-    alone = stat_fd >= 0 && own != 0 && !shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(stat_fd, &start, &size) == own + 1 &&
+    alone = own != 0 && !shmi_first_has_memory() && shmi_threads_of_process() == own + 1 &&
             __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST) == own && __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST) == changes;
-    if (stat_fd >= 0)
-        shmi_close_quietly(stat_fd);
-    shmi_close_quietly(d.fd);
     if (alone && !__atomic_exchange_n(&shmi_process_ends, 1, __ATOMIC_SEQ_CST))
-        exit(0);
+        shmi_begin_exit();
     return shmi_now() + soon;
 }
 

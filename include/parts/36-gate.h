@@ -98,7 +98,8 @@ SHMI_FN int shmi_occupied(shmsync_arena *a)
     }
     return 0;
 }
-SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE) == 0; }
+/* Takes the gate. Returns what shmi_lock_byte returns. */
+SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 
 /* The work of a joiner that found no participant in, before it takes the gate: it reaps the dead. See preparation in
@@ -341,7 +342,9 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
 {
     struct statfs fs;
-    return fstatfs(a->fd, &fs) == 0 && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
+    const int fd = shmi_borrow_file(a), known = fd >= 0 && fstatfs(fd, &fs) == 0;
+    shmi_return_file(a, fd);
+    return known && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
            (uint32_t)fs.f_type != 0x858458f6 /* ramfs */;
 }
 /* The number of the epoch that this participant, which leaves, is in, or 0 if it was never in. *synced is the
@@ -359,19 +362,23 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
  * read before and after: if none has changed, no process was in the file meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
-    uint32_t i, words[SHMI_MaxSlots + 1];
+    uint32_t i, *words;
+    int same = 1;
     if (number == 0 || !shmi_outlives_boot(a))
+        return;
+    words = (uint32_t *)malloc(((size_t)a->geo.slots + 1) * sizeof *words);
+    if (words == NULL) /* the file then counts as not written back */
         return;
     for (i = 1; i <= a->geo.slots; i++) {
         words[i] = shmi_slot_state(a, i);
-        if (shmi_slot_taken(words[i]))
-            return;
+        same = same && !shmi_slot_taken(words[i]);
     }
-    if (msync(a->base, (size_t)a->size, MS_SYNC) != 0)
+    same = same && msync(a->base, (size_t)a->size, MS_SYNC) == 0;
+    for (i = 1; same && i <= a->geo.slots; i++)
+        same = shmi_slot_state(a, i) == words[i];
+    free(words);
+    if (!same)
         return;
-    for (i = 1; i <= a->geo.slots; i++)
-        if (shmi_slot_state(a, i) != words[i])
-            return;
     shmi_cas32(shmi_u32(a, SHMI_hdrSynced), synced, number);
     msync(a->base, SHMI_headerSize, MS_SYNC);
 }
@@ -793,16 +800,21 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
             /* Many joiners may wait for one on_first, so they do not examine the slots. */
         } else if (*p == NULL && (*p = (shmi_preparation *)calloc(1, sizeof **p)) == NULL) {
             return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
-        } else if (shmi_prepare(a, *p) && shmi_lock_gate(a)) {
-            SHMSYNC_CRASHPOINT("arena.gate.taken");
-            err = shmi_first(a, *p, o, named);
-            /* After a failure, shmi_leave gives the gate back together with the byte lock, so that the next first
-             * participant is alone. */
-            if (err != 0 && err != SHMI_TRY_AGAIN)
-                return err;
-            shmi_unlock_gate(a);
-            if (err == 0)
-                return 0;
+        } else if (shmi_prepare(a, *p)) {
+            err = shmi_lock_gate(a);
+            if (err == 0) {
+                SHMSYNC_CRASHPOINT("arena.gate.taken");
+                err = shmi_first(a, *p, o, named);
+                /* After a failure, shmi_leave gives the gate back together with the byte lock, so that the next first
+                 * participant is alone. */
+                if (err != 0 && err != SHMI_TRY_AGAIN)
+                    return err;
+                shmi_unlock_gate(a);
+                if (err == 0)
+                    return 0;
+            } else if (err != EAGAIN) {
+                return shmi_fail(err, "arena.open", a->label, "could not take the gate, which is a byte lock");
+            }
         }
         if (abs != 0 && shmi_now() >= abs) {
             if (*p != NULL && (*p)->waiting && !shmi_gate_busy(a))

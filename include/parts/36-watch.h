@@ -63,29 +63,13 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
     a->robust = NULL;
 }
 
-/* struct sched_attr of the kernel, in its first version. */
-typedef struct shmi_sched_attr {
-    uint32_t size, policy;
-    uint64_t flags;
-    int32_t nice;
-    uint32_t priority;
-    uint64_t runtime, deadline, period;
-} shmi_sched_attr;
-SHMI_ASSERT(sizeof(shmi_sched_attr) == 48, "shmi_sched_attr");
-
 /* Asks for a short scheduling slice, which Linux has since 6.12. With it the helper thread runs soon after it is
  * woken by a death, on a CPU where the kernel is still taking the dying process apart. */
 SHMI_FN void shmi_prompt_thread(void)
 {
-    shmi_sched_attr attr;
     const uint64_t slice = 100000; /* ns, the least that the scheduler takes */
-    (void)!syscall(SYS_prctl, 29, 1ul, 0ul, 0ul, 0ul); /* PR_SET_TIMERSLACK: it asks every 50 us, not every 100 */
-    memset(&attr, 0, sizeof attr);
-    if (syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof attr, 0u) != 0 || attr.policy != 0 || attr.runtime <= slice)
-        return;
-    attr.size = (uint32_t)sizeof attr;
-    attr.runtime = slice;
-    (void)!syscall(SYS_sched_setattr, 0, &attr, 0u);
+    shmi_thread_of_library->slack = shmi_begin_exact_sleeps(); /* it asks every 50 us, not every 100 */
+    shmi_thread_of_library->slice = shmi_set_slice(slice, slice);
 }
 
 /* Marks the alive words of slot i, in state w, as the kernel would do at the death of this process: see markAlive in
@@ -100,9 +84,10 @@ SHMI_FN void shmi_mark_alive(shmsync_arena *a, uint32_t i, uint32_t w)
  * joining: see unlinkAlive in internal/arenakernel/enter_live.go. */
 SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
-    shmi_robust *r = (shmi_robust *)(void *)a->robust;
-    if (!a->linked)
+    shmi_robust *r;
+    if (!a->linked) /* the watcher may be registering the list just now */
         return;
+    r = (shmi_robust *)(void *)a->robust;
     a->caps &= ~(uint32_t)SHMI_capRobust;
     if (!shmi_publish_caps(a, i, joining))
         shmi_mark_alive(a, i, shmi_slot_with(joining, SHMI_phaseDead));
@@ -434,9 +419,7 @@ SHMI_FN void shmi_dismiss_watcher(shmsync_arena *a)
 /* Makes the helper thread the watcher of this participant, and waits until the participant is live. */
 SHMI_FN int shmi_hire_watcher(shmsync_arena *a)
 {
-    int err = a->started ? 0 : shmi_start_watcher(a);
-    if (err != 0)
-        return err;
+    int err;
     pthread_mutex_lock(&a->start_lock);
     a->hired = 1;
     pthread_cond_broadcast(&a->start_cond);

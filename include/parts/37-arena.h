@@ -165,6 +165,8 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
     p = shmi_map_sparsely((size_t)st.st_size, s->fd);
     if (p == MAP_FAILED && errno == ENOMEM)
         return shmi_fail(ENOMEM, "arena.open", path, "could not map %lld bytes of address space (see RLIMIT_AS and vm.max_map_count)", (long long)st.st_size);
+    if (p == MAP_FAILED && errno == EAGAIN)
+        return shmi_fail(EAGAIN, "arena.open", path, "could not lock %lld bytes of memory, as this process locks all (see RLIMIT_MEMLOCK)", (long long)st.st_size);
     if (p == MAP_FAILED)
         return shmi_fail(errno, "arena.open", path, "mmap");
     s->base = (unsigned char *)p;
@@ -207,9 +209,8 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     err = shmi_map(s, path, o);
     if (err != 0)
         return err;
-    while (shmi_fallocate(s->fd, 0, g.blocks_off) != 0)
-        if (errno != EINTR)
-            return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
+    if (shmi_allocate(s->fd, 0, g.blocks_off) != 0)
+        return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
     shmi_write_header(s->base, &g);
     if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)(o->mode & 0666) : 0600) != 0)
         return shmi_fail(errno, "arena.create", path, "mode");
@@ -228,6 +229,46 @@ SHMI_FN int shmi_same_entry(int fd, int dirfd_, const char *name, int flags)
     return fstat(fd, &x) == 0 && fstatat(dirfd_, name, &y, flags) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* Whether name is one that shmi_create_temp gives, as .NAME.PID.RANDOM.tmp~. *base is the length of NAME. */
+SHMI_FN int shmi_is_temp_name(const char *name, size_t *base)
+{
+    size_t n = strlen(name), at;
+    if (n < 25 || name[0] != '.' || strcmp(name + n - 5, ".tmp~") != 0 || strspn(name + n - 21, "0123456789abcdef") != 16 || name[n - 22] != '.')
+        return 0;
+    for (at = n - 22; at > 1 && name[at - 1] >= '0' && name[at - 1] <= '9'; at--) {
+    }
+    if (at == n - 22 || at < 2 || name[at - 1] != '.')
+        return 0;
+    *base = at - 2;
+    return 1;
+}
+/* Removes the temporary files of creators that died: see sweep in shm/temp_linux.go. */
+SHMI_FN void shmi_sweep_temp(const char *dir, int dirfd_)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    while (d != NULL && (e = readdir(d)) != NULL) {
+        char base[300];
+        struct stat st;
+        size_t n;
+        int fd;
+        if (!shmi_is_temp_name(e->d_name, &n))
+            continue;
+        fd = openat(dirfd_, e->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+        if (fd < 0)
+            continue;
+        snprintf(base, sizeof base, "%.*s", (int)n, e->d_name + 1);
+        /* If the file has the name for which it was made, too, its creator died between two steps of the publication. */
+        if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+            ((st.st_nlink > 1 && shmi_same_entry(fd, dirfd_, base, AT_SYMLINK_NOFOLLOW)) || flock(fd, LOCK_EX | LOCK_NB) == 0) &&
+            shmi_same_entry(fd, dirfd_, e->d_name, AT_SYMLINK_NOFOLLOW))
+            unlinkat(dirfd_, e->d_name, 0);
+        close(fd);
+    }
+    if (d != NULL)
+        closedir(d);
+}
+
 /* Makes the arena under a temporary name, which is locked until the arena is renamed. */
 SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, const char *base, const shmsync_arena_options *o)
 {
@@ -244,13 +285,15 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
                 continue;
             return shmi_fail(errno, "arena.create", path, "temporary file");
         }
-        if (flock(s->fd, LOCK_EX | LOCK_NB) == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW)) {
-            err = 0;
+        err = flock(s->fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+        if (err == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW))
             break;
-        }
+        err = err == 0 || err == EWOULDBLOCK || err == EINTR ? EAGAIN : err;
         unlinkat(dirfd_, temp, 0); /* another process took it for a leftover before it was locked */
         close(s->fd);
         s->fd = -1;
+        if (err != EAGAIN)
+            break;
     }
     if (err != 0)
         return shmi_fail(err, "arena.create", path, "temporary file");
@@ -296,8 +339,10 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
         if (err != 0)
             shmi_unmap(s);
     }
-    if (err == ENOTSUP)
+    if (err == ENOTSUP) {
+        shmi_sweep_temp(n == 0 ? "/" : dir, dirfd_);
         err = shmi_create_temp(s, path, dirfd_, base, o);
+    }
     close(dirfd_);
     if (err != 0) {
         shmi_unmap(s);
@@ -383,8 +428,7 @@ SHMI_FN void shmi_in_child(void)
     for (a = shmi_attached; a != NULL; a = a->next) {
         if (a->me != NULL)
             __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
-        if (a->lock_fd >= 0)
-            close(a->lock_fd);
+        shmi_close_file(a->lock_fd, a->dev, a->ino);
     }
     shmi_attached = NULL;
     shmi_closers = NULL;
@@ -393,6 +437,7 @@ SHMI_FN void shmi_in_child(void)
     shmi_forget_threads();
     pthread_cond_init(&shmi_attached_changed, NULL); /* the threads that waited do not exist in the child */
     shmi_after_fork();
+    shmi_restore_child();
 }
 /* Wakes the death watchers of this process. */
 SHMI_FN void shmi_ring_watchers(void)
@@ -405,13 +450,24 @@ SHMI_FN void shmi_ring_watchers(void)
     pthread_mutex_unlock(&shmi_attached_lock);
 }
 SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
+/* Runs before main, or in dlopen, and before the constructors of the program that have no priority. A fork runs the
+ * prepare handlers that were registered last first, and the other handlers in the order of their registration. So the
+ * handlers that the program registers later run while the library's locks are free, in the parent and in the child. */
+__attribute__((constructor(101))) static void shmi_watch_forks_early(void) { pthread_once(&shmi_atfork_once, shmi_watch_forks); }
 
+/* Takes the byte lock of slot i, if byte locks are available. If the kernel refuses the lock although no process has
+ * it, the errno stays in a->lock_errno. */
 SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
 {
+    int err;
     if (a->lock_fd < 0)
         return 1;
-    if (shmi_lock_byte(a->lock_fd, shmi_slot(a, i)) != 0)
+    err = shmi_lock_byte(a->lock_fd, shmi_slot(a, i));
+    if (err != 0) {
+        if (err != EAGAIN)
+            a->lock_errno = err;
         return 0;
+    }
     /* A peer that has found the byte unlocked before this change cannot record that the joiner is gone: see
      * foundGone in Go. */
     shmi_add64(shmi_slot64(a, i, SHMI_slotGone), UINT64_C(1) << 32);
@@ -581,6 +637,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
         int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for longer than that tries once more */
         uint32_t i, next;
         uint64_t raw;
+        a->lock_errno = 0;
         for (i = 1; i <= a->geo.slots; i++) {
             uint32_t w = shmi_slot_state(a, i);
             if (shmi_slot_phase(w) != SHMI_phaseFree || shmi_used_up(a, i, w) || !shmi_lock_slot(a, i))
@@ -604,6 +661,8 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             }
             shmi_unlock_slot(a, i);
         }
+        if (a->lock_errno != 0)
+            return shmi_fail(a->lock_errno, "arena.open", a->label, "could not take the byte lock of a slot");
         if (shmi_renew_slots(a, 0, &renewal) && !late)
             continue;
         for (i = 1; i <= a->geo.slots; i++) {
@@ -617,52 +676,64 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     }
 }
 
-/* Fills in the slot. Peers use the identity of this process only to look for its threads when it is dead. */
-SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
+/* Reads the identity of this process, by which peers find its threads when it is dead. What /proc does not say stays
+ * 0. Returns an errno if only a shortage hides it: the rest of the membership would have to do without. */
+SHMI_FN int shmi_read_identity(shmsync_arena *a)
 {
-    uint32_t i = a->my_slot, k, nibbles = 0, reaper;
-    shmi_off s = shmi_slot(a, i);
-    unsigned char boot[16];
+    uint32_t k, nibbles = 0;
     char b[1024], *p;
-    uint64_t start = 0, ns = 0;
     ssize_t n;
-    memset(boot, 0, sizeof boot);
-    if (shmi_read_file("/proc/self/stat", b, sizeof b) > 0 && (p = strrchr(b, ')')) != NULL) {
+    int ok;
+    a->start = a->pid_ns = a->proc_dev = 0;
+    memset(a->boot, 0, sizeof a->boot);
+    if (shmi_read_file("/proc/self/stat", b, sizeof b) > 0) {
         /* The name, in parentheses, may contain any characters; field 22 is the start time. */
-        for (k = 2; k < 22 && p != NULL; k++)
+        for (p = strrchr(b, ')'), k = 2; k < 22 && p != NULL; k++)
             p = strchr(p + 1, ' ');
         if (p != NULL)
-            start = strtoull(p + 1, NULL, 10);
+            a->start = strtoull(p + 1, NULL, 10);
+    } else if (shmi_is_shortage(errno)) {
+        return errno;
     }
     n = readlink("/proc/self/ns/pid", b, sizeof b - 1);
     if (n > 0) {
         b[n] = 0;
         p = strchr(b, '[');
         if (p != NULL)
-            ns = strtoull(p + 1, NULL, 10);
+            a->pid_ns = strtoull(p + 1, NULL, 10);
     }
-    if (shmi_read_file("/proc/sys/kernel/random/boot_id", b, sizeof b) > 0)
+    if (shmi_read_file("/proc/sys/kernel/random/boot_id", b, sizeof b) > 0) {
         for (p = b; *p != 0 && nibbles < 32; p++) {
             int v = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
             if (v < 0)
                 continue;
-            boot[nibbles / 2] = (unsigned char)(boot[nibbles / 2] | v << (nibbles % 2 == 0 ? 4 : 0));
+            a->boot[nibbles / 2] = (unsigned char)(a->boot[nibbles / 2] | v << (nibbles % 2 == 0 ? 4 : 0));
             nibbles++;
         }
+    } else if (shmi_is_shortage(errno)) {
+        return errno;
+    }
+    ok = shmi_probe_threads(&a->proc_dev);
+    if (ok <= 0)
+        a->proc_dev = 0;
+    return ok < 0 ? errno : 0;
+}
+
+/* Fills in the slot. */
+SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
+{
+    uint32_t i = a->my_slot, k, reaper;
+    shmi_off s = shmi_slot(a, i);
     /* If the slot was marked dead meanwhile, the word says who reaps it, and must stay. */
     while ((reaper = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper))) != 0 && shmi_slot_state(a, i) == shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self)) &&
            !shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), reaper, 0))
         continue;
     shmi_st32(shmi_slot32(a, i, SHMI_slotUID), (uint32_t)geteuid());
-    shmi_st64(shmi_slot64(a, i, SHMI_slotPIDNS), ns);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotPIDNS), a->pid_ns);
     shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
-    memcpy(shmi_bytes(a, s + SHMI_slotBootID, 16), boot, 16);
-    a->pid_ns = ns;
-    memcpy(a->boot, boot, 16);
-    if (!shmi_probe_threads(&a->proc_dev))
-        a->proc_dev = 0;
-    shmi_describe_self(a, i, shmi_id_gen(a->self), label, start);
-    shmi_st64(shmi_slot64(a, i, SHMI_slotIdentitySum), shmi_identity_sum(shmi_id_gen(a->self), (uint32_t)getpid(), start, ns, boot));
+    memcpy(shmi_bytes(a, s + SHMI_slotBootID, 16), a->boot, 16);
+    shmi_describe_self(a, i, shmi_id_gen(a->self), label, a->start);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotIdentitySum), shmi_identity_sum(shmi_id_gen(a->self), (uint32_t)getpid(), a->start, a->pid_ns, a->boot));
     shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
@@ -678,8 +749,7 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
         munmap(a->pin, a->pin_size);
     a->pin = NULL;
     pthread_mutex_lock(&shmi_attached_lock); /* a child of fork closes what it finds here */
-    if (a->lock_fd >= 0)
-        close(a->lock_fd);
+    shmi_close_file(a->lock_fd, a->dev, a->ino);
     a->lock_fd = -1;
     pthread_mutex_unlock(&shmi_attached_lock);
     a->caps &= ~(uint32_t)SHMI_capOFD;
@@ -764,29 +834,67 @@ SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options 
     } while (!shmi_cas32(caps, old, wide));
 }
 
+/* Opens the file of the arena once more, for the byte lock: through a shared file description, the lock of a dead
+ * process would live on in its child. Without a second description, or where byte locks do not work, a->lock_fd is -1,
+ * and this process can prove less: so an errno that may pass is a failure. */
+SHMI_FN int shmi_open_lock(shmsync_arena *a)
+{
+    char path[64];
+    int err = 0, pinned = 0;
+    snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
+    pthread_mutex_lock(&shmi_attached_lock); /* a forked child must not get the description */
+    do
+        a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    while (shmi_have.ofd && a->lock_fd < 0 && errno == EINTR);
+    if (a->lock_fd >= 0)
+        pinned = shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size);
+    else if (shmi_have.ofd)
+        err = errno;
+    pthread_mutex_unlock(&shmi_attached_lock);
+    if (a->lock_fd < 0) {
+        switch (err) {
+        case 0:
+        case ENOENT: /* no /proc, or another one */
+        case ENOTDIR:
+        case EACCES: /* permissions, a mount, a security module or a filter forbid it */
+        case EPERM:
+        case ELOOP:
+        case EROFS:
+        case ENOSYS:
+        case EINVAL:
+        case EOPNOTSUPP:
+        case ENXIO:
+        case ENODEV:
+            return 0;
+        }
+        return shmi_fail(err, "arena.open", a->label, "could not open the file a second time, for the byte lock");
+    }
+    if (!shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0) ||
+        shmi_lock_errno(shmi_byte_op(a->lock_fd, F_OFD_GETLK, F_WRLCK, shmi_slot(a, 1), NULL)) == ENOTSUP) {
+        shmi_drop_lock(a);
+        return 0;
+    }
+    if (pinned != 0) {
+        shmi_drop_lock(a);
+        return shmi_fail(pinned, "arena.open", a->label, "cannot map the page that keeps this process's byte lock");
+    }
+    a->caps |= SHMI_capOFD;
+    return 0;
+}
+
 /* Takes a slot and makes this process live in it: the byte lock comes first, then the
  * state word, then the robust list, then the alive words. */
 SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
 {
     const char *label = o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name;
-    char path[64];
     shmi_participant_id name = 0, before = 0;
-    int err;
-    /* This process opens a file description of its own: through a shared one, the lock of a dead process would live
-     * on in its child. */
-    snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
-    pthread_mutex_lock(&shmi_attached_lock);
-    a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    err = a->lock_fd >= 0 ? shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size) : 0; /* a forked child must not get it */
-    pthread_mutex_unlock(&shmi_attached_lock);
-    if (a->lock_fd >= 0 && !shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0))
+    int err = shmi_open_lock(a);
+    if (err != 0)
+        return err;
+    err = shmi_read_identity(a);
+    if (err != 0) {
         shmi_drop_lock(a);
-    if (a->lock_fd >= 0) {
-        if (err != 0) {
-            shmi_drop_lock(a);
-            return shmi_fail(err, "arena.open", a->label, "cannot map the page that keeps this process's byte lock");
-        }
-        a->caps |= SHMI_capOFD;
+        return shmi_fail(err, "arena.open", a->label, "could not read who this process is from /proc");
     }
     a->caps |= shmi_kernel_io_caps(o);
     /* This is quick while the process has one thread, so it comes before the helper thread is started. */
@@ -794,10 +902,14 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         shmi_register_fence();
     if (shmi_is_registered())
         a->caps |= SHMI_capFence;
+    /* The helper thread is started before the slot is taken: otherwise each open that cannot start it would use up a
+     * generation of the slot. */
+    err = shmi_start_watcher(a);
+    if (err != 0) {
+        shmi_drop_lock(a);
+        return err;
+    }
     if (a->lock_fd < 0) { /* see shmi_link_alive */
-        err = shmi_start_watcher(a);
-        if (err != 0)
-            return err;
         shmi_await_watcher(a);
         if (a->robust == NULL) {
             shmi_dismiss_watcher(a);
@@ -819,7 +931,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     err = shmi_hire_watcher(a);
     if (err != 0) {
         uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(name));
-        if (shmi_slot_state(a, a->my_slot) == joining) { /* the helper thread could not be started */
+        if (shmi_slot_state(a, a->my_slot) == joining) { /* the helper thread could not make this participant live */
             shmi_describe_nobody(a, a->my_slot);
             shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
         }
@@ -887,6 +999,11 @@ SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
     pthread_mutex_unlock(&a->handles);
     pthread_mutex_unlock(&a->handles_of);
 }
+SHMI_FN void shmi_close_home(shmsync_arena *a)
+{
+    shmi_close_file(a->home, a->home_dev, a->home_ino);
+    a->home = -1;
+}
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_wait_node *s, *after;
@@ -899,8 +1016,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     }
     if (a->retired == SHMI_RETIRED_HERE)
         munmap(a->base, (size_t)a->size);
-    if (a->home >= 0)
-        close(a->home);
+    shmi_close_home(a);
     free(a->path);
     free(a->deferred);
     free(a->reaps);
@@ -1092,6 +1208,7 @@ SHMI_FN char *shmi_absolute(const char *path)
 SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_arena **out)
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
+    struct stat home;
     int i;
     if (a == NULL || (a->path = shmi_absolute(path)) == NULL) {
         free(a);
@@ -1099,6 +1216,10 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     }
     a->below = a->path + strlen(a->path) - strlen(path) + (strncmp(path, "./", 2) == 0 ? 2 : 0);
     a->home = path[0] != '/' && a->path[0] == '/' ? open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (a->home >= 0 && fstat(a->home, &home) == 0) {
+        a->home_dev = (uint64_t)home.st_dev;
+        a->home_ino = (uint64_t)home.st_ino;
+    }
     a->page = sysconf(_SC_PAGESIZE);
     a->base = s->base;
     a->size = s->size;
@@ -1155,7 +1276,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
     return shmi_join(a, o);
 }
 
-SHMI_FN void shmi_leave(shmsync_arena *a);
+SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
 
 /* Makes this process a participant of the arena in s, and takes s over. The caller holds shmi_attached_lock, which
  * the call releases meanwhile. */
@@ -1188,7 +1309,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         err = shmi_admit(a, o, strchr(path, '/') != NULL);
         if (err != 0) {
             shmi_failure why = shmi_last;
-            shmi_leave(a); /* closes s, too */
+            shmi_leave(a, 0); /* closes s, too */
             shmi_last = why;
             s->base = NULL;
             s->fd = -1;
@@ -1227,7 +1348,7 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
     if (abi != SHMSYNC_ABI)
         return shmi_fail(EPROTONOSUPPORT, "arena.open", name, "the program was compiled for layout version %u and machine words of %u bytes, the implementation for version %u and %u bytes",
                          (unsigned)(abi >> 8), (unsigned)(abi & 0xff), (unsigned)(SHMSYNC_ABI >> 8), (unsigned)(SHMSYNC_ABI & 0xff));
-    pthread_once(&shmi_atfork_once, shmi_watch_forks);
+    pthread_once(&shmi_atfork_once, shmi_watch_forks); /* for a constructor that runs before the library's */
     shmi_probe();
     shmi_stay_loaded();
     shmi_note_opener();
@@ -1390,6 +1511,12 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
             shmi_sweep_removed(path);
         /* As long as judged is open, no other file has its inode number. */
         judged = opts != NULL && opts->recreate != 0 ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
+        if (judged < 0 && opts != NULL && opts->recreate != 0) {
+            err = shmi_fail(errno, "arena.open", path, "duplicate the descriptor");
+            shmi_unmap(&s);
+            pthread_mutex_unlock(&shmi_attached_lock);
+            return err;
+        }
         err = shmi_attach(&s, path, opts, out);
         pthread_mutex_unlock(&shmi_attached_lock);
         if (err == SHMI_MOVED) {
@@ -1477,34 +1604,41 @@ int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_a
  * be under way. So the mapping that they use is replaced before the slot is free: otherwise their late stores would
  * be stores of the next participant of the slot. The leave itself goes on in a mapping of its own, unless there is
  * no room for one. */
-SHMI_FN void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
+SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
 {
-    shmsync_arena own = *a;
+    shmsync_arena *own = (shmsync_arena *)malloc(sizeof *own); /* too large for a small stack */
     uint32_t number, synced;
-    int here = 0;
-    own.base = (unsigned char *)shmi_map_sparsely((size_t)a->size, a->fd);
-    if ((void *)own.base == MAP_FAILED)
-        own.base = a->base;
-    else
+    int here = 0, fd = own != NULL ? shmi_borrow_file(a) : -1;
+    void *base = fd >= 0 ? shmi_map_sparsely((size_t)a->size, fd) : MAP_FAILED;
+    shmi_return_file(a, fd);
+    if (base == MAP_FAILED) {
+        free(own);
+        own = a;
+    } else {
+        *own = *a;
+        own->base = (unsigned char *)base;
         here = shmi_unmap_file(a);
-    if (own.base != a->base)
         __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
-    shmi_record_leave(&own);
-    number = shmi_epoch_of_write_back(&own, &synced);
-    shmi_free_slot(&own, a->my_slot, leaving, unknown != 0);
+    }
+    shmi_record_leave(own);
+    number = shmi_epoch_of_write_back(own, &synced);
+    shmi_free_slot(own, a->my_slot, leaving, unknown != 0);
     SHMSYNC_CRASHPOINT("arena.close.freed");
-    shmi_write_back(&own, number, synced);
+    shmi_write_back(own, number, synced);
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
-    shmi_ring_watchers_of(&own, a->my_slot);
-    shmi_count_death(&own, concern); /* a peer that checked when it was woken may have found us current still */
+    shmi_ring_watchers_of(own, a->my_slot);
+    shmi_count_death(own, concern); /* a peer that checked when it was woken may have found us current still */
     shmi_drop_lock(a);
-    if (own.base != a->base)
-        munmap(own.base, (size_t)a->size);
-    else
+    if (own != a) {
+        munmap(base, (size_t)a->size);
+        free(own);
+    } else {
         __atomic_store_n(&a->retired, shmi_unmap_file(a) ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+    }
 }
 
-SHMI_FN void shmi_leave(shmsync_arena *a)
+/* Leaves the arena. With keep_file, the descriptor of the file stays open. */
+SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
 {
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
@@ -1547,10 +1681,9 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     shmi_give_up_slot(a, leaving, unknown, &concern);
-    close(a->fd);
-    if (a->home >= 0)
-        close(a->home);
-    a->home = -1;
+    if (!keep_file)
+        shmi_close_file(a->fd, a->dev, a->ino);
+    shmi_close_home(a);
 }
 
 /* Whether a is one of the arenas that this process closed last. */
@@ -1637,13 +1770,21 @@ SHMI_FN void shmi_closer_end(const shmi_closer *me)
         *at = me->next;
 }
 
+/* A descriptor of the arena's file that the caller has to close, or -1. */
+SHMI_FN int shmi_copy_file(const shmsync_arena *a)
+{
+    int fd = shmi_borrow_file(a), copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+    shmi_return_file(a, fd);
+    return copy;
+}
+
 int shmsync_arena_close(shmsync_arena *a)
 {
     SHMI_BEGIN();
     shmsync_arena *open_;
     shmi_closer closer;
     shmi_failure before = shmi_last;
-    int last;
+    int last, err = 0;
     if (a == NULL)
         return SHMI_TELL(EINVAL);
     if (shmi_is_inside(a)) /* the close would wait for the call that this thread is in */
@@ -1670,24 +1811,31 @@ int shmsync_arena_close(shmsync_arena *a)
         a->stage = SHMI_closing;
     pthread_mutex_unlock(&shmi_attached_lock);
     if (last) {
-        char path[PATH_MAX];
-        int own = a->ephemeral && strchr(a->path, '/') != NULL ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
-        shmi_current_path(a, path);
-        shmi_leave(a);
+        /* Without this memory, the file stays until the next open of the arena. */
+        char *path = a->ephemeral && strchr(a->path, '/') != NULL ? (char *)malloc(PATH_MAX) : NULL;
+        uint64_t dev = a->dev, ino = a->ino;
+        int keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for a further descriptor */
+        int judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
+        if (path != NULL)
+            shmi_current_path(a, path);
+        shmi_leave(a, keep);
         pthread_mutex_lock(&shmi_attached_lock);
         shmi_closer_end(&closer);
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
         shmi_retire(&shmi_closed_arenas, a); /* from here on another close may free a */
-        if (own >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
-            shmi_remove_unused(path, own);
-            close(own);
+        if (judged >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
+            err = shmi_remove_unused(path, judged);
+            if (err == EBUSY || err == ENOENT || err == EACCES || err == EPERM)
+                err = 0; /* another participant removes it, or this process may not: the next epoch replaces the arena */
+            shmi_close_file(judged, dev, ino);
         }
+        free(path);
     }
     shmi_let_cancel();
     /* The arena was inherited over a fork, or was closed already. A close can be recognised only if it is recent:
      * after that the address means nothing. */
-    return open_ != NULL ? shmi_restore_note(0, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
+    return open_ != NULL ? shmi_restore_note(err, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
 uint64_t shmsync_arena_size(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size; }

@@ -932,10 +932,7 @@ SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
 {
     struct shmi_queue *x = l->impl;
     shmi_queue_slot *s;
-    int err, ended;
-    if (x == NULL)
-        return EPERM;
-    err = shmi_use(x->a, "queue");
+    int ended, err = shmi_use(x->a, "queue");
     if (err != 0)
         return err;
     err = shmi_enter(x->a, "queue.lease");
@@ -1261,16 +1258,23 @@ int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, c
         memset(out, 0, sizeof *out);
     return SHMI_TELL(err != 0 ? err : shmi_queue_lease(q, item, out, ns, 0));
 }
+SHMI_FN int shmi_lease_over(const char *op)
+{
+    SHMI_BEGIN();
+    return shmi_fail(EPERM, op, NULL, "the lease is over");
+}
 int shmsync_lease_ack(shmsync_lease *l)
 {
-    if (l->impl != NULL) /* NULL if the item was given back */
-        SHMI_OPENED(l);
+    if (l->impl == NULL) /* the item was given back */
+        return shmi_lease_over("lease.ack");
+    SHMI_OPENED(l);
     return SHMI_TELL(shmi_queue_end_lease(l, 0));
 }
 int shmsync_lease_nack(shmsync_lease *l)
 {
-    if (l->impl != NULL) /* NULL if the item was given back */
-        SHMI_OPENED(l);
+    if (l->impl == NULL)
+        return shmi_lease_over("lease.nack");
+    SHMI_OPENED(l);
     return SHMI_TELL(shmi_queue_end_lease(l, 1));
 }
 uint32_t shmsync_queue_len(const shmsync_queue *q)

@@ -601,10 +601,11 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
 /* An acquire of more permits than the semaphore has waits until abs. */
 SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
 {
-    while (shmi_now() < abs) {
+    int64_t left;
+    while ((left = abs - shmi_now()) > 0) {
         if (__atomic_load_n(&s->q.a->closing, __ATOMIC_SEQ_CST))
             return shmi_fail(EBADF, "semaphore.acquire", shmi_called(&s->q.o), "this process closed the arena");
-        shmi_nap((int64_t)shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
+        shmi_nap((int64_t)shmi_min((uint64_t)left, 100000000) + 1);
     }
     return ETIMEDOUT;
 }

@@ -71,6 +71,7 @@ type membership struct {
 	endings    endings
 	leftover   sharedSlotSet  // the slots whose reaps are unfinished
 	crowded    int            // while this process joins: the number of slots that have too few unused generations
+	lockErr    error          // while this process joins: why the kernel refused a byte lock that no process has
 	postponed  string         // while this process joins: why it could not renew slots without unused generations
 	asked      []atomic.Int64 // when Dead last asked for the byte lock of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog

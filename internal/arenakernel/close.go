@@ -1,6 +1,7 @@
 package arenakernel
 
 import (
+	"errors"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -29,6 +30,9 @@ var (
 // not call Close; see BeforeClose. Once Close has begun, waits of such a function through handles of
 // this opening end, and the function can open no more objects. docs/design/0021-openings.md describes
 // the steps of Close, and what a death between two steps leaves.
+//
+// If the last Close of an arena with LifetimeEphemeral cannot remove the file, it returns the error of the removal. This
+// process has left the arena nevertheless.
 //
 // While the function Options.OnFirst runs, Close changes nothing, and returns an error that Is
 // [syscall.EDEADLK].
@@ -188,11 +192,12 @@ func (a *Arena) leave() error {
 	// peer found this participant still current, so it is woken once more.
 	a.countDeath(concerned)
 	a.dropLock()
+	var stays error
 	if a.ephemeral.Load() {
-		a.removeLast()
+		stays = a.removeLast()
 	}
 	a.home.close()
-	return a.seg.Retire(lateCalls)
+	return errors.Join(stays, a.seg.Retire(lateCalls))
 }
 
 // lateCalls is how long the addresses of the arena stay mapped after the last Close. A call that

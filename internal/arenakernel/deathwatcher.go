@@ -174,8 +174,11 @@ func (a *Arena) watch() {
 		}
 		a.checkSelf()
 		for len(later) > 0 && shmsync.Monotonic() >= later[0].at {
-			later[0].do()
+			work := later[0]
 			later = later[1:]
+			if again := work.do(); again != 0 {
+				later = append(later, postponed{shmsync.Monotonic() + int64(again), work.do})
+			}
 		}
 		quiet.mayTell(a)
 		untold := a.deaths.deliver(a)

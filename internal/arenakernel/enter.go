@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/shm"
 )
 
 var (
@@ -32,15 +32,8 @@ var (
 // word is set before the kernel knows that it has to mark this word at the death of the process. A process that has no
 // byte lock sets the alive words before it fills the slot in; see linkAlive.
 func (a *Arena) enter(label string, watcher *watcherThread) error {
-	if f, err := a.seg.Reopen(); err == nil {
-		a.lock = f
-		a.caps |= capOFD
-		if _, err := shmsync.ByteLocked(f, a.lockByte(1)); errors.Is(err, shmsync.ErrNotSupported) {
-			a.dropLock()
-		} else if a.pin, err = pinLock(f); err != nil {
-			a.dropLock()
-			return a.fail("arena.open", err, "cannot map the page that keeps this process's byte lock")
-		}
+	if err := a.openLock(); err != nil {
+		return err
 	}
 	a.watcher = watcher
 	if a.lock == nil {
@@ -79,6 +72,30 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 	return nil
 }
 
+// reopen opens the file of a segment again. It is a variable so that tests can make it fail.
+var reopen = (*shm.Segment).Reopen
+
+// openLock opens the file of the arena again, for the byte lock. If that is impossible here, or if byte locks do not work
+// on the file, the field lock stays nil, and this process can prove less. So an error that may pass makes the Open fail.
+func (a *Arena) openLock() error {
+	f, err := reopen(a.seg)
+	if errors.Is(err, shmsync.ErrNotSupported) {
+		return nil
+	}
+	if err != nil {
+		return a.fail("arena.open", err, "could not open the file a second time, for the byte lock")
+	}
+	a.lock = f
+	a.caps |= capOFD
+	if _, err := shmsync.ByteLocked(f, a.lockByte(1)); errors.Is(err, shmsync.ErrNotSupported) {
+		a.dropLock()
+	} else if a.pin, err = pinLock(f); err != nil {
+		a.dropLock()
+		return a.fail("arena.open", err, "cannot map the page that keeps this process's byte lock")
+	}
+	return nil
+}
+
 // If a dead participant had this joiner's slot before, settleIn recovers what that participant left.
 // The parameter named before is the ID of the dead participant, or 0 if there was none. Then settleIn
 // fills in the slot. It returns false if it has given the slot back, so that another joiner can take
@@ -104,7 +121,7 @@ func (a *Arena) dropLock() {
 	unpinLock(a.pin)
 	a.pin = nil
 	if a.lock != nil {
-		a.lock.Close()
+		closeUnlessLost(a.lock, isFile(a.lock, a.id))
 		a.lock = nil
 	}
 	a.caps &^= capOFD
@@ -122,8 +139,12 @@ func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 		// Read the clock before the search. If the time runs out while this joiner is stopped, it still searches once
 		// more.
 		late := shmsync.Monotonic() > end
+		a.lockErr = nil
 		if name, before = a.trySlots(); name != 0 {
 			return name, before, nil
+		}
+		if a.lockErr != nil {
+			return 0, 0, a.fail("arena.open", a.lockErr, "could not take the byte lock of a slot")
 		}
 		if a.renewSlots() && !late {
 			continue
@@ -206,17 +227,22 @@ func (a *Arena) trySlots() (name, before ParticipantID) {
 	return 0, 0
 }
 
-// lockSlot takes the byte lock of slot i, if byte locks are available.
+// lockSlot takes the byte lock of slot i, if byte locks are available. If the kernel refuses the lock although no
+// process has it, the error stays in the field lockErr.
 func (a *Arena) lockSlot(i int) bool {
 	if a.lock == nil {
 		return true
 	}
 	locked, err := shmsync.LockByte(a.lock, a.lockByte(i))
-	if err == nil && locked {
+	if err != nil {
+		a.lockErr = err
+		return false
+	}
+	if locked {
 		a.noteLocked(i)
 		crashpoint.Hit("arena.enter.locked")
 	}
-	return err == nil && locked
+	return locked
 }
 
 func (a *Arena) unlockSlot(i int) {
@@ -374,57 +400,5 @@ func (a *Arena) fillSlot(i int, label string) {
 	for k := range announceCount {
 		r := s + slotAnnounce + Offset(k*announceStride)
 		a.u64(r + announceWord).Store(0)
-	}
-}
-
-// fillIdentity stores the identity of this process, from /proc, in the slot. That takes as long as the rest of the
-// join, so Open does not wait for it. Until then, only the byte lock can show that this participant is gone.
-func (a *Arena) fillIdentity() {
-	id, s := selfIdentity(), a.slot(a.mySlot)
-	shmsync.FeatureThreads.Have() // the first probe takes long, so do it now and not during a death
-	a.u64(s + slotPIDNS).Store(id.pidNS)
-	copyBytes(a.slice(s+slotBootID, 16), id.bootID[:])
-	a.u64(s + slotIdentitySum).Store(id.sum(a.self.Generation(), uint32(os.Getpid())))
-	a.u64(s + slotStart).Store(id.startTime) // stored last: a process that reads it can read the other fields, too
-}
-
-// fenceAfter is how long after its join a participant registers its process for fences, that is, for memory barriers
-// that other processes make its threads execute. The registration takes milliseconds. A process that is killed during
-// the registration ends only after it. A participant that leaves earlier never registers.
-const fenceAfter = 50 * time.Millisecond
-
-// fenceRegistered registers this process for fences of other processes, in its first call only.
-var fenceRegistered = sync.OnceValue(shmsync.RegisterFence)
-
-// becomeFenceTarget registers this process for fences, and then records that in its slot. Close does not wait for it.
-func (a *Arena) becomeFenceTarget() {
-	go func() {
-		if fenceRegistered() != nil {
-			return
-		}
-		a.inBackground(func() {
-			a.u32(a.slot(a.mySlot) + slotCaps).Or(capFence)
-			a.fenced.Store(true)
-		})
-	}()
-}
-
-// identifyAfter is how long after its join a participant reads its identity from /proc.
-const identifyAfter = time.Millisecond
-
-// postponed is work that a participant does some time after it has joined.
-type postponed struct {
-	at int64 // CLOCK_MONOTONIC ns
-	do func()
-}
-
-// afterJoining returns the postponed work, in the order of the times. The death watcher does this work. The watcher
-// does not use a timer, because the first timer of a Go program initializes the poller of the runtime, for which Open
-// would have to wait.
-func (a *Arena) afterJoining() []postponed {
-	now := shmsync.Monotonic()
-	return []postponed{
-		{now + int64(identifyAfter), a.fillIdentity},
-		{now + int64(fenceAfter), a.becomeFenceTarget},
 	}
 }

@@ -111,10 +111,12 @@ func (a *Arena) occupied() bool {
 }
 
 // lockGate tries to take the gate, that is, the file lock on gateByte. It reports whether it got
-// the gate.
-func (a *Arena) lockGate() bool {
-	locked, err := shmsync.LockByte(a.lock, gateByte)
-	return err == nil && locked
+// the gate. The error is not nil if the kernel refuses the lock although no process has it.
+func (a *Arena) lockGate() (locked bool, err error) {
+	if locked, err = shmsync.LockByte(a.lock, gateByte); err != nil {
+		return false, a.fail("arena.open", err, "could not take the gate, which is a byte lock")
+	}
+	return locked, nil
 }
 
 func (a *Arena) unlockGate() { shmsync.UnlockByte(a.lock, gateByte) }
@@ -216,7 +218,14 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 		case a.gateBusy():
 			// Do nothing. While another process runs OnFirst, many joiners may wait here, so they
 			// do not read the slots each time.
-		case a.prepare(&p) && a.lockGate():
+		case a.prepare(&p):
+			locked, err := a.lockGate()
+			if err != nil {
+				return err
+			}
+			if !locked {
+				break
+			}
 			crashpoint.Hit("arena.gate.taken")
 			done, err := a.first(&p, o, named)
 			if err != nil {
@@ -272,6 +281,9 @@ func (a *Arena) first(p *preparation, o *Options, named bool) (done bool, err er
 		if i, _ := a.anyIn(); i != 0 {
 			return false, nil
 		}
+	}
+	if err := a.askForBoot(); err != nil {
+		return false, a.fail("arena.open", err, "could not read the ID of this boot of the computer")
 	}
 	w, _, _ := a.claimEpoch(p)
 	if w == 0 {

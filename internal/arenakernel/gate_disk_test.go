@@ -18,9 +18,12 @@ import (
 
 func init() {
 	agentOrders["open without boot ID"] = func(s *agent, o order, a *answer) (err error) {
-		id := selfIdentity()
+		id, err := selfIdentity()
+		if err != nil {
+			return err
+		}
 		id.bootID = [16]byte{}
-		selfIdentity = func() identity { return id }
+		selfIdentity = func() (identity, error) { return id, nil }
 		o.Opts.OnFirst = func(_ *Arena, e Epoch) error {
 			if e.Reboot {
 				err = errors.New("Reboot is set")

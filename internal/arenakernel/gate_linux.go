@@ -93,19 +93,36 @@ func (now bootID) isAfter(then bootID) bool {
 	return now != bootID{} && then != bootID{} && now != then
 }
 
-// rebooted reports whether the computer was restarted since the previous epoch began.
+// isShortage reports whether a call failed because something is used up for the moment. Such a failure says nothing
+// about the system.
+func isShortage(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
+}
+
+// askForBoot makes sure that this process knows its boot, or knows that /proc does not say it. It returns an error if the
+// file may survive a reboot, and only a shortage hides the ID of the boot.
+func (a *Arena) askForBoot() error {
+	if !outlivesBoot(a.seg.File()) {
+		return nil
+	}
+	_, err := selfIdentity()
+	return err
+}
+
+// rebooted reports whether the computer was restarted since the previous epoch began. The caller has called askForBoot.
 func (a *Arena) rebooted() bool {
 	if !outlivesBoot(a.seg.File()) {
 		return false
 	}
-	return bootID(selfIdentity().bootID).isAfter(bootID(a.slice(hdrEpochBoot, 16)))
+	id, _ := selfIdentity()
+	return bootID(id.bootID).isAfter(bootID(a.slice(hdrEpochBoot, 16)))
 }
 
 // rememberBoot records the boot in which an epoch begins. A process that does not know its boot keeps
 // the recorded ID. So a later process that knows its boot notices a reboot that happened in between.
 func (a *Arena) rememberBoot() {
-	if id := selfIdentity().bootID; outlivesBoot(a.seg.File()) && id != [16]byte{} {
-		copy(a.slice(hdrEpochBoot, 16), id[:])
+	if id, _ := selfIdentity(); outlivesBoot(a.seg.File()) && id.bootID != [16]byte{} {
+		copy(a.slice(hdrEpochBoot, 16), id.bootID[:])
 	}
 }
 

@@ -309,7 +309,7 @@ func TestClaimThatGivesUpKeepsAClaimedEpoch(t *testing.T) {
 	locked, err := shmsync.LockByte(seg.File(), int64(c.slot(1))) // as if the process had not ended
 	require.NoError(t, err)
 	require.True(t, locked)
-	_, err = tryRemove(ta.path(), nil)
+	_, err = tryRemove(ta.path(), nil, nil)
 	require.ErrorIs(t, err, syscall.EBUSY)
 	require.Equal(t, word, epochWord(c.u64(hdrEpoch).Load()))
 }

@@ -151,7 +151,11 @@ func (a *Arena) detached(i int, w slotWord) bool {
 	if known, turn := a.endings.turn(&a.core, i, w, window); known || !turn {
 		return known
 	}
-	s, self := a.slot(i), selfIdentity()
+	self, err := selfIdentity()
+	if err != nil {
+		return false // a later check may know more
+	}
+	s := a.slot(i)
 	pid := int32(a.u32(s + slotPID).Load())
 	id := identity{startTime: a.u64(s + slotStart).Load(), pidNS: a.u64(s + slotPIDNS).Load()}
 	copyBytes(id.bootID[:], a.slice(s+slotBootID, 16))

@@ -287,8 +287,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 	pollFor(t, a, func() bool { return a.Dead(m.Name) })
 	start := a.u64(s + slotStart).Load()
 	startOf := func(pid int) uint64 {
-		at, ok := startTimeOf(strconv.Itoa(pid))
-		require.True(t, ok)
+		at, err := startTimeOf(strconv.Itoa(pid))
+		require.NoError(t, err)
 		return at
 	}
 	w := a.slotState(i)

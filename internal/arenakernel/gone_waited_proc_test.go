@@ -3,31 +3,25 @@
 package arenakernel
 
 import (
-	"errors"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/shm"
 )
 
 func init() {
-	// "open without a byte lock" joins while the process can open no more files, so it gets no byte lock.
-	agentOrders["open without a byte lock"] = func(s *agent, o order, a *answer) error {
-		seg, err := shm.Open(o.Arena, nil)
-		if err != nil {
-			return err
-		}
-		var was unix.Rlimit
-		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-			return err
-		}
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
-			return err
-		}
-		s.arena, err = FromSegment(seg, o.Opts)
-		return errors.Join(err, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
+	// "open without a byte lock" joins as in a sandbox that does not let the process open the file again, so it gets no byte
+	// lock.
+	agentOrders["open without a byte lock"] = func(s *agent, o order, a *answer) (err error) {
+		before := reopen
+		defer func() { reopen = before }()
+		reopen = func(*shm.Segment) (*os.File, error) { return nil, shmsync.ErrNotSupported }
+		s.arena, err = Open(o.Arena, o.Opts)
+		return err
 	}
 	agentOrders["is gone"] = func(s *agent, o order, a *answer) error {
 		if s.arena.Gone(o.Name) {

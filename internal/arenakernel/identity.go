@@ -2,6 +2,7 @@ package arenakernel
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -34,37 +35,64 @@ func (id identity) sum(generation, pid uint32) uint64 {
 	return h
 }
 
-var selfIdentity = sync.OnceValue(func() identity {
-	var id identity
-	id.startTime, _ = startTimeOf("self")
-	if link, err := os.Readlink("/proc/self/ns/pid"); err == nil {
-		id.pidNS = namespaceInode(link)
+// selfIdentity returns the identity of this process. A part that /proc does not have is zero. The error is not nil if only
+// a shortage hides a part, for example because this process has too many files open. The next call then tries again. It is
+// a variable so that tests can replace it.
+var selfIdentity = new(ownIdentity).read
+
+// ownIdentity is what this process has found out about itself.
+type ownIdentity struct {
+	mu    sync.Mutex
+	id    identity
+	known bool // the parts that are zero stay zero
+}
+
+func (o *ownIdentity) read() (identity, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.known {
+		return o.id, nil
 	}
-	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
-		id.bootID = parseUUID(strings.TrimSpace(string(b)))
+	var start, ns, boot error
+	if o.id.startTime == 0 {
+		o.id.startTime, start = startTimeOf("self")
 	}
-	return id
-})
+	if o.id.pidNS == 0 {
+		var link string
+		link, ns = os.Readlink("/proc/self/ns/pid")
+		o.id.pidNS = namespaceInode(link)
+	}
+	if o.id.bootID == [16]byte{} {
+		var b []byte
+		b, boot = os.ReadFile("/proc/sys/kernel/random/boot_id")
+		o.id.bootID = parseUUID(strings.TrimSpace(string(b)))
+	}
+	for _, err := range []error{start, ns, boot} {
+		if isShortage(err) {
+			return o.id, err
+		}
+	}
+	o.known = true
+	return o.id, nil
+}
 
 // startTimeOf returns the start time of a process. The process name in parentheses may contain any
 // characters, so the fields are counted from the last closing parenthesis.
-func startTimeOf(pid string) (uint64, bool) {
+func startTimeOf(pid string) (uint64, error) {
 	b, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
-		return 0, false
+		return 0, err
 	}
-	_, rest, ok := cutLast(string(b), ')')
-	if !ok {
-		return 0, false
-	}
+	_, rest, _ := cutLast(string(b), ')')
 	const startField = 22 - 3 // the text after the parenthesis begins with field 3
 	fields := strings.Fields(rest)
 	if len(fields) <= startField {
-		return 0, false
+		return 0, errNoStartTime
 	}
-	t, err := strconv.ParseUint(fields[startField], 10, 64)
-	return t, err == nil
+	return strconv.ParseUint(fields[startField], 10, 64)
 }
+
+var errNoStartTime = errors.New("/proc does not say when the process started")
 
 func cutLast(s string, sep byte) (before, after string, found bool) {
 	if i := strings.LastIndexByte(s, sep); i >= 0 {

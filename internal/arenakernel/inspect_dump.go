@@ -7,7 +7,8 @@ import (
 
 // EachPart calls f for the parts of the arena that a report needs, in order: everything before the
 // heap, then wait nodes and objects. It leaves out user data (blocks of Alloc, values, items)
-// unless the parameter data is true. f must not keep the bytes.
+// unless the parameter data is true. f must not keep the bytes. If a part of the file could not be read since the last
+// Refresh, its bytes are zero or missing, and the result is an error.
 func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) error {
 	a := i.a
 	a.findWaitsOfCopy() // find the waits first, so that the waits in the report are not older than the holds
@@ -31,7 +32,7 @@ func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) erro
 			return err
 		}
 	}
-	return nil
+	return i.img.Err()
 }
 
 // part passes size bytes at off to f, in pieces. It skips pieces that contain only zeros. If keep

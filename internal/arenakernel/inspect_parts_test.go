@@ -4,12 +4,30 @@ package arenakernel
 
 import (
 	"encoding/binary"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
 )
 
 var secretKind = KindOf("SECR")
+
+// TestInspectPartsOfAShorterFile: the file becomes shorter while it is inspected. The report is not whole, and EachPart
+// says so.
+func TestInspectPartsOfAShorterFile(t *testing.T) {
+	ta := newTestArena(t, 2)
+	ta.join(t, "maker").close(t)
+	i, err := Inspect(ta.path())
+	require.NoError(t, err)
+	defer i.Close()
+	require.NoError(t, os.Truncate(ta.path(), 4096))
+	i.Refresh()
+	err = i.EachPart(false, func(uint64, []byte) error { return nil })
+	require.ErrorContains(t, err, "shorter")
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+}
 
 func init() {
 	RegisterKind(KindOps{Kind: secretKind, Version: 3, RecordWords: 64})

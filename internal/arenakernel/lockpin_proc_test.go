@@ -5,6 +5,7 @@ package arenakernel
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -122,6 +123,36 @@ func TestReusedDescriptorAccusesNobody(t *testing.T) {
 	require.Len(t, s.deaths(t, 3), 3)
 	s.alone(t, 1)
 	s.must(t, order{Do: "lock", Text: "held"})
+}
+
+// TestLostDescriptorsSpareOtherFiles: after a mistaken close, all descriptors of an arena refer to another file. Close
+// closes none of them, and the garbage collector does not either. The arena stays usable, and the other file gets no
+// memory.
+func TestLostDescriptorsSpareOtherFiles(t *testing.T) {
+	t.Chdir(t.TempDir())
+	a, err := Open("./jobs", &Options{Size: 2 << 20, MaxParticipants: 4})
+	require.NoError(t, err)
+	other, err := unix.MemfdCreate("other", unix.MFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(other)
+	require.NoError(t, unix.Ftruncate(other, 2<<20))
+	var lost []int
+	for _, f := range []*os.File{a.lock, a.seg.File(), a.home.dir} {
+		lost = append(lost, int(f.Fd()))
+		require.NoError(t, unix.Dup3(other, int(f.Fd()), unix.O_CLOEXEC))
+	}
+	_, err = a.Alloc(1<<20, 1)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	for range 3 {
+		runtime.GC()
+	}
+	for _, fd := range lost {
+		var st unix.Stat_t
+		require.NoError(t, unix.Fstat(fd, &st))
+		require.Zero(t, st.Blocks)
+		require.NoError(t, unix.Close(fd))
+	}
 }
 
 // TestDeclaredDeadIsTold: a process that was marked dead by mistake, by a peer or by the kernel,

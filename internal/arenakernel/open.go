@@ -124,7 +124,12 @@ func enterNamed(ctx context.Context, op, name string, opts *Options, find func()
 			sweepRemoved(seg.Name())
 		}
 		if err == nil && o.Recreate != 0 && !created {
-			judged, _ = seg.Reopen() // while this descriptor is open, no other file can get its inode number
+			// While this descriptor is open, no other file can get its inode number.
+			if judged, err = seg.Reopen(); errors.Is(err, shmsync.ErrNotSupported) {
+				err = nil
+			} else if err != nil {
+				seg.Close()
+			}
 		}
 		if err == nil {
 			a, joined, err = join(ctx, seg, opts, created, name, watcher)
@@ -137,7 +142,7 @@ func enterNamed(ctx context.Context, op, name string, opts *Options, find func()
 		again := errors.Is(err, errMoved)
 		if !again && !joined && judged != nil && o.mayReplace(err) {
 			crashpoint.Hit("arena.remove.judged")
-			gone := removeUnused(name, judged)
+			gone := removeUnused(name, judged, nil)
 			if again = gone == nil || errors.Is(gone, fs.ErrNotExist); !again {
 				err = errors.Join(err, gone)
 			}

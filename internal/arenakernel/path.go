@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // PathState says whether the path of an arena still leads to the arena's file.
@@ -56,7 +57,8 @@ func (a *Arena) currentPath() string {
 // for an arena without such a path, or for a directory that this process may not read.
 type workingDir struct {
 	dir   *os.File
-	below string // the relative path
+	info  os.FileInfo // of dir
+	below string      // the relative path
 }
 
 func workingDirOf(name string) workingDir {
@@ -67,7 +69,12 @@ func workingDirOf(name string) workingDir {
 	if err != nil {
 		return workingDir{}
 	}
-	return workingDir{dir, strings.TrimPrefix(name, "./")}
+	info, err := dir.Stat()
+	if err != nil {
+		dir.Close()
+		return workingDir{}
+	}
+	return workingDir{dir, info, strings.TrimPrefix(name, "./")}
 }
 
 // leadsTo returns an absolute path of f, if the relative path still leads from the directory to f. Otherwise it returns
@@ -88,7 +95,26 @@ func (w workingDir) leadsTo(f *os.File) string {
 	return path
 }
 
-func (w workingDir) close() { w.dir.Close() } // dir may be nil; then Close only returns an error
+func (w workingDir) close() {
+	if w.dir != nil {
+		info, err := w.dir.Stat()
+		closeUnlessLost(w.dir, err == nil && os.SameFile(info, w.info))
+	}
+}
+
+// lostFiles holds files whose descriptors other code of the program has closed by mistake. The number of such a
+// descriptor may refer to another file by now. The garbage collector closes the descriptor of a file that nothing refers
+// to, so these files stay here.
+var lostFiles sync.Map // *os.File to nil
+
+// closeUnlessLost closes f if f still has its own descriptor, which the parameter own says.
+func closeUnlessLost(f *os.File, own bool) {
+	if own {
+		f.Close()
+	} else {
+		lostFiles.Store(f, nil)
+	}
+}
 
 // leadsToFile reports whether the label of an arena is the path of its file. The label of a memfd may have slashes, too.
 func leadsToFile(label string) bool {

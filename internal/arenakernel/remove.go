@@ -38,7 +38,7 @@ func Remove(name string) error {
 	if err := checkPlatform("arena.remove", name); err != nil {
 		return err
 	}
-	return removeUnused(name, nil)
+	return removeUnused(name, nil, nil)
 }
 
 // gateTimeout is how long a removal waits for the gate, a file lock that a process takes before it
@@ -48,11 +48,12 @@ const gateTimeout = time.Second
 
 // removeUnused removes the file of an arena if there is no participant in the arena. If the parameter
 // judged is not nil, removeUnused removes the file only if it is the file judged. If the path leads
-// to another file again and again, removeUnused gives up after maxMoves attempts.
-func removeUnused(name string, judged *os.File) error {
+// to another file again and again, removeUnused gives up after maxMoves attempts. The parameter mapped is the segment of
+// the file judged, or nil if this process has not mapped it.
+func removeUnused(name string, judged *os.File, mapped *shm.Segment) error {
 	end, moves := time.Now().Add(gateTimeout), 0
 	for pause := minGatePause; ; pause = min(2*pause, maxGatePause) {
-		again, err := tryRemove(name, judged)
+		again, err := tryRemove(name, judged, mapped)
 		if !again || err != nil && time.Now().After(end) {
 			return err
 		}
@@ -71,7 +72,7 @@ var pauseRemoval = time.Sleep
 
 // tryRemove makes one attempt to remove the file of an arena. The result named again is true if a
 // further attempt may have another result.
-func tryRemove(name string, judged *os.File) (again bool, err error) {
+func tryRemove(name string, judged *os.File, mapped *shm.Segment) (again bool, err error) {
 	path := name
 	if !isPath(name) {
 		if err := shm.ValidName(name); err != nil {
@@ -125,11 +126,13 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 		}
 		return removeIt(f, path)
 	}
-	seg, err := shm.FromFile(f, &shm.Options{TrustUIDs: anyOwner(st)})
-	if err != nil {
-		return false, err
+	seg := mapped
+	if seg == nil {
+		if seg, err = shm.FromFile(f, &shm.Options{TrustUIDs: anyOwner(st)}); err != nil {
+			return false, err
+		}
+		defer seg.Close()
 	}
-	defer seg.Close()
 	dev, ino := seg.ID()
 	a := &Arena{membership: &membership{seg: seg, id: segmentID{dev, ino}, lock: f}}
 	a.memory, a.geo, a.label = newMemory(seg.Bytes()), geo, path
@@ -202,10 +205,19 @@ func sameFile(f, g *os.File) bool {
 // now, no process would remove the file. So removeLast waits for the gate. It does not wait while a
 // participant is in the arena, because that participant removes the file. If a process is stopped
 // while it has the gate, removeLast gives up after gateTimeout.
-func (a *Arena) removeLast() {
-	if leadsToFile(a.label) && !a.moved() {
-		removeUnused(a.currentPath(), a.seg.File())
+//
+// The result is nil if another participant removes the file, and if this process may not remove it: the next epoch
+// replaces the arena. It is the error of any other failure.
+func (a *Arena) removeLast() error {
+	if !leadsToFile(a.label) || a.moved() {
+		return nil
 	}
+	// removeUnused maps nothing and opens one file. This process has just closed another one, that of its byte lock.
+	err := removeUnused(a.currentPath(), a.seg.File(), a.seg)
+	if errors.Is(err, errBusy) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return err
 }
 
 // watchName calls f when the name of the arena leads to another file, or to none, while this opening is

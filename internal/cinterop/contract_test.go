@@ -22,6 +22,7 @@ const skipped = 77
 // verbs need nothing of the host.
 var lacks = map[string]string{
 	"handler-state": "needs single steps of an x86 CPU, without a sanitizer",
+	"stack":         "needs frames without a sanitizer",
 	"locked-memory": "needs permission to lock memory: root, or an unlimited RLIMIT_MEMLOCK",
 }
 
@@ -29,10 +30,10 @@ var lacks = map[string]string{
 func TestContract(t *testing.T) {
 	for _, verb := range []string{
 		"closed-handles", "closed-arena", "closed-in-use", "close-many", "closed-many", "closed-without-room", "few-sizes",
-		"errors", "helper", "last-thread", "threads-in-turn",
+		"errors", "helper", "last-thread", "last-thread-closes", "threads-in-turn",
 		"fork-in-repair", "fork-in-on-death", "close-in-call", "locked-memory", "limits", "cancel", "interrupted", "delete-at",
 		"kept-error", "results", "no-memory", "two-arenas", "close-in-on-death", "forked-calls", "handler-state", "signals-of-faults",
-		"once-in-itself", "barrier-in-itself", "close-each-other",
+		"once-in-itself", "barrier-in-itself", "close-each-other", "stack",
 	} {
 		t.Run(verb, func(t *testing.T) {
 			name := unusedName(t)

@@ -243,6 +243,12 @@ func TestStrayCloseInC(t *testing.T) {
 	require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrOwnerDead)
 }
 
+// A C program closes all descriptors of an arena by mistake, and opens other files with their numbers. The library
+// neither closes these files nor changes them, and the arena stays usable.
+func TestStrayCloseInCSparesOtherFiles(t *testing.T) {
+	runC(t, "core.c", "loseall", unusedName(t))
+}
+
 // A C program that a peer marks dead by mistake ends at once.
 func TestDeclaredDeadInC(t *testing.T) {
 	name := coreArena(t, 2<<20)

@@ -32,3 +32,11 @@ func TestRegistrationDelaysNobody(t *testing.T) {
 
 // A thread forks at any moment while another thread opens or closes the arena.
 func TestForkWhileOpening(t *testing.T) { runHangs(t, "fork-opening") }
+
+// A program registers handlers of forks before it first opens an arena. Its handlers may call the library, and may
+// take a lock that another thread holds in a call of the library.
+func TestForkHandlersOfTheProgram(t *testing.T) {
+	for _, verb := range []string{"fork-reopen-child", "fork-reopen-parent", "fork-locked"} {
+		t.Run(verb, func(t *testing.T) { runHangs(t, verb) })
+	}
+}

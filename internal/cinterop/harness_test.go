@@ -256,8 +256,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// cWithoutByteLock is the language of a C agent that cannot open the file of the arena a second time, because it may
-// have only four open files. So it has no byte lock.
+// cWithoutByteLock is the language of a C agent that may not open the file of the arena a second time. So it has no byte
+// lock.
 const cWithoutByteLock = "c without a byte lock"
 
 // newAgent starts an agent with the given language, arena and label. env has settings such as a crash point.
@@ -270,8 +270,8 @@ func newAgent(t testing.TB, lang, arenaName, label string, env ...string) *agent
 		x.cmd.Env = append(os.Environ(), env...)
 	case cWithoutByteLock:
 		x.lang = "c"
-		x.cmd = exec.Command("/bin/sh", "-c", `ulimit -n 4 && exec "$0" "$@"`, cAgent(t), arenaName, label)
-		x.cmd.Env = append(os.Environ(), env...)
+		x.cmd = exec.Command(cAgent(t), arenaName, label)
+		x.cmd.Env = append(append(os.Environ(), "SHMSYNC_TEST_NO_REOPEN=1"), env...)
 	case "go":
 		exe, err := os.Executable()
 		require.NoError(t, err)

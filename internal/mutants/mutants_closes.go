@@ -5,8 +5,8 @@ var closeMutants = []mutant{
 	{
 		name: "the last Close of an ephemeral arena gives up if another process has the gate",
 		file: "internal/arenakernel/remove.go",
-		old:  "\t\tremoveUnused(a.currentPath(), a.seg.File())",
-		new:  "\t\ttryRemove(a.label, a.seg.File())",
+		old:  "\terr := removeUnused(a.currentPath(), a.seg.File(), a.seg)",
+		new:  "\t_, err := tryRemove(a.label, a.seg.File(), a.seg)",
 		pkg:  "internal/arenakernel", run: "TestLastCloseAwaits",
 	},
 	{

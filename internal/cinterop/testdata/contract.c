@@ -604,6 +604,8 @@ static int errors(void)
         }                                                                                                               \
         n++;                                                                                                            \
     } while (0)
+    FAILS(EPERM, shmsync_lease_ack(&h.lease)); /* it is over */
+    FAILS(EPERM, shmsync_lease_nack(&h.lease));
     CHECK(shmsync_mutex_trylock(&h.mutex), EBUSY); /* the text is not made yet when another call succeeds */
     CHECK(shmsync_mutex_state(&h.mutex), 0);
     if (strstr(shmsync_error(), shmsync_strerror(EBUSY)) == NULL) {
@@ -990,6 +992,54 @@ static int last_thread(void)
     return 0;
 }
 
+/* A process whose handler of exit closes the arena. */
+static shmsync_arena *to_close;
+static void close_at_exit(void)
+{
+    sigset_t set;
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &set), 0);
+    CHECK(sigismember(&set, SIGTERM), 0); /* as in the thread that opened the arena */
+    CHECK(sigismember(&set, SIGUSR1), 1);
+    CHECK(shmsync_arena_close(to_close), 0);
+}
+static void *close_nothing(void *arg) { return arg; }
+static int was_clean;
+static int note_epoch(shmsync_arena *a, const shmsync_epoch *e, void *arg)
+{
+    (void)a;
+    (void)arg;
+    was_clean = e->clean;
+    return 0;
+}
+/* When the last thread of a process ends, a handler of exit can close the arena, and no peer takes this end for a death. */
+static int last_thread_closes(void)
+{
+    shmsync_arena_options o;
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigset_t set;
+        pthread_t t;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        alarm(60);
+        sigemptyset(&set);
+        sigaddset(&set, SIGUSR1);
+        CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
+        CHECK(atexit(close_at_exit), 0);
+        to_close = open_arena();
+        CHECK(pthread_create(&t, NULL, close_nothing, NULL), 0);
+        CHECK(pthread_detach(t), 0);
+        pthread_exit(NULL);
+    }
+    CHECK(waitpid(pid, &status, 0), pid);
+    CHECK(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
+    memset(&o, 0, sizeof o);
+    o.on_first = note_epoch;
+    CHECK(shmsync_arena_open(arena_name, &o, &to_close), 0);
+    CHECK(was_clean, 1);
+    return shmsync_arena_close(to_close);
+}
+
 static int asked; /* atomic */
 static void *ask_often(void *arg)
 {
@@ -1072,6 +1122,7 @@ static int fork_in_repair(void)
 }
 
 static sem_t told_once;
+static int usual_slack; /* timer slack of the threads of the program */
 static void fork_and_join(const shmsync_participant *p, void *arg)
 {
     (void)p;
@@ -1080,6 +1131,11 @@ static void fork_and_join(const shmsync_participant *p, void *arg)
     if (forked == 0) {
         shmsync_arena *a;
         shmsync_mutex m;
+        sigset_t set;
+        CHECK(pthread_sigmask(SIG_SETMASK, NULL, &set), 0);
+        CHECK(sigismember(&set, SIGTERM), 0);
+        CHECK(sigismember(&set, SIGUSR1), 1);
+        CHECK(prctl(PR_GET_TIMERSLACK), usual_slack);
         CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
         CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
         CHECK(shmsync_mutex_lock(&m), 0);
@@ -1116,12 +1172,18 @@ static void let_live(const struct shortlived *v)
     CHECK(waitpid(v->pid, &status, 0), v->pid);
     CHECK(status, 0);
 }
-/* A child of a fork in the function of shmsync_arena_on_death may open the arena. */
+/* A child of a fork in the function of shmsync_arena_on_death may open the arena. The child has the signal mask of the
+ * thread that opened the arena, and not that of the helper thread, which runs the function. */
 static int fork_in_on_death(void)
 {
     shmsync_arena *a;
     struct shortlived v = shortlived();
+    sigset_t set;
     sem_init(&told_once, 0, 0);
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
+    usual_slack = prctl(PR_GET_TIMERSLACK);
     a = open_arena();
     CHECK(shmsync_arena_on_death(a, fork_and_join, NULL), 0);
     let_live(&v);
@@ -1617,6 +1679,107 @@ static int signals_of_faults(void)
     return shmsync_arena_close(a);
 }
 
+static shmsync_arena *shallow;
+static shmsync_event many[SHMSYNC_AWAIT_MOST];
+static shmsync_awaitable all_of_many[SHMSYNC_AWAIT_MOST];
+static int fail_late(shmsync_arena *a, const shmsync_epoch *e, void *arg)
+{
+    (void)a;
+    (void)e;
+    (void)arg;
+    return ENODEV;
+}
+static void *do_nothing(void *arg) { return arg; }
+static void *open_shallow(void *arg)
+{
+    shallow = open_arena();
+    return arg;
+}
+static void *open_late(void *arg)
+{
+    shmsync_arena_options o;
+    memset(&o, 0, sizeof o);
+    o.on_first = fail_late;
+    CHECK(shmsync_arena_open(arena_name, &o, &shallow), ENODEV);
+    return arg;
+}
+static void *close_shallow(void *arg)
+{
+    CHECK(shmsync_arena_close(shallow), 0);
+    return arg;
+}
+static struct timespec shortly(void)
+{
+    struct timespec ts = shmi_timespec(shmi_now() + 1000000);
+    return ts;
+}
+static void *wait_shallow_all(void *arg)
+{
+    struct timespec ts = shortly();
+    CHECK(shmsync_wait_all(all_of_many, SHMSYNC_AWAIT_MOST, &ts), ETIMEDOUT);
+    return arg;
+}
+static void *wait_shallow_any(void *arg)
+{
+    struct timespec ts = shortly();
+    size_t index;
+    CHECK(shmsync_wait_any(all_of_many, SHMSYNC_AWAIT_MOST, &ts, &index), ETIMEDOUT);
+    return arg;
+}
+/* How many bytes of its stack a thread has used that runs f. */
+static size_t depth_of(void *(*f)(void *))
+{
+    const size_t size = 512 << 10;
+    unsigned char *stack = (unsigned char *)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_attr_t attr;
+    pthread_t t;
+    size_t unused = 0;
+    CHECK(stack != MAP_FAILED, 1);
+    memset(stack, 0xa5, size);
+    CHECK(pthread_attr_init(&attr), 0);
+    CHECK(pthread_attr_setstack(&attr, stack, size), 0);
+    CHECK(pthread_create(&t, &attr, f, NULL), 0);
+    CHECK(pthread_join(t, NULL), 0);
+    pthread_attr_destroy(&attr);
+    while (unused < size && stack[unused] == 0xa5)
+        unused++;
+    CHECK(munmap(stack, size), 0);
+    return size - unused;
+}
+/* How much stack calls need beyond what a thread needs that does nothing. */
+static int stack(void)
+{
+    const size_t least = depth_of(do_nothing);
+    const size_t call = 32 << 10, close = 16 << 10;
+    char name[16];
+    int i;
+    if (SANITIZED) { /* their frames are larger */
+        printf("needs frames without a sanitizer");
+        fflush(stdout);
+        return 77;
+    }
+#define WITHIN(most, f)                                                                                \
+    do {                                                                                               \
+        size_t depth = depth_of(f) - least;                                                            \
+        if (depth > (most)) {                                                                          \
+            fprintf(stderr, "line %d: %s needs %zu bytes, more than %zu\n", __LINE__, #f, depth, (most)); \
+            _exit(1);                                                                                  \
+        }                                                                                              \
+    } while (0)
+    WITHIN(call, open_late);
+    WITHIN(call, open_shallow);
+    for (i = 0; i < SHMSYNC_AWAIT_MOST; i++) {
+        snprintf(name, sizeof name, "event %d", i);
+        CHECK(shmsync_event_open(shallow, name, NULL, &many[i]), 0);
+        all_of_many[i].kind = SHMSYNC_AWAIT_EVENT;
+        all_of_many[i].event = &many[i];
+    }
+    WITHIN(call, wait_shallow_all);
+    WITHIN(call, wait_shallow_any);
+    WITHIN(close, close_shallow);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const struct {
@@ -1634,6 +1797,7 @@ int main(int argc, char **argv)
         {"delete-at", delete_at},
         {"helper", helper},
         {"last-thread", last_thread},
+        {"last-thread-closes", last_thread_closes},
         {"threads-in-turn", threads_in_turn},
         {"fork-in-repair", fork_in_repair},
         {"fork-in-on-death", fork_in_on_death},
@@ -1653,6 +1817,7 @@ int main(int argc, char **argv)
         {"forked-calls", forked_calls},
         {"handler-state", handler_state},
         {"signals-of-faults", signals_of_faults},
+        {"stack", stack},
     };
     const struct rlimit no_core = {0, 0};
     size_t i;

@@ -243,6 +243,64 @@ static void lose_and_hold(const char *name)
     pause();
 }
 
+/* Other code of the program closes the descriptors of the arena, and their numbers lead to the descriptor fd then. */
+static void lose_files(shmsync_arena *a, int fd)
+{
+    CHECK(a->fd >= 0 && a->lock_fd >= 0 && a->home >= 0, 1);
+    CHECK(dup2(fd, a->fd), a->fd);
+    CHECK(dup2(fd, a->lock_fd), a->lock_fd);
+    CHECK(dup2(fd, a->home), a->home);
+}
+/* Each of the descriptors of the arena is lost to fd, of a file of the program. The library leaves that file alone, in the
+ * child of a fork too, and finds the file of the arena by its path. */
+static void leave_others_alone(const char *name, int fd, int seekable)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    shmsync_offset off;
+    struct stat st;
+    int i, status, lost[3];
+    pid_t pid;
+    char path[300];
+    snprintf(path, sizeof path, "./%s", name); /* so that the arena has all of its descriptors */
+    memset(&o, 0, sizeof o);
+    o.size = 8 << 20;
+    o.max_participants = 4;
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    CHECK(shmsync_arena_open(path, &o, &a), 0);
+    lose_files(a, fd);
+    lost[0] = a->fd;
+    lost[1] = a->lock_fd;
+    lost[2] = a->home;
+    CHECK(shmsync_alloc(a, 1 << 20, &off), 0);
+    memset(shmsync_at(a, off, 1 << 20), 1, 1 << 20);
+    pid = fork();
+    if (pid == 0) {
+        for (i = 0; i < 3; i++)
+            CHECK(seekable ? fcntl(lost[i], F_GETFD) >= 0 : write(lost[i], "x", 1) == 1, 1);
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0), pid);
+    CHECK(status, 0);
+    CHECK(shmsync_arena_close(a), 0);
+    for (i = 0; i < 3; i++) {
+        CHECK(fstat(lost[i], &st), 0);
+        CHECK(!seekable || st.st_blocks == 0, 1);
+        close(lost[i]);
+    }
+    CHECK(access(path, F_OK), -1); /* the last close has removed the file */
+}
+static void lose_all(const char *name)
+{
+    int fds[2], file = (int)syscall(SYS_memfd_create, "other", 1u);
+    CHECK(chdir("/dev/shm"), 0);
+    CHECK(pipe(fds), 0);
+    leave_others_alone(name, fds[1], 0);
+    CHECK(file >= 0, 1);
+    CHECK(ftruncate(file, 8 << 20), 0);
+    leave_others_alone(name, file, 1);
+}
+
 static void print_death(const shmsync_participant *p, void *arg)
 {
     (void)arg;
@@ -726,6 +784,8 @@ int main(int argc, char **argv)
         fork_and_hold(name);
     else if (strcmp(verb, "losehold") == 0)
         lose_and_hold(name);
+    else if (strcmp(verb, "loseall") == 0)
+        lose_all(name);
     else if (strcmp(verb, "observe") == 0)
         observe(name);
     else if (strcmp(verb, "waits") == 0)

@@ -289,6 +289,73 @@ static void fork_opening(const char *name)
         CHECK(pthread_join(t[i], NULL), 0);
 }
 
+/* ---- Handlers of forks that the program registered before it opened an arena ---- */
+
+static const char *reopened; /* the arena that the handlers open */
+static void reopen_in_child(void)
+{
+    alarm(20); /* a child of fork inherits no alarm */
+    CHECK(shmsync_arena_close(open_arena(reopened)), 0);
+}
+static void reopen_in_parent(void) { CHECK(shmsync_arena_close(open_arena(reopened)), 0); }
+
+/* Forks, and waits until the child has ended well. */
+static void fork_once(void)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    CHECK(waitpid(pid, &status, 0), pid);
+    CHECK(status, 0);
+}
+/* A handler of forks opens the arena, in the child or in the parent. The process has opened it before. */
+static void fork_reopen(const char *name, void (*in_parent)(void), void (*in_child)(void))
+{
+    shmsync_arena *a;
+    reopened = name;
+    CHECK(pthread_atfork(NULL, in_parent, in_child), 0);
+    a = open_arena(name);
+    fork_once();
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+static pthread_mutex_t of_program = PTHREAD_MUTEX_INITIALIZER;
+static int forking;
+static void lock_of_program(void)
+{
+    __atomic_store_n(&forking, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_lock(&of_program);
+}
+static void unlock_of_program(void) { pthread_mutex_unlock(&of_program); }
+static sem_t locked;
+static void *open_locked(void *arg)
+{
+    shmsync_mutex m;
+    pthread_mutex_lock(&of_program);
+    sem_post(&locked);
+    while (!__atomic_load_n(&forking, __ATOMIC_SEQ_CST))
+        sched_yield();
+    CHECK(shmsync_mutex_open((shmsync_arena *)arg, "m", NULL, &m), 0);
+    CHECK(shmsync_mutex_close(&m), 0);
+    pthread_mutex_unlock(&of_program);
+    return NULL;
+}
+/* Each fork takes a mutex of the program. A thread that holds this mutex calls the library while another thread forks. */
+static void fork_locked(const char *name)
+{
+    shmsync_arena *a;
+    pthread_t t;
+    CHECK(pthread_atfork(lock_of_program, unlock_of_program, unlock_of_program), 0);
+    sem_init(&locked, 0, 0);
+    a = open_arena(name);
+    CHECK(pthread_create(&t, NULL, open_locked, a), 0);
+    wait_for(&locked);
+    fork_once();
+    CHECK(pthread_join(t, NULL), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
 /* ---- When a process becomes a target of fences ---- */
 
 /* A process with a single thread becomes one when it opens an arena. */
@@ -348,6 +415,12 @@ int main(int argc, char **argv)
         fork_close(name);
     else if (strcmp(verb, "fork-opening") == 0)
         fork_opening(name);
+    else if (strcmp(verb, "fork-reopen-child") == 0)
+        fork_reopen(name, NULL, reopen_in_child);
+    else if (strcmp(verb, "fork-reopen-parent") == 0)
+        fork_reopen(name, reopen_in_parent, NULL);
+    else if (strcmp(verb, "fork-locked") == 0)
+        fork_locked(name);
     else if (strcmp(verb, "register-alone") == 0)
         register_alone(name);
     else if (strcmp(verb, "register-late") == 0)

@@ -1,0 +1,350 @@
+/* Tests calls while the system refuses what they need for a time: scarce VERB NAME. Exit status 0 if all results were
+ * right. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+
+static int lock_errno, ask_errno; /* what the kernel answers to F_OFD_SETLK and F_OFD_GETLK, or 0 */
+static int flock_errno, mmap_errno, thread_errno;
+static int flocks;
+static int refuses(int op, ...)
+{
+    int err = op == F_OFD_SETLK ? lock_errno : op == F_OFD_GETLK ? ask_errno : 0;
+    if (err != 0)
+        errno = err;
+    return err != 0;
+}
+#define fcntl(fd, ...) (refuses(__VA_ARGS__) ? -1 : (fcntl)(fd, __VA_ARGS__))
+#define flock(fd, op) (flocks++, flock_errno != 0 ? (errno = flock_errno, -1) : (flock)(fd, op))
+#define pthread_create(...) (thread_errno != 0 ? thread_errno : (pthread_create)(__VA_ARGS__))
+#define mmap(...) (mmap_errno != 0 ? (errno = mmap_errno, MAP_FAILED) : (mmap)(__VA_ARGS__))
+#define SHMI_GENERATIONS_MOST 8u
+#define SHMSYNC_IMPLEMENTATION
+#include "shmsync.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "check.h"
+
+static const char *arena_name;
+static char arena_path[PATH_MAX];
+
+/* From now on this process may open that many further files. */
+static void leave_descriptors(int n)
+{
+    struct rlimit limit;
+    int fd = dup(0);
+    CHECK(fd >= 0, 1);
+    close(fd);
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = (rlim_t)(fd + n);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+static void allow_descriptors(void)
+{
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static int firsts;
+static int count_first(shmsync_arena *a, const shmsync_epoch *e, void *arg)
+{
+    (void)a;
+    (void)e;
+    (void)arg;
+    firsts++;
+    return 0;
+}
+static const shmsync_arena_options *with_first(void)
+{
+    static shmsync_arena_options o;
+    o.on_first = count_first;
+    return &o;
+}
+
+static int says(const char *what)
+{
+    if (strstr(shmsync_error(), what) != NULL)
+        return 1;
+    fprintf(stderr, "%s does not say %s\n", shmsync_error(), what);
+    return 0;
+}
+
+/* The first open of the process finds the table of descriptors full. The next one has a byte lock. */
+static void first_open(void)
+{
+    shmsync_arena *a;
+    leave_descriptors(0);
+    CHECK(shmsync_arena_open(arena_name, with_first(), &a), EMFILE);
+    allow_descriptors();
+    CHECK(shmsync_arena_open(arena_name, with_first(), &a), 0);
+    CHECK(firsts, 1);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+/* An open that gets too few descriptors fails. It does not join without a byte lock, or without an identity. */
+static void few_descriptors(void)
+{
+    shmsync_arena *a, *b;
+    int n, err;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    for (n = 0; n < 10; n++) {
+        leave_descriptors(n);
+        err = shmsync_arena_open(arena_name, NULL, &a);
+        allow_descriptors();
+        if (err == 0)
+            break;
+        CHECK(err, EMFILE);
+        CHECK(shmi_attached == NULL, 1);
+    }
+    CHECK(n > 1 && n < 10, 1);
+    CHECK((a->caps & SHMI_capOFD) != 0, 1);
+    CHECK(shmi_ld64(shmi_slot64(a, a->my_slot, SHMI_slotStart)) != 0, 1);
+    CHECK(shmi_ld64(shmi_slot64(a, a->my_slot, SHMI_slotBootID)) != 0, 1);
+    CHECK(a->proc_dev != 0, 1);
+    CHECK(shmsync_arena_open(arena_name, NULL, &b), 0);
+    CHECK(shmsync_arena_close(b), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+/* A process that cannot open the file twice is not in, so the next one begins an epoch. */
+static void one_descriptor(void)
+{
+    shmsync_arena *a;
+    int ready[2], done[2], status, err;
+    char b;
+    pid_t pid;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(pipe(ready), 0);
+    CHECK(pipe(done), 0);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        leave_descriptors(1);
+        err = shmsync_arena_open(arena_name, NULL, &a);
+        CHECK(write(ready[1], "x", 1), 1);
+        CHECK(read(done[0], &b, 1), 1);
+        _exit(err);
+    }
+    CHECK(read(ready[0], &b, 1), 1);
+    CHECK(shmsync_arena_open(arena_name, with_first(), &a), 0);
+    CHECK(write(done[1], "x", 1), 1);
+    CHECK(waitpid(pid, &status, 0), pid);
+    CHECK(firsts, 1);
+    CHECK(WIFEXITED(status) ? WEXITSTATUS(status) : -1, EMFILE);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+/* The kernel refuses each byte lock, although no process has it. The open says so, and does not call the arena full. */
+static void no_locks(void)
+{
+    shmsync_arena *a;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    lock_errno = ENOLCK;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), ENOLCK);
+    CHECK(says("byte lock"), 1);
+    CHECK(shmsync_arena_remove(arena_name), ENOLCK);
+    lock_errno = EACCES; /* what a security module answers */
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), ENOTSUP);
+    CHECK(says("byte lock"), 1);
+    CHECK(shmsync_arena_remove(arena_name), ENOTSUP);
+    lock_errno = EAGAIN; /* another process has each lock */
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), ENOSPC);
+    lock_errno = 0;
+    CHECK(shmsync_arena_open(arena_name, with_first(), &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+/* On a file system without byte locks, an open joins without one. */
+static void strange_file_system(void)
+{
+    static const int errs[] = {ENOSYS, EINVAL, EOPNOTSUPP, EPERM};
+    shmsync_arena *a;
+    size_t i;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0); /* probes the kernel */
+    CHECK(shmsync_arena_close(a), 0);
+    for (i = 0; i < sizeof errs / sizeof errs[0]; i++) {
+        lock_errno = ask_errno = errs[i];
+        CHECK(shmsync_arena_open(arena_name, with_first(), &a), ENOTSUP);
+        CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+        CHECK(a->caps & SHMI_capOFD, 0);
+        CHECK(shmsync_arena_close(a), 0);
+        CHECK(shmsync_arena_remove(arena_name), ENOTSUP);
+    }
+    lock_errno = ask_errno = 0;
+}
+
+/* Opens that can start no thread use up no slot. */
+static void no_threads(void)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    int i;
+    memset(&o, 0, sizeof o);
+    o.max_participants = 2;
+    o.size = 1 << 20;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    thread_errno = EAGAIN;
+    for (i = 0; i < 40; i++)
+        CHECK(shmsync_arena_open(arena_name, NULL, &a), EAGAIN);
+    CHECK(says("helper thread"), 1);
+    thread_errno = 0;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(shmi_id_gen(a->self), 2);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+static void *exit_thread(void *arg)
+{
+    pthread_exit(arg);
+}
+/* A process ends with its last thread, even if it can open no file. */
+static void last_thread(void)
+{
+    shmsync_arena *a;
+    siginfo_t ended;
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t t;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        CHECK(pthread_create(&t, NULL, exit_thread, NULL), 0); /* makes glibc load what pthread_exit needs */
+        CHECK(pthread_join(t, NULL), 0);
+        CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+        leave_descriptors(0);
+        pthread_exit(NULL);
+    }
+    alarm(20);
+    CHECK(waitid(P_PID, (id_t)pid, &ended, WEXITED), 0);
+    CHECK(ended.si_code, CLD_EXITED);
+    CHECK(ended.si_status, 0);
+}
+
+/* The last close of an ephemeral arena removes the file, even if the process can open one file only. */
+static void last_close(void)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    int n;
+    memset(&o, 0, sizeof o);
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    o.size = 1 << 20;
+    for (n = 0; n < 3; n++) {
+        CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+        CHECK(access(arena_path, F_OK), 0);
+        leave_descriptors(n);
+        CHECK(shmsync_arena_close(a), 0);
+        allow_descriptors();
+        CHECK(access(arena_path, F_OK), -1);
+    }
+}
+
+/* The last close of an ephemeral arena says that it could not remove the file. It leaves nevertheless. */
+static void stuck_file(void)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    memset(&o, 0, sizeof o);
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+    mmap_errno = ENOMEM; /* of the removal, too */
+    CHECK(shmsync_arena_close(a), ENOMEM);
+    mmap_errno = 0;
+    CHECK(shmsync_arena_close(a), EBADF);
+    CHECK(access(arena_path, F_OK), 0);
+    CHECK(shmsync_arena_remove(arena_name), 0);
+}
+
+/* A new file under a temporary name cannot be locked. */
+static void no_flock(void)
+{
+    shmsync_arena *a;
+    flock_errno = ENOLCK;
+    CHECK(setenv("SHMSYNC_DISABLE", "otmpfile", 1), 0);
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), ENOLCK);
+    CHECK(flocks < 10, 1); /* more than one if other programs have left temporary files */
+    CHECK(access(arena_path, F_OK), -1);
+    flock_errno = 0;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+/* A creator that needs a name from the start removes those that dead creators left, and no others. */
+static void sweep(void)
+{
+    static const char *const others[] = {".x.12.0123456789abcdef.tmp", ".x.12.0123456789abcdeF.tmp~", "x.12.0123456789abcdef.tmp~", ".12.0123456789abcdef.tmp~",
+                                         ".x.y.0123456789abcdef.tmp~", ".tmp~", "0123456789abcdef.tmp~"};
+    char dir[] = "/tmp/scarce.XXXXXX", path[PATH_MAX];
+    shmsync_arena *a;
+    size_t i, n = sizeof others / sizeof others[0];
+    int live, fd;
+    CHECK(mkdtemp(dir) != NULL, 1);
+    CHECK(setenv("SHMSYNC_DISABLE", "otmpfile", 1), 0);
+    snprintf(path, sizeof path, "%s/.x.4711.0123456789abcdef.tmp~", dir);
+    CHECK((fd = open(path, O_RDWR | O_CREAT, 0600)) >= 0, 1);
+    close(fd);
+    snprintf(path, sizeof path, "%s/.x.4712.0123456789abcdef.tmp~", dir);
+    CHECK((live = open(path, O_RDWR | O_CREAT, 0600)) >= 0, 1);
+    CHECK(flock(live, LOCK_EX), 0);
+    for (i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, others[i]);
+        CHECK((fd = open(path, O_RDWR | O_CREAT, 0600)) >= 0, 1);
+        close(fd);
+    }
+    snprintf(path, sizeof path, "%s/arena", dir);
+    CHECK(shmsync_arena_open(path, NULL, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(unlink(path), 0);
+    for (i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, others[i]);
+        CHECK(unlink(path), 0);
+    }
+    snprintf(path, sizeof path, "%s/.x.4712.0123456789abcdef.tmp~", dir);
+    CHECK(unlink(path), 0);
+    CHECK(rmdir(dir), 0); /* nothing else is left */
+}
+
+/* The kernel answers EAGAIN to a mapping that RLIMIT_MEMLOCK does not permit. */
+static void locked_memory(void)
+{
+    shmsync_arena *a;
+    mmap_errno = EAGAIN;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), EAGAIN);
+    CHECK(says("RLIMIT_MEMLOCK"), 1);
+    mmap_errno = 0;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*f)(void);
+    } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"one-descriptor", one_descriptor},
+                 {"no-locks", no_locks}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
+                 {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}};
+    size_t i;
+    if (argc != 3)
+        return 2;
+    arena_name = argv[2];
+    snprintf(arena_path, sizeof arena_path, "/dev/shm/%s", arena_name);
+    for (i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
+        if (strcmp(argv[1], verbs[i].name) == 0) {
+            verbs[i].f();
+            return 0;
+        }
+    return 2;
+}
