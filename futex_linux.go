@@ -1,6 +1,7 @@
 package shmsync
 
 import (
+	"math"
 	"os"
 	"time"
 
@@ -111,7 +112,12 @@ func Monotonic() int64 {
 }
 
 // MonotonicOf converts a time that carries a monotonic reading, such as a
-// context's deadline, to CLOCK_MONOTONIC nanoseconds.
+// context's deadline, to CLOCK_MONOTONIC nanoseconds. A time that is too far in the future becomes the
+// latest one, after 292 years. The result is never 0, because 0 means no deadline.
 func MonotonicOf(t time.Time) int64 {
-	return clockOffset + int64(t.Sub(clockBase))
+	d := min(int64(t.Sub(clockBase)), math.MaxInt64-clockOffset)
+	if d == -clockOffset {
+		return 1
+	}
+	return clockOffset + d
 }

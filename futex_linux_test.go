@@ -332,6 +332,23 @@ func TestMonotonicIsTheSystemsClock(t *testing.T) {
 	require.LessOrEqual(t, now, after)
 }
 
+// TestMonotonicOfFarTimes: a far time stays in the future, and one long ago in the past. None becomes 0, which is no
+// deadline.
+func TestMonotonicOfFarTimes(t *testing.T) {
+	now := time.Now()
+	for _, far := range []time.Time{
+		now.Add(math.MaxInt64), now.Add(math.MaxInt64 - time.Hour), time.Unix(1<<40, 0), time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		require.Greater(t, shmsync.MonotonicOf(far), shmsync.Monotonic()+int64(24*time.Hour), "%v", far)
+	}
+	for _, past := range []time.Time{{}, time.Unix(-1<<40, 0), now.Add(math.MinInt64), now.Add(-time.Second)} {
+		require.Less(t, shmsync.MonotonicOf(past), shmsync.Monotonic(), "%v", past)
+	}
+	origin := now.Add(-time.Duration(shmsync.MonotonicOf(now)))
+	require.EqualValues(t, 1, shmsync.MonotonicOf(origin))
+	require.EqualValues(t, 2, shmsync.MonotonicOf(origin.Add(2)))
+}
+
 func TestFenceNeedsNoRegistrationOfItsCaller(t *testing.T) {
 	if err := shmsync.FeatureMembarrier.Check(); err != nil {
 		t.Skipf("needs membarrier: %v", err)

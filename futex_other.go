@@ -44,5 +44,10 @@ var clockBase = time.Now()
 // Monotonic reads a monotonic clock in nanoseconds.
 func Monotonic() int64 { return int64(time.Since(clockBase)) }
 
-// MonotonicOf converts a time that carries a monotonic reading.
-func MonotonicOf(t time.Time) int64 { return int64(t.Sub(clockBase)) }
+// MonotonicOf converts a time that carries a monotonic reading. The result is never 0, because 0 means no deadline.
+func MonotonicOf(t time.Time) int64 {
+	if d := int64(t.Sub(clockBase)); d != 0 {
+		return d
+	}
+	return 1
+}

@@ -591,7 +591,8 @@ typedef struct shmsync_queue_options {
     const char *type;  /* instead of layout: description of an item, as for shmsync_layout, with a name before each @ */
 } shmsync_queue_options;
 
-/* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. */
+/* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. The items that came back have the order
+ * of their puts, as long as there were fewer than two billion further puts. */
 typedef struct shmsync_lease {
     struct shmi_queue *impl;
     uint64_t serial;
@@ -1441,13 +1442,13 @@ uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
 /* The number of sleepers that living processes have registered. */
 int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
 /* Counts one more sleeper of this process, until it unregisters or dies. A sleeper is a thread that waits for a
- * permit, or that sleeps elsewhere for the same purpose. No wake depends on the count. ENOSPC: too many. */
+ * permit, or that sleeps elsewhere for the same purpose. No wake depends on the count. ENOSPC: this process has 1,048,575. */
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
 /* Counts one sleeper less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w);
 /* The number of workers that living processes have registered. */
 int shmsync_signalwaker_workers(const shmsync_signalwaker *w);
-/* Counts a worker of this process, until it unregisters or dies. ENOSPC: too many. */
+/* Counts a worker of this process, until it unregisters or dies. ENOSPC: this process has 32,767. */
 int shmsync_signalwaker_register_worker(shmsync_signalwaker *w);
 /* Counts one worker less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
@@ -3460,6 +3461,7 @@ const char *shmsync_strerror(int err)
 /* The validated copy of the immutable part of the header. These fields are never read from shared memory again. */
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
+    uint64_t linked; /* how many chunks are within reach of a link of 32 bits */
     uint64_t headroom, headroom_records, headroom_large, headroom_nodes; /* the first chunk of the headroom, and its chunks of each kind */
     uint32_t slots;
     int counted; /* objects have counters */
@@ -4190,32 +4192,35 @@ enum {
      * has more than 8 bytes. */
     SHMI_classHeadroom = 3
 };
-/* A part of the heap. Each chunk is in one of them. */
+/* A part of the heap. Each chunk is in one of them, except that SHMI_roomOfLinked is a part of SHMI_roomOfAll. */
 typedef enum shmi_room {
     SHMI_roomOfAll,     /* for every allocation */
+    SHMI_roomOfLinked,  /* for wait nodes: the chunks of SHMI_roomOfAll within reach of a link of 32 bits */
     SHMI_roomOfRecords, /* headroom for slot records of up to 256 bytes */
     SHMI_roomOfLarge,   /* headroom for slot records of any size */
     SHMI_roomOfNodes    /* headroom for wait nodes */
 } shmi_room;
 
-/* The headroom consists of the last chunks that the word objRecords can point to. */
+/* Finds the chunks that are within reach of a link of 32 bits, such as the word objRecords, and the words of a queue, which
+ * contain the offset of a wait node divided by its size. The last of them are the headroom. If there are too few, there is
+ * no headroom. */
 SHMI_FN void shmi_plan_headroom(shmi_geometry *g)
 {
-    const uint64_t last = (uint64_t)SHMI_blockMin << 32;
-    uint64_t n = (g->chunk_count + SHMI_headroomShare - 1) / SHMI_headroomShare, end = g->chunk_count;
-    if (g->chunk_count < SHMI_headroomLeast)
-        return;
+    const uint64_t last = (uint64_t)SHMI_blockMin << 32; /* 256 GiB */
+    uint64_t n = (g->chunk_count + SHMI_headroomShare - 1) / SHMI_headroomShare;
+    g->linked = g->heap_off < last ? (last - g->heap_off) / SHMI_chunkSize : 0;
+    if (g->linked > g->chunk_count)
+        g->linked = g->chunk_count;
     if (n > SHMI_headroomMost)
         n = SHMI_headroomMost;
-    if (g->heap_off < last && end > (last - g->heap_off) / SHMI_chunkSize)
-        end = (last - g->heap_off) / SHMI_chunkSize;
-    if (end < n)
-        end = n;
-    g->headroom = end - n;
+    if (g->chunk_count < SHMI_headroomLeast || g->linked < n)
+        return;
+    g->headroom = g->linked - n;
     g->headroom_nodes = n > SHMI_headroomNodes ? SHMI_headroomNodes : 0;
     g->headroom_large = (n - g->headroom_nodes) / 2;
     g->headroom_records = n - g->headroom_nodes - g->headroom_large;
 }
+/* The room of a chunk, never SHMI_roomOfLinked. */
 SHMI_FN shmi_room shmi_room_of(shmsync_arena *a, uint64_t chunk)
 {
     const shmi_geometry *g = &a->geo;
@@ -4225,6 +4230,14 @@ SHMI_FN shmi_room shmi_room_of(shmsync_arena *a, uint64_t chunk)
         return SHMI_roomOfRecords;
     return chunk < g->headroom + g->headroom_records + g->headroom_large ? SHMI_roomOfLarge : SHMI_roomOfNodes;
 }
+/* Whether an allocation in a room may use a chunk. */
+SHMI_FN int shmi_serves(shmsync_arena *a, shmi_room in, uint64_t chunk)
+{
+    if (in == SHMI_roomOfLinked)
+        return chunk < a->geo.linked && shmi_room_of(a, chunk) == SHMI_roomOfAll;
+    return shmi_room_of(a, chunk) == in;
+}
+SHMI_FN int shmi_in_headroom(shmi_room in) { return in > SHMI_roomOfLinked; }
 
 SHMI_FN uint32_t shmi_chunk_kind(uint64_t w) { return (uint32_t)(w & 7); }
 SHMI_FN int shmi_chunk_reserved(uint64_t w) { return (w & SHMI_CHUNK_RESERVED) != 0; }
@@ -4497,20 +4510,20 @@ SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
     uint64_t next = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED), start, most = SHMI_nearChunks, k;
     uint64_t count = a->geo.chunk_count;
     shmi_off off;
-    if (next / SHMI_blockWords < count && shmi_room_of(a, next / SHMI_blockWords) == in) {
+    if (next / SHMI_blockWords < count && shmi_serves(a, in, next / SHMI_blockWords)) {
         off = shmi_claim_in(a, next / SHMI_blockWords, cls, next % SHMI_blockWords);
         if (off != 0)
             return off;
     }
     start = __atomic_load_n(&a->heap_look[cls], __ATOMIC_RELAXED);
-    if (in == SHMI_roomOfAll) {
+    if (!shmi_in_headroom(in)) {
         __atomic_store_n(&a->heap_look[cls], start + SHMI_nearChunks, __ATOMIC_RELAXED);
     } else { /* take no fresh chunk of the small headroom while another one has a free block */
         start = a->geo.headroom;
         most = a->geo.headroom_records + a->geo.headroom_large + a->geo.headroom_nodes;
     }
     for (k = 0; k < most && k < count; k++) {
-        if (shmi_room_of(a, (start + k) % count) != in)
+        if (!shmi_serves(a, in, (start + k) % count))
             continue;
         off = shmi_claim_in(a, (start + k) % count, cls, 0);
         if (off != 0)
@@ -4526,7 +4539,7 @@ SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint
     uint64_t start = shmi_ld64(hint) % a->geo.chunk_count, k;
     for (k = 0; k < a->geo.chunk_count; k++) {
         uint64_t i = (start + k) % a->geo.chunk_count, w = shmi_load_chunk(a, i);
-        if (shmi_room_of(a, i) != in)
+        if (!shmi_serves(a, in, i))
             continue;
         switch (shmi_chunk_kind(w)) {
         case SHMI_chunkFree:
@@ -4554,6 +4567,8 @@ SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size, shmi_room in)
 {
     uint64_t i, free_ = 0, kept = 0;
     char more[80] = "";
+    const char *reach = (in == SHMI_roomOfLinked || in == SHMI_roomOfNodes) && a->geo.linked < a->geo.chunk_count
+                            ? "; a wait node must lie in the first 256 GiB" : "";
     for (i = 0; i < a->geo.chunk_count; i++) {
         if (shmi_chunk_kind(shmi_load_chunk(a, i)) != SHMI_chunkFree)
             continue;
@@ -4564,12 +4579,12 @@ SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size, shmi_room in)
     }
     if (in == SHMI_roomOfLarge && size > shmi_class_size[SHMI_classHeadroom])
         snprintf(more, sizeof more, "; the headroom has no room for so large a slot record");
-    else if (in != SHMI_roomOfAll)
+    else if (shmi_in_headroom(in))
         snprintf(more, sizeof more, "; the headroom is full, too");
     else if (kept > 0)
         snprintf(more, sizeof more, ", and %llu bytes of headroom for users of objects that exist", (unsigned long long)kept);
-    return shmi_fail(ENOSPC, "arena.alloc", a->label, "asked for %llu bytes; free in chunks of 64 KiB: %llu of %llu bytes%s",
-                     (unsigned long long)size, (unsigned long long)free_, (unsigned long long)(a->geo.chunk_count * SHMI_chunkSize), more);
+    return shmi_fail(ENOSPC, "arena.alloc", a->label, "asked for %llu bytes; free in chunks of 64 KiB: %llu of %llu bytes%s%s",
+                     (unsigned long long)size, (unsigned long long)free_, (unsigned long long)(a->geo.chunk_count * SHMI_chunkSize), more, reach);
 }
 
 SHMI_COLD int shmi_meddled(shmsync_arena *a, shmi_off off)
@@ -4654,7 +4669,7 @@ SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
 {
     uint64_t i, swept = 0;
     for (i = 0; i < a->geo.chunk_count && swept < want; i++)
-        if (shmi_room_of(a, i) == in)
+        if (shmi_serves(a, in, i))
             swept += (uint64_t)shmi_sweep_chunk(a, i);
     return swept;
 }
@@ -4673,13 +4688,13 @@ SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *
             return 0;
         failed = err;
         for (i = 0; i < a->geo.chunk_count; i++)
-            if (shmi_room_of(a, i) == in && (*off = shmi_claim_in(a, i, cls, 0)) != 0)
+            if (shmi_serves(a, in, i) && (*off = shmi_claim_in(a, i, cls, 0)) != 0)
                 return 0;
         if (shmi_sweep(a, 1, in) > 0)
             continue;
         if (!busy)
             break;
-        if (in == SHMI_roomOfAll || tries < SHMI_claimTries / 2) {
+        if (!shmi_in_headroom(in) || tries < SHMI_claimTries / 2) {
             sched_yield();
         } else {
             /* Another participant may be about to make a slab of the only chunk, and have lost its CPU. If it has died,
@@ -5104,11 +5119,12 @@ SHMI_FN shmi_node *shmi_node_at(shmsync_arena *a, shmi_off off)
     return shmi_node_ptr(a, off);
 }
 
-/* Claims a wait node, and makes it idle: it belongs to this process and to no object. */
+/* Claims a wait node, and makes it idle: it belongs to this process and to no object. It lies within reach of the links of
+ * queues, which have 32 bits. */
 SHMI_FN int shmi_claim_node(shmsync_arena *a, shmi_off *off, shmi_node **node)
 {
     shmi_node *n;
-    int err = shmi_claim_block(a, SHMI_classNode, SHMI_roomOfAll, off);
+    int err = shmi_claim_block(a, SHMI_classNode, SHMI_roomOfLinked, off);
     if (err == ENOSPC && a->geo.headroom_nodes > 0)
         err = shmi_claim_block(a, SHMI_classNode, SHMI_roomOfNodes, off);
     if (err != 0)
@@ -18980,7 +18996,12 @@ SHMI_FN uint64_t shmi_queue_tag(uint64_t s) { return s >> 33; }
 SHMI_FN shmi_participant_id shmi_queue_name(uint64_t s) { return shmi_queue_kind(s) == SHMI_queueReturned ? 0 : (shmi_participant_id)(s & SHMI_NAME_MASK); }
 SHMI_FN uint64_t shmi_queue_with(uint64_t s, uint32_t kind, shmi_participant_id n) { return shmi_queue_state(kind, n, shmi_queue_tag(s)); }
 SHMI_FN int shmi_queue_is_at(uint64_t s, uint64_t p) { return shmi_queue_kind(s) == SHMI_queueFull && shmi_queue_tag(s) == (p & SHMI_QUEUE_TAG); }
-SHMI_FN int shmi_queue_before(uint64_t s, uint64_t t) { return ((shmi_queue_tag(s) - shmi_queue_tag(t)) << 1 & UINT64_C(0x80000000)) != 0; }
+/* Whether the item of s was put before the item of t. Both were put before the position later, and fewer than 2^31 positions
+ * before it. See shmi_queue_later. */
+SHMI_FN int shmi_queue_before(uint64_t s, uint64_t t, uint64_t later)
+{
+    return ((later - shmi_queue_tag(s)) & SHMI_QUEUE_TAG) > ((later - shmi_queue_tag(t)) & SHMI_QUEUE_TAG);
+}
 SHMI_FN int shmi_queue_valid(uint64_t s)
 {
     uint32_t k = shmi_queue_kind(s);
@@ -19339,11 +19360,21 @@ SHMI_FN uint64_t shmi_queue_back(struct shmi_queue *x, uint64_t st)
 {
     return shmi_queue_with(st, SHMI_queueReturned, (shmi_participant_id)(shmi_ld64(&x->w->returned) >> 1 & SHMI_NAME_MASK));
 }
+/* A position for shmi_queue_before. It comes after those of all items that a search finds, although other calls put items
+ * meanwhile. The tags of items that were put less than two billion positions ago tell their order. */
+SHMI_FN uint64_t shmi_queue_later(struct shmi_queue *x)
+{
+    struct shmi_queue_found f;
+    if (!shmi_queue_next(x, &f)) /* the hint may be less than the position of an item */
+        f.p = shmi_ld64(&x->w->tail); /* a peer has overwritten the ring, so the items have no order */
+    return f.p + (1u << 24); /* more than the number of puts while a call searches the slots */
+}
 /* Searches all slots for the first returned ones. */
 SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
 {
     struct shmi_queue_returned *r = &x->back;
     uint32_t i, n, used = shmi_queue_used(x);
+    uint64_t later = shmi_queue_later(x);
     r->at = back;
     r->from = r->to = 0;
     r->all = 1;
@@ -19353,11 +19384,11 @@ SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
             continue;
         if (r->to == SHMI_QUEUE_RETURNED) {
             r->all = 0;
-            if (!shmi_queue_before(st, r->state[r->to - 1]))
+            if (!shmi_queue_before(st, r->state[r->to - 1], later))
                 continue;
             r->to--;
         }
-        for (n = r->to++; n > 0 && shmi_queue_before(st, r->state[n - 1]); n--) {
+        for (n = r->to++; n > 0 && shmi_queue_before(st, r->state[n - 1], later); n--) {
             r->state[n] = r->state[n - 1];
             r->slot[n] = r->slot[n - 1];
         }
@@ -19370,6 +19401,7 @@ SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, 
 {
     struct shmi_queue_returned *r = &x->back;
     uint32_t first = 0, i, used = shmi_queue_used(x);
+    uint64_t later;
     if (__atomic_exchange_n(&r->busy, 1, __ATOMIC_ACQUIRE) == 0) {
         if (r->at != back)
             shmi_queue_look_returned(x, back);
@@ -19388,9 +19420,10 @@ SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, 
         __atomic_store_n(&r->busy, 0, __ATOMIC_RELEASE);
         return first;
     }
+    later = shmi_queue_later(x);
     for (i = 1; i <= used; i++) {
         uint64_t s = shmi_ld64(&shmi_queue_at(x, i)->state);
-        if (shmi_queue_kind(s) == SHMI_queueReturned && (first == 0 || shmi_queue_before(s, *st))) {
+        if (shmi_queue_kind(s) == SHMI_queueReturned && (first == 0 || shmi_queue_before(s, *st, later))) {
             *st = s;
             first = i;
         }

@@ -15,7 +15,8 @@ var (
 
 // Lease is an item of a Queue that this process works on while the Queue still keeps it. Ack removes the item from
 // the Queue. Nack, or the death of the process, puts the item back. A Lease may be copied: the first Ack or Nack on
-// any of the copies ends the lease.
+// any of the copies ends the lease. The items that came back have the order of their Puts, as long as there were
+// fewer than two billion further Puts.
 type Lease[T any] struct {
 	// Item is a copy of the item.
 	Item T

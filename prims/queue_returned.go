@@ -21,25 +21,40 @@ type returnedSlots struct {
 	all   bool // the search found no returned slots besides these
 }
 
+// later returns a position for the method before of queueState. It comes after those of all items that a search
+// finds, although other calls put items meanwhile. The tags of items that were put less than two billion positions
+// ago tell their order.
+func (x *queueCore) later() uint64 {
+	p, _, ok := x.next() // the hint may be less than the position of an item
+	if !ok {
+		p = x.words.tail.Load() // a peer has overwritten the ring, so the items have no order
+	}
+	return p + queueLater
+}
+
+// queueLater is more than the number of Puts while a call searches the slots.
+const queueLater = 1 << 24
+
 // look searches all slots of x, and stores the first ones that are returned in r.
 func (r *returnedSlots) look(x *queueCore, back queueReturns) {
 	if r.slots == nil {
 		r.slots = make([]queueItemTaken, 64)
 	}
 	r.at, r.from, r.to, r.all = back, 0, 0, true
+	later := x.later()
 	x.each(func(i uint32, s *queueSlot, st queueState) {
 		if st.kind() != queueReturned {
 			return
 		}
 		if r.to == len(r.slots) {
 			r.all = false
-			if !st.before(r.slots[r.to-1].st) {
+			if !st.before(r.slots[r.to-1].st, later) {
 				return
 			}
 			r.to--
 		}
 		n := r.to
-		for ; n > 0 && st.before(r.slots[n-1].st); n-- {
+		for ; n > 0 && st.before(r.slots[n-1].st, later); n-- {
 			r.slots[n] = r.slots[n-1]
 		}
 		r.slots[n] = queueItemTaken{i, s, st}
@@ -74,8 +89,9 @@ func (x *queueCore) firstReturned(back queueReturns) (t queueItemTaken) {
 		defer x.back.mu.Unlock()
 		return x.back.first(x, back)
 	}
+	later := x.later()
 	x.each(func(i uint32, s *queueSlot, st queueState) {
-		if st.kind() == queueReturned && (t.s == nil || st.before(t.st)) {
+		if st.kind() == queueReturned && (t.s == nil || st.before(t.st, later)) {
 			t = queueItemTaken{i, s, st}
 		}
 	})

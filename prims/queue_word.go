@@ -73,9 +73,11 @@ func (s queueState) tag() uint64 { return uint64(s >> queueTagShift) }
 // false if a participant has taken the item.
 func (s queueState) at(p uint64) bool { return s.kind() == queueFull && s.tag() == p&queueTagMask }
 
-// before reports whether the item of s was put before the item of t. Its result is right only if less than 2^30
-// other Puts were between the two.
-func (s queueState) before(t queueState) bool { return int32((s.tag()-t.tag())<<1) < 0 }
+// before reports whether the item of s was put before the item of t. Both were put before the position later, and
+// fewer than 2^31 positions before it. See queueCore.later.
+func (s queueState) before(t queueState, later uint64) bool {
+	return (later-s.tag())&queueTagMask > (later-t.tag())&queueTagMask
+}
 
 // with returns the state of the same item with the kind k and the participant n.
 func (s queueState) with(k queueSlotKind, n arenakernel.ParticipantID) queueState {

@@ -35,8 +35,8 @@ func TestQueueStates(t *testing.T) {
 		back := put.with(queueReturned, 7)
 		require.True(t, back.valid())
 		require.Zero(t, back.participant(), "a count, and no participant")
-		require.True(t, back.before(makeQueueState(queueReturned, 0, p+1)))
-		require.False(t, makeQueueState(queueReturned, 0, p+1).before(back))
+		require.True(t, back.before(makeQueueState(queueReturned, 0, p+1), p+2))
+		require.False(t, makeQueueState(queueReturned, 0, p+1).before(back, p+2))
 	}
 	for _, s := range []queueState{
 		makeQueueState(queueFree, n, 0), makeQueueState(queueFree, 0, 1), makeQueueState(queueClaimed, 0, 0),

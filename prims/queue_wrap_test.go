@@ -94,3 +94,44 @@ func TestQueueLapsWrap(t *testing.T) {
 		}
 	}
 }
+
+// TestQueueReturnedInOrderAfterManyPuts: items that come back have their old order, even if there were more than 2^30 Puts
+// between them. That holds although the hints of the ring are old.
+func TestQueueReturnedInOrderAfterManyPuts(t *testing.T) {
+	for _, distance := range []uint64{1, 1<<30 + 5, 2e9} {
+		for _, firstBack := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%d/%d", distance, firstBack), func(t *testing.T) {
+				q := newQueue[queueTicket](t, newArena(t, nil), "q", 64)
+				cells := uint64(q.Cells())
+				lease := func(n uint64) prims.Lease[queueTicket] {
+					require.True(t, q.TryPut(ticket(n)))
+					l, ok := q.TryLease()
+					require.True(t, ok)
+					return l
+				}
+				first := lease(1)
+				_, old := q.Hints()
+				if distance > cells {
+					lap := (old + distance) / cells
+					for j := range cells {
+						q.SetCell(j, lap<<32)
+					}
+					q.SetHints((lap+1)*cells, (lap+1)*cells)
+					lease(2).Ack()
+					lease(3).Ack()
+				}
+				second := lease(4)
+				for _, l := range [][]prims.Lease[queueTicket]{{first, second}, {second, first}}[firstBack] {
+					l.Nack()
+				}
+				head, _ := q.Hints()
+				q.SetHints(head, old)
+				for _, n := range []uint64{1, 4} {
+					v, ok := q.TryGet()
+					require.True(t, ok)
+					require.Equal(t, ticket(n), v)
+				}
+			})
+		}
+	}
+}

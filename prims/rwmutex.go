@@ -277,7 +277,8 @@ func (m *RWMutex) moveIn() {
 
 // RLock locks m for reading, and waits until that is possible. It panics with an *[shmsync.Error] if the lock is
 // owner-dead or not recoverable, or if this process closes the arena while the call waits. A process can have up
-// to 8,388,606 read holds at a time. RLock does not check this, because the check would make each call slower.
+// to 8,388,606 read holds at a time. RLock does not check this, because the check would make each call slower. It
+// does check the number of goroutines that wait: if 8,388,606 of this process wait, the error Is ErrNoSpace.
 func (m *RWMutex) RLock() {
 	if rwmutexHooks {
 		m.rlockOrPanic(0)
@@ -289,8 +290,8 @@ func (m *RWMutex) RLock() {
 }
 
 // RLockContext locks m for reading, and waits until that is possible or ctx ends. An error means that m is not
-// held. The error is ctx.Err(), or it Is ErrCorrupt or ErrClosed. Depending on the policy of m, it may also be one
-// that Is ErrOwnerDead or ErrNotRecoverable. If there is no writer, the call ignores ctx.
+// held. The error is ctx.Err(), or it Is ErrCorrupt, ErrClosed or ErrNoSpace. Depending on the policy of m, it may also
+// be one that Is ErrOwnerDead or ErrNotRecoverable. If there is no writer, the call ignores ctx.
 func (m *RWMutex) RLockContext(ctx context.Context) error {
 	if rwmutexHooks {
 		return m.rlockSlow(ctx, 0)

@@ -22,6 +22,9 @@ func (m *RWMutex) Waiters() int {
 	return n
 }
 
+// AddWaiting changes the number of goroutines of this process that wait to read, as the reader word says it.
+func (m *RWMutex) AddWaiting(n int) { m.mine.Add(uint64(n) << readerWaitShift) }
+
 // Asleep reports whether waiting readers have announced themselves, so that the next writer that opens the gate
 // lets them in.
 func (m *RWMutex) Asleep() bool { return m.wakeWordReaders.Announced() }

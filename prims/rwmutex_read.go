@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
@@ -181,15 +182,17 @@ type reader struct {
 // as a hold.
 func (r *reader) wait(ctx context.Context) error {
 	m := r.m
-	r.register()
+	if err := r.register(); err != nil {
+		return err
+	}
 	for spun := false; ; {
 		if r.granted() {
 			return nil
 		}
 		g := gateWord(m.gate.Load())
 		if g == gateOpen {
-			if r.enter() {
-				return nil
+			if in, err := r.enter(); in || err != nil {
+				return err
 			}
 			continue
 		}
@@ -204,7 +207,9 @@ func (r *reader) wait(ctx context.Context) error {
 				return err
 			}
 			m.mine.Add(uint64(readerOne))
-			r.register()
+			if err := r.register(); err != nil {
+				return err
+			}
 			continue
 		}
 		if r.dying = m.a.Dead(g.participant()); r.dying && m.markOwnerDead(g) {
@@ -224,7 +229,12 @@ func (r *reader) wait(ctx context.Context) error {
 			spun = false
 		case park.Canceled:
 			// ctx has ended. But if the gate is open, or r was let in, r gets its hold nevertheless.
-			if gateWord(m.gate.Load()) == gateOpen && r.enter() || r.leave() {
+			if gateWord(m.gate.Load()) == gateOpen {
+				if in, err := r.enter(); in || err != nil {
+					return err
+				}
+			}
+			if r.leave() {
 				return nil
 			}
 			return r.cancel.Err()
@@ -257,18 +267,30 @@ func (r *reader) sleep() park.Result {
 	return res
 }
 
-// register counts the goroutine of r as waiting. Until now the goroutine was counted as reading.
-func (r *reader) register() {
+// register counts the goroutine of r as waiting. Until now the goroutine was counted as reading. If there is an error,
+// the goroutine is not counted any more.
+func (r *reader) register() (err error) {
 	m, g := r.m, r.m.registry
 	g.Lock()
-	w := m.change(readerWord.registered)
-	g.waiting++
-	r.epoch = g.epoch
+	full := false
+	w := m.change(func(w readerWord) readerWord {
+		if full = w.waiting() >= readerWaitMost; full {
+			return w - readerOne
+		}
+		return w.registered()
+	})
+	if full {
+		err = m.fail("rwmutex.rlock", shmsync.ErrNoSpace, nil, fmt.Sprintf("%d goroutines of this process wait to read already", w.waiting()))
+	} else {
+		g.waiting++
+		r.epoch = g.epoch
+	}
 	g.Unlock()
 	crashpoint.Hit("rwmutex.rlock.registered")
 	if w.reading() == 0 {
 		m.left()
 	}
+	return err
 }
 
 // maySee reports whether r was let in. Unlike the method granted, it does not record that r has noticed this.
@@ -300,8 +322,8 @@ func (r *reader) claim() bool { // guarded by: registry
 }
 
 // enter counts r as a reader, because the caller has found the gate open. If the gate was closed meanwhile, enter
-// counts r as waiting again and returns false.
-func (r *reader) enter() bool {
+// counts r as waiting again and returns false. The error is that of register.
+func (r *reader) enter() (in bool, err error) {
 	m, g := r.m, r.m.registry
 	g.Lock()
 	m.change(func(w readerWord) readerWord {
@@ -312,17 +334,16 @@ func (r *reader) enter() bool {
 	})
 	if r.claim() {
 		g.Unlock()
-		return true
+		return true, nil
 	}
 	g.waiting--
 	g.Unlock()
 	crashpoint.Hit("rwmutex.rlock.tried")
 	// sync(rwmutex.gate): acquire
 	if gateWord(m.gate.Load()) == gateOpen {
-		return true
+		return true, nil
 	}
-	r.register()
-	return false
+	return false, r.register()
 }
 
 // leave ends the wait of r. It returns true if r was let in before that, because r then has a hold.

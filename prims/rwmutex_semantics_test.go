@@ -3,6 +3,7 @@
 package prims_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -280,6 +281,35 @@ func TestRWMutexContext(t *testing.T) {
 			nothingLeft(t, a, m)
 		}
 	})
+}
+
+// TestRWMutexRefusesTooManyReaders: a reader word has room for 8,388,606 goroutines that wait. A further one gets an error,
+// and changes nothing.
+func TestRWMutexRefusesTooManyReaders(t *testing.T) {
+	a := newArena(t, nil)
+	m := ofRW(t, a)
+	x := remoteActor(t, a, "x")
+	x.must(t, order{Op: "rwlock", Object: "m"})
+	const most = 1<<23 - 2
+	m.AddWaiting(most - 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	last := make(chan error)
+	go func() { last <- m.RLockContext(ctx) }()
+	eventually(t, "the last reader waits", m.String, func() bool { return m.Waiters() == 1 })
+	for range 3 {
+		err := m.RLockContext(t.Context())
+		require.ErrorIs(t, err, shmsync.ErrNoSpace)
+		require.ErrorContains(t, err, "8388606 goroutines of this process wait")
+	}
+	require.PanicsWithError(t, m.RLockContext(t.Context()).Error(), m.RLock)
+	cancel()
+	require.ErrorIs(t, <-last, context.Canceled)
+	m.AddWaiting(1 - most)
+	x.must(t, order{Op: "rwunlock", Object: "m"})
+	m.RLock()
+	m.RUnlock()
+	nothingLeft(t, a, m)
 }
 
 // TestRWMutexCancelRaces: a caller that gives up leaves neither a hold nor a wait behind.

@@ -21,8 +21,8 @@ import (
 //	n        m        n hold, or try, and m wait                    both of the above
 //
 // If the participant of a word is dead or has left, the word counts as 0, whatever its contents. No field overflows
-// into another. The field reading is the highest, so it wraps. The field waiting never exceeds the number of
-// goroutines of a process.
+// into another. The field reading is the highest, so it wraps. The field waiting is at most readerWaitMost; a
+// goroutine that would be one more does not wait, and gets an error.
 //
 // When a writer opens the gate, it turns all waiting goroutines into readers with one CAS, which is called a grant.
 // It does so while it still has the writers' mutex. So the holds exist before the next writer can close the gate,
@@ -42,6 +42,7 @@ const (
 	readerWaitShift             = 18
 	readerShift                 = 41
 	readerMost                  = 1<<23 - 1
+	readerWaitMost              = readerMost - 1 // a grant makes holds of them, and the field reading has no room for more
 	readerWait       readerWord = 1 << readerWaitShift
 	readerOne        readerWord = 1 << readerShift
 	// Adding readerBack to a word undoes the addition of readerOne.

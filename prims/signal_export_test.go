@@ -27,6 +27,11 @@ func (w *SignalWaker) SetSummary(v uint64) { w.head.summary.Store(v) }
 // SetGate overwrites the word of a gate.
 func (w *SignalWaker) SetGate(q int, v uint64) { w.gates[q].word.Store(v) }
 
+// SetCounts overwrites the numbers of workers and sleepers that this process has registered.
+func (w *SignalWaker) SetCounts(workers, sleepers uint64) {
+	w.row().count.Store(uint64(w.name) | workers*uint64(countWorker) | sleepers*uint64(countSleeper))
+}
+
 // GateWord returns the word of a gate.
 func (w *SignalWaker) GateWord(q int) uint64 { return w.gates[q].word.Load() }
 

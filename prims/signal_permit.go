@@ -136,8 +136,9 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	}
 	c := park.CancelBy(ctx)
 	defer c.Stop()
-	w.counter(countSleeper, 1)
-	defer w.counter(countSleeper, -1)
+	if w.counter(countSleeper, 1) {
+		defer w.counter(countSleeper, -1)
+	}
 	w.add(StatWaiting, 1)
 	for {
 		word := w.wakeWord.Announce()
@@ -208,10 +209,13 @@ func (v *signalView) sleepers() (n int) {
 
 // RegisterSleeper counts a worker that waits elsewhere, for example in a poll of file descriptors, among the
 // sleepers. The worker registers, calls Next once more, and only then waits. The SignalWaker does not wake such a
-// worker. The death of the process undoes the registration.
+// worker. The death of the process undoes the registration. RegisterSleeper panics if this process has 1,048,575
+// sleepers already.
 func (w *SignalWaker) RegisterSleeper() {
 	w.opening.use()
-	w.counter(countSleeper, 1)
+	if !w.counter(countSleeper, 1) {
+		w.mistake("RegisterSleeper: this process has %d sleepers, and can have no more", maxSleepers)
+	}
 }
 
 // UnregisterSleeper undoes one RegisterSleeper of this process.
@@ -223,10 +227,12 @@ func (w *SignalWaker) UnregisterSleeper() {
 }
 
 // RegisterWorker adds one to the number of workers of this process; see WorkerCount. UnregisterWorker, or the death
-// of the process, undoes that.
+// of the process, undoes that. RegisterWorker panics if this process has 32,767 workers already.
 func (w *SignalWaker) RegisterWorker() {
 	w.opening.use()
-	w.counter(countWorker, 1)
+	if !w.counter(countWorker, 1) {
+		w.mistake("RegisterWorker: this process has %d workers, and can have no more", maxWorkers)
+	}
 }
 
 // UnregisterWorker undoes one RegisterWorker of this process.

@@ -343,6 +343,24 @@ func TestSignalWorkers(t *testing.T) {
 	require.Equal(t, 1, w.WorkerCount())
 }
 
+// TestSignalCountsAreLimited: a registration beyond the limit panics. A wait beyond it is not counted, so its end takes
+// nothing away.
+func TestSignalCountsAreLimited(t *testing.T) {
+	w := newWaker(t, newArena(t, nil), nil)
+	w.SetCounts(1<<15-1, 1<<20-2)
+	require.PanicsWithValue(t, "shmsync: signal waker w: RegisterWorker: this process has 32767 workers, and can have no more", w.RegisterWorker)
+	require.Equal(t, 1<<15-1, w.WorkerCount())
+	w.UnregisterWorker()
+	w.RegisterWorker()
+	w.RegisterSleeper()
+	require.PanicsWithValue(t, "shmsync: signal waker w: RegisterSleeper: this process has 1048575 sleepers, and can have no more", w.RegisterSleeper)
+	require.Equal(t, 1<<20-1, w.Sleepers())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, w.AcquireContext(ctx), context.Canceled)
+	require.Equal(t, 1<<20-1, w.Sleepers())
+}
+
 func TestSignalStats(t *testing.T) {
 	a := newArena(t, nil)
 	w := newWaker(t, a, &prims.SignalWakerOptions{Count: true})

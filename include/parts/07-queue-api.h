@@ -17,7 +17,8 @@ typedef struct shmsync_queue_options {
     const char *type;  /* instead of layout: description of an item, as for shmsync_layout, with a name before each @ */
 } shmsync_queue_options;
 
-/* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. */
+/* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. The items that came back have the order
+ * of their puts, as long as there were fewer than two billion further puts. */
 typedef struct shmsync_lease {
     struct shmi_queue *impl;
     uint64_t serial;

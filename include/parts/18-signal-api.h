@@ -109,13 +109,13 @@ uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
 /* The number of sleepers that living processes have registered. */
 int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
 /* Counts one more sleeper of this process, until it unregisters or dies. A sleeper is a thread that waits for a
- * permit, or that sleeps elsewhere for the same purpose. No wake depends on the count. ENOSPC: too many. */
+ * permit, or that sleeps elsewhere for the same purpose. No wake depends on the count. ENOSPC: this process has 1,048,575. */
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
 /* Counts one sleeper less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w);
 /* The number of workers that living processes have registered. */
 int shmsync_signalwaker_workers(const shmsync_signalwaker *w);
-/* Counts a worker of this process, until it unregisters or dies. ENOSPC: too many. */
+/* Counts a worker of this process, until it unregisters or dies. ENOSPC: this process has 32,767. */
 int shmsync_signalwaker_register_worker(shmsync_signalwaker *w);
 /* Counts one worker less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);

@@ -15,32 +15,35 @@ enum {
      * has more than 8 bytes. */
     SHMI_classHeadroom = 3
 };
-/* A part of the heap. Each chunk is in one of them. */
+/* A part of the heap. Each chunk is in one of them, except that SHMI_roomOfLinked is a part of SHMI_roomOfAll. */
 typedef enum shmi_room {
     SHMI_roomOfAll,     /* for every allocation */
+    SHMI_roomOfLinked,  /* for wait nodes: the chunks of SHMI_roomOfAll within reach of a link of 32 bits */
     SHMI_roomOfRecords, /* headroom for slot records of up to 256 bytes */
     SHMI_roomOfLarge,   /* headroom for slot records of any size */
     SHMI_roomOfNodes    /* headroom for wait nodes */
 } shmi_room;
 
-/* The headroom consists of the last chunks that the word objRecords can point to. */
+/* Finds the chunks that are within reach of a link of 32 bits, such as the word objRecords, and the words of a queue, which
+ * contain the offset of a wait node divided by its size. The last of them are the headroom. If there are too few, there is
+ * no headroom. */
 SHMI_FN void shmi_plan_headroom(shmi_geometry *g)
 {
-    const uint64_t last = (uint64_t)SHMI_blockMin << 32;
-    uint64_t n = (g->chunk_count + SHMI_headroomShare - 1) / SHMI_headroomShare, end = g->chunk_count;
-    if (g->chunk_count < SHMI_headroomLeast)
-        return;
+    const uint64_t last = (uint64_t)SHMI_blockMin << 32; /* 256 GiB */
+    uint64_t n = (g->chunk_count + SHMI_headroomShare - 1) / SHMI_headroomShare;
+    g->linked = g->heap_off < last ? (last - g->heap_off) / SHMI_chunkSize : 0;
+    if (g->linked > g->chunk_count)
+        g->linked = g->chunk_count;
     if (n > SHMI_headroomMost)
         n = SHMI_headroomMost;
-    if (g->heap_off < last && end > (last - g->heap_off) / SHMI_chunkSize)
-        end = (last - g->heap_off) / SHMI_chunkSize;
-    if (end < n)
-        end = n;
-    g->headroom = end - n;
+    if (g->chunk_count < SHMI_headroomLeast || g->linked < n)
+        return;
+    g->headroom = g->linked - n;
     g->headroom_nodes = n > SHMI_headroomNodes ? SHMI_headroomNodes : 0;
     g->headroom_large = (n - g->headroom_nodes) / 2;
     g->headroom_records = n - g->headroom_nodes - g->headroom_large;
 }
+/* The room of a chunk, never SHMI_roomOfLinked. */
 SHMI_FN shmi_room shmi_room_of(shmsync_arena *a, uint64_t chunk)
 {
     const shmi_geometry *g = &a->geo;
@@ -50,6 +53,14 @@ SHMI_FN shmi_room shmi_room_of(shmsync_arena *a, uint64_t chunk)
         return SHMI_roomOfRecords;
     return chunk < g->headroom + g->headroom_records + g->headroom_large ? SHMI_roomOfLarge : SHMI_roomOfNodes;
 }
+/* Whether an allocation in a room may use a chunk. */
+SHMI_FN int shmi_serves(shmsync_arena *a, shmi_room in, uint64_t chunk)
+{
+    if (in == SHMI_roomOfLinked)
+        return chunk < a->geo.linked && shmi_room_of(a, chunk) == SHMI_roomOfAll;
+    return shmi_room_of(a, chunk) == in;
+}
+SHMI_FN int shmi_in_headroom(shmi_room in) { return in > SHMI_roomOfLinked; }
 
 SHMI_FN uint32_t shmi_chunk_kind(uint64_t w) { return (uint32_t)(w & 7); }
 SHMI_FN int shmi_chunk_reserved(uint64_t w) { return (w & SHMI_CHUNK_RESERVED) != 0; }
@@ -322,20 +333,20 @@ SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
     uint64_t next = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED), start, most = SHMI_nearChunks, k;
     uint64_t count = a->geo.chunk_count;
     shmi_off off;
-    if (next / SHMI_blockWords < count && shmi_room_of(a, next / SHMI_blockWords) == in) {
+    if (next / SHMI_blockWords < count && shmi_serves(a, in, next / SHMI_blockWords)) {
         off = shmi_claim_in(a, next / SHMI_blockWords, cls, next % SHMI_blockWords);
         if (off != 0)
             return off;
     }
     start = __atomic_load_n(&a->heap_look[cls], __ATOMIC_RELAXED);
-    if (in == SHMI_roomOfAll) {
+    if (!shmi_in_headroom(in)) {
         __atomic_store_n(&a->heap_look[cls], start + SHMI_nearChunks, __ATOMIC_RELAXED);
     } else { /* take no fresh chunk of the small headroom while another one has a free block */
         start = a->geo.headroom;
         most = a->geo.headroom_records + a->geo.headroom_large + a->geo.headroom_nodes;
     }
     for (k = 0; k < most && k < count; k++) {
-        if (shmi_room_of(a, (start + k) % count) != in)
+        if (!shmi_serves(a, in, (start + k) % count))
             continue;
         off = shmi_claim_in(a, (start + k) % count, cls, 0);
         if (off != 0)
@@ -351,7 +362,7 @@ SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint
     uint64_t start = shmi_ld64(hint) % a->geo.chunk_count, k;
     for (k = 0; k < a->geo.chunk_count; k++) {
         uint64_t i = (start + k) % a->geo.chunk_count, w = shmi_load_chunk(a, i);
-        if (shmi_room_of(a, i) != in)
+        if (!shmi_serves(a, in, i))
             continue;
         switch (shmi_chunk_kind(w)) {
         case SHMI_chunkFree:
@@ -379,6 +390,8 @@ SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size, shmi_room in)
 {
     uint64_t i, free_ = 0, kept = 0;
     char more[80] = "";
+    const char *reach = (in == SHMI_roomOfLinked || in == SHMI_roomOfNodes) && a->geo.linked < a->geo.chunk_count
+                            ? "; a wait node must lie in the first 256 GiB" : "";
     for (i = 0; i < a->geo.chunk_count; i++) {
         if (shmi_chunk_kind(shmi_load_chunk(a, i)) != SHMI_chunkFree)
             continue;
@@ -389,12 +402,12 @@ SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size, shmi_room in)
     }
     if (in == SHMI_roomOfLarge && size > shmi_class_size[SHMI_classHeadroom])
         snprintf(more, sizeof more, "; the headroom has no room for so large a slot record");
-    else if (in != SHMI_roomOfAll)
+    else if (shmi_in_headroom(in))
         snprintf(more, sizeof more, "; the headroom is full, too");
     else if (kept > 0)
         snprintf(more, sizeof more, ", and %llu bytes of headroom for users of objects that exist", (unsigned long long)kept);
-    return shmi_fail(ENOSPC, "arena.alloc", a->label, "asked for %llu bytes; free in chunks of 64 KiB: %llu of %llu bytes%s",
-                     (unsigned long long)size, (unsigned long long)free_, (unsigned long long)(a->geo.chunk_count * SHMI_chunkSize), more);
+    return shmi_fail(ENOSPC, "arena.alloc", a->label, "asked for %llu bytes; free in chunks of 64 KiB: %llu of %llu bytes%s%s",
+                     (unsigned long long)size, (unsigned long long)free_, (unsigned long long)(a->geo.chunk_count * SHMI_chunkSize), more, reach);
 }
 
 SHMI_COLD int shmi_meddled(shmsync_arena *a, shmi_off off)
@@ -479,7 +492,7 @@ SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
 {
     uint64_t i, swept = 0;
     for (i = 0; i < a->geo.chunk_count && swept < want; i++)
-        if (shmi_room_of(a, i) == in)
+        if (shmi_serves(a, in, i))
             swept += (uint64_t)shmi_sweep_chunk(a, i);
     return swept;
 }
@@ -498,13 +511,13 @@ SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *
             return 0;
         failed = err;
         for (i = 0; i < a->geo.chunk_count; i++)
-            if (shmi_room_of(a, i) == in && (*off = shmi_claim_in(a, i, cls, 0)) != 0)
+            if (shmi_serves(a, in, i) && (*off = shmi_claim_in(a, i, cls, 0)) != 0)
                 return 0;
         if (shmi_sweep(a, 1, in) > 0)
             continue;
         if (!busy)
             break;
-        if (in == SHMI_roomOfAll || tries < SHMI_claimTries / 2) {
+        if (!shmi_in_headroom(in) || tries < SHMI_claimTries / 2) {
             sched_yield();
         } else {
             /* Another participant may be about to make a slab of the only chunk, and have lost its CPU. If it has died,

@@ -47,11 +47,12 @@ SHMI_FN shmi_node *shmi_node_at(shmsync_arena *a, shmi_off off)
     return shmi_node_ptr(a, off);
 }
 
-/* Claims a wait node, and makes it idle: it belongs to this process and to no object. */
+/* Claims a wait node, and makes it idle: it belongs to this process and to no object. It lies within reach of the links of
+ * queues, which have 32 bits. */
 SHMI_FN int shmi_claim_node(shmsync_arena *a, shmi_off *off, shmi_node **node)
 {
     shmi_node *n;
-    int err = shmi_claim_block(a, SHMI_classNode, SHMI_roomOfAll, off);
+    int err = shmi_claim_block(a, SHMI_classNode, SHMI_roomOfLinked, off);
     if (err == ENOSPC && a->geo.headroom_nodes > 0)
         err = shmi_claim_block(a, SHMI_classNode, SHMI_roomOfNodes, off);
     if (err != 0)

@@ -81,7 +81,12 @@ SHMI_FN uint64_t shmi_queue_tag(uint64_t s) { return s >> 33; }
 SHMI_FN shmi_participant_id shmi_queue_name(uint64_t s) { return shmi_queue_kind(s) == SHMI_queueReturned ? 0 : (shmi_participant_id)(s & SHMI_NAME_MASK); }
 SHMI_FN uint64_t shmi_queue_with(uint64_t s, uint32_t kind, shmi_participant_id n) { return shmi_queue_state(kind, n, shmi_queue_tag(s)); }
 SHMI_FN int shmi_queue_is_at(uint64_t s, uint64_t p) { return shmi_queue_kind(s) == SHMI_queueFull && shmi_queue_tag(s) == (p & SHMI_QUEUE_TAG); }
-SHMI_FN int shmi_queue_before(uint64_t s, uint64_t t) { return ((shmi_queue_tag(s) - shmi_queue_tag(t)) << 1 & UINT64_C(0x80000000)) != 0; }
+/* Whether the item of s was put before the item of t. Both were put before the position later, and fewer than 2^31 positions
+ * before it. See shmi_queue_later. */
+SHMI_FN int shmi_queue_before(uint64_t s, uint64_t t, uint64_t later)
+{
+    return ((later - shmi_queue_tag(s)) & SHMI_QUEUE_TAG) > ((later - shmi_queue_tag(t)) & SHMI_QUEUE_TAG);
+}
 SHMI_FN int shmi_queue_valid(uint64_t s)
 {
     uint32_t k = shmi_queue_kind(s);
@@ -440,11 +445,21 @@ SHMI_FN uint64_t shmi_queue_back(struct shmi_queue *x, uint64_t st)
 {
     return shmi_queue_with(st, SHMI_queueReturned, (shmi_participant_id)(shmi_ld64(&x->w->returned) >> 1 & SHMI_NAME_MASK));
 }
+/* A position for shmi_queue_before. It comes after those of all items that a search finds, although other calls put items
+ * meanwhile. The tags of items that were put less than two billion positions ago tell their order. */
+SHMI_FN uint64_t shmi_queue_later(struct shmi_queue *x)
+{
+    struct shmi_queue_found f;
+    if (!shmi_queue_next(x, &f)) /* the hint may be less than the position of an item */
+        f.p = shmi_ld64(&x->w->tail); /* a peer has overwritten the ring, so the items have no order */
+    return f.p + (1u << 24); /* more than the number of puts while a call searches the slots */
+}
 /* Searches all slots for the first returned ones. */
 SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
 {
     struct shmi_queue_returned *r = &x->back;
     uint32_t i, n, used = shmi_queue_used(x);
+    uint64_t later = shmi_queue_later(x);
     r->at = back;
     r->from = r->to = 0;
     r->all = 1;
@@ -454,11 +469,11 @@ SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
             continue;
         if (r->to == SHMI_QUEUE_RETURNED) {
             r->all = 0;
-            if (!shmi_queue_before(st, r->state[r->to - 1]))
+            if (!shmi_queue_before(st, r->state[r->to - 1], later))
                 continue;
             r->to--;
         }
-        for (n = r->to++; n > 0 && shmi_queue_before(st, r->state[n - 1]); n--) {
+        for (n = r->to++; n > 0 && shmi_queue_before(st, r->state[n - 1], later); n--) {
             r->state[n] = r->state[n - 1];
             r->slot[n] = r->slot[n - 1];
         }
@@ -471,6 +486,7 @@ SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, 
 {
     struct shmi_queue_returned *r = &x->back;
     uint32_t first = 0, i, used = shmi_queue_used(x);
+    uint64_t later;
     if (__atomic_exchange_n(&r->busy, 1, __ATOMIC_ACQUIRE) == 0) {
         if (r->at != back)
             shmi_queue_look_returned(x, back);
@@ -489,9 +505,10 @@ SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, 
         __atomic_store_n(&r->busy, 0, __ATOMIC_RELEASE);
         return first;
     }
+    later = shmi_queue_later(x);
     for (i = 1; i <= used; i++) {
         uint64_t s = shmi_ld64(&shmi_queue_at(x, i)->state);
-        if (shmi_queue_kind(s) == SHMI_queueReturned && (first == 0 || shmi_queue_before(s, *st))) {
+        if (shmi_queue_kind(s) == SHMI_queueReturned && (first == 0 || shmi_queue_before(s, *st, later))) {
             *st = s;
             first = i;
         }

@@ -172,7 +172,7 @@ func validate(b []byte, length uint64, name string) (geometry, error) {
 		dirOff: le.Uint64(h[hdrDirOff:]), dirCount: le.Uint64(h[hdrDirCount:]),
 		chunksOff: le.Uint64(h[hdrChunksOff:]), blocksOff: le.Uint64(h[hdrBlocksOff:]),
 		heapOff: le.Uint64(h[hdrHeapOff:]), chunkCount: le.Uint64(h[hdrChunkCount:]),
-		headroom: g.headroom, // computed from the size, because the header does not contain it
+		linked: g.linked, headroom: g.headroom, // computed from the size, because the header does not contain them
 	}
 	if got != g || g.chunkCount == 0 || le.Uint32(h[hdrHeaderSize:]) != headerSize ||
 		le.Uint32(h[hdrSlotStride:]) != slotStride || le.Uint32(h[hdrDeathRecordCount:]) != deathRecordCount ||

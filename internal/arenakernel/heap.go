@@ -112,7 +112,7 @@ func (c *core) claimBlock(class int, in room) (Offset, error) {
 		}
 		failed = err
 		for i := range c.geo.chunkCount {
-			if c.geo.roomOf(i) != in {
+			if !c.geo.serves(in, i) {
 				continue
 			}
 			if off, ok := c.claimIn(i, class, 0); ok {
@@ -125,7 +125,7 @@ func (c *core) claimBlock(class int, in room) (Offset, error) {
 		if !busy {
 			break
 		}
-		if in != roomOfAll && try >= claimTries/2 {
+		if in.inHeadroom() && try >= claimTries/2 {
 			time.Sleep(headroomPause)
 			continue
 		}
@@ -143,20 +143,20 @@ func (c *core) claimBlock(class int, in room) (Offset, error) {
 // call. In the headroom, it searches all chunks.
 func (c *core) claimNear(class int, in room) (Offset, bool) {
 	next := c.heap.next[class].Load()
-	if chunk := next / blockWords; chunk < c.geo.chunkCount && c.geo.roomOf(chunk) == in {
+	if chunk := next / blockWords; chunk < c.geo.chunkCount && c.geo.serves(in, chunk) {
 		if off, ok := c.claimIn(chunk, class, next%blockWords); ok {
 			return off, true
 		}
 	}
 	start, n := c.heap.look[class].Load(), min(nearChunks, c.geo.chunkCount)
-	if in == roomOfAll {
+	if !in.inHeadroom() {
 		c.heap.look[class].Store(start + nearChunks)
 	} else { // take no fresh chunk of the small headroom while another one has a free block
 		start, n = c.geo.headroom.first, c.geo.headroom.chunks()
 	}
 	for k := range n {
 		chunk := (start + k) % c.geo.chunkCount
-		if c.geo.roomOf(chunk) != in {
+		if !c.geo.serves(in, chunk) {
 			continue
 		}
 		if off, ok := c.claimIn(chunk, class, 0); ok {
@@ -249,7 +249,7 @@ func (c *core) claimChunk(bits chunkWord, in room) (chunk uint64, ok, busy bool)
 	start := hint.Load() % count
 	for k := range count {
 		i := (start + k) % count
-		if c.geo.roomOf(i) != in {
+		if !c.geo.serves(in, i) {
 			continue
 		}
 		w := c.loadChunk(i)
@@ -320,10 +320,13 @@ func (c *core) noSpace(size uint64, in room) error {
 	switch {
 	case in == roomOfLarge && size > uint64(classSizes[classHeadroom]):
 		detail += "; the headroom has no room for so large a slot record"
-	case in != roomOfAll:
+	case in.inHeadroom():
 		detail += "; the headroom is full, too"
 	case kept > 0:
 		detail += ", and " + strconv.FormatUint(kept, 10) + " bytes of headroom for users of objects that exist"
+	}
+	if (in == roomOfLinked || in == roomOfNodes) && c.geo.linked < c.geo.chunkCount {
+		detail += "; a wait node must lie in the first 256 GiB"
 	}
 	return c.fail("arena.alloc", shmsync.ErrNoSpace, detail)
 }

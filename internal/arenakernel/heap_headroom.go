@@ -45,16 +45,19 @@ const (
 	classHeadroom = 3
 )
 
-// planHeadroom returns the headroom of a heap. It consists of the last chunks that the word objRecords
-// can point to.
+// linkedChunks returns how many chunks of a heap are within reach of a link of 32 bits, such as the word
+// objRecords, and the words of a queue, which contain the offset of a wait node divided by linkUnit.
+func linkedChunks(heapOff, chunks uint64) uint64 {
+	const end = linkUnit << 32 // 256 GiB
+	return min(chunks, (max(end, heapOff)-heapOff)/chunkSize)
+}
+
+// planHeadroom returns the headroom of a heap. It consists of the last chunks within reach of a link. If
+// there are too few of them, the heap has no headroom.
 func planHeadroom(heapOff, chunks uint64) headroom {
-	if chunks < headroomLeast {
+	n, end := min((chunks+headroomShare-1)/headroomShare, headroomMost), linkedChunks(heapOff, chunks)
+	if chunks < headroomLeast || end < n {
 		return headroom{}
-	}
-	n := min((chunks+headroomShare-1)/headroomShare, headroomMost)
-	end := chunks
-	if last := uint64(linkUnit << 32); heapOff < last {
-		end = max(n, min(chunks, (last-heapOff)/chunkSize))
 	}
 	h := headroom{first: end - n, records: n}
 	if n > headroomNodes {
@@ -68,20 +71,33 @@ func planHeadroom(heapOff, chunks uint64) headroom {
 // chunks returns the number of chunks of the headroom.
 func (h *headroom) chunks() uint64 { return h.records + h.large + h.nodes }
 
-// A room is a part of the heap. Each chunk is in one of them.
+// A room is a part of the heap. Each chunk is in one of them, except that roomOfLinked is a part of
+// roomOfAll.
 type room int
 
 const (
 	roomOfAll     room = iota // for every allocation
+	roomOfLinked              // for wait nodes: the chunks of roomOfAll within reach of a link of 32 bits
 	roomOfRecords             // headroom for slot records of up to 256 bytes
 	roomOfLarge               // headroom for slot records of any size
 	roomOfNodes               // headroom for wait nodes
 )
 
+// inHeadroom reports whether the room is a part of the headroom.
+func (in room) inHeadroom() bool { return in > roomOfLinked }
+
 // common returns the number of chunks for every allocation.
 func (g *geometry) common() uint64 { return g.chunkCount - g.headroom.chunks() }
 
-// roomOf returns the room of a chunk.
+// serves reports whether an allocation in the given room may use a chunk.
+func (g *geometry) serves(in room, chunk uint64) bool {
+	if in == roomOfLinked {
+		return chunk < g.linked && g.roomOf(chunk) == roomOfAll
+	}
+	return g.roomOf(chunk) == in
+}
+
+// roomOf returns the room of a chunk. The result is never roomOfLinked.
 func (g *geometry) roomOf(chunk uint64) room {
 	switch h := &g.headroom; {
 	case chunk < h.first || chunk >= h.first+h.chunks():

@@ -97,7 +97,7 @@ func hammerHeap(t *testing.T, size uint64) {
 					return
 				}
 				a.claim(sizes[rng.IntN(len(sizes))], 1)
-				a.claimBlock(classNode, roomOfAll)
+				a.claimBlock(classNode, roomOfLinked)
 				a.claimChunk(0, roomOfAll)
 				reaping.Lock()
 				p.reap(reaper, a.self)

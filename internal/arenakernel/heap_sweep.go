@@ -15,7 +15,7 @@ func (c *core) sweep(want uint64, in room) (swept uint64) {
 		if swept == want {
 			break
 		}
-		if c.geo.roomOf(i) == in && c.sweepChunk(i) {
+		if c.geo.serves(in, i) && c.sweepChunk(i) {
 			swept++
 		}
 	}

@@ -64,6 +64,7 @@ type geometry struct {
 	blocksOff      uint64 // blockWords uint32s for each chunk
 	heapOff        uint64 // a multiple of chunkSize
 	chunkCount     uint64
+	linked         uint64   // how many chunks are within reach of a link of 32 bits
 	headroom       headroom // which chunks are the headroom; the size of the segment determines it
 	counted        bool     // the bit compatCounted
 }
@@ -87,6 +88,7 @@ func plan(size uint64, slots int) geometry {
 	if g.heapOff < size {
 		g.chunkCount = (size - g.heapOff) / chunkSize
 	}
+	g.linked = linkedChunks(g.heapOff, g.chunkCount)
 	g.headroom = planHeadroom(g.heapOff, g.chunkCount)
 	return g
 }

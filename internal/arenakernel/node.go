@@ -51,9 +51,9 @@ func (c *core) claimNode() (Offset, error) {
 }
 
 // newNode claims a block for a node, and makes this participant its owner. The node is not
-// published yet.
+// published yet. It lies within reach of the links of queues, which have 32 bits.
 func (c *core) newNode() (Offset, *Node, error) {
-	off, err := c.claimBlock(classNode, roomOfAll)
+	off, err := c.claimBlock(classNode, roomOfLinked)
 	if err != nil && isNoSpace(err) && c.geo.headroom.nodes > 0 {
 		off, err = c.claimBlock(classNode, roomOfNodes)
 	}

@@ -33,3 +33,8 @@ func TestQueueReturned(t *testing.T) {
 		})
 	}
 }
+
+// Items that come back to a queue in C have their old order, even if there were more than 2^30 puts between them.
+func TestQueueInCReturnedInOrderAfterManyPuts(t *testing.T) {
+	runC(t, "returned.c", unusedName(t))
+}

@@ -2,7 +2,12 @@
 
 package cinterop
 
-import "testing"
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 // An allocation in C of a span for which there is no memory tries two rows of chunks, and not one after the other.
 func TestSpanInCWithoutMemoryTriesTwoRows(t *testing.T) {
@@ -12,4 +17,15 @@ func TestSpanInCWithoutMemoryTriesTwoRows(t *testing.T) {
 // While signals interrupt each reservation of more than 64 KiB, a C program creates an arena and allocates a span.
 func TestReservationsInCThatSignalsInterrupt(t *testing.T) {
 	runC(t, "spans.c", "interrupted", unusedName(t))
+}
+
+// TestWaitNodesInCLieWithinReach: in an arena of more than 256 GiB, the next free block may be out of reach of the 32-bit
+// links of queues. Then a wait node takes a block that is within reach.
+func TestWaitNodesInCLieWithinReach(t *testing.T) {
+	cmd := exec.Command(program(t, "far.c"), unusedName(t))
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() == 77 {
+		t.Skip("needs an address space of 320 GiB")
+	}
+	require.NoError(t, err, "%s", out)
 }

@@ -7,8 +7,8 @@ func init() {
 		{
 			name: "blocks of users lie in the headroom",
 			file: kernel + "heap.go",
-			old:  "\t\tif c.geo.roomOf(i) != in {\n\t\t\tcontinue\n\t\t}\n\t\tw := c.loadChunk(i)\n",
-			new:  "\t\tif in != roomOfAll && c.geo.roomOf(i) != in {\n\t\t\tcontinue\n\t\t}\n\t\tw := c.loadChunk(i)\n",
+			old:  "\t\tif !c.geo.serves(in, i) {\n\t\t\tcontinue\n\t\t}\n\t\tw := c.loadChunk(i)\n",
+			new:  "\t\tif in != roomOfAll && !c.geo.serves(in, i) {\n\t\t\tcontinue\n\t\t}\n\t\tw := c.loadChunk(i)\n",
 			pkg:  "prims", run: "TestFullArenaLosesNothing",
 		},
 		{
@@ -26,6 +26,13 @@ func init() {
 			pkg:  pkg, run: "TestHeadroomIsForUsersOfObjects",
 		},
 		{
+			name: "wait nodes lie beyond the reach of links",
+			file: kernel + "node.go",
+			old:  "c.claimBlock(classNode, roomOfLinked)",
+			new:  "c.claimBlock(classNode, roomOfAll)",
+			pkg:  pkg, run: "TestWaitNodesLieWithinReach",
+		},
+		{
 			name: "large slot records take all of the headroom",
 			file: kernel + "heap_headroom.go",
 			old:  "\treturn c.claimZeroed(class, roomOfLarge)\n",
@@ -35,8 +42,8 @@ func init() {
 		{
 			name: "C: blocks of users lie in the headroom",
 			file: "include/parts/31-heap.h",
-			old:  "        if (shmi_room_of(a, i) != in)\n            continue;\n        switch (shmi_chunk_kind(w)) {\n",
-			new:  "        if (in != SHMI_roomOfAll && shmi_room_of(a, i) != in)\n            continue;\n        switch (shmi_chunk_kind(w)) {\n",
+			old:  "        if (!shmi_serves(a, in, i))\n            continue;\n        switch (shmi_chunk_kind(w)) {\n",
+			new:  "        if (in != SHMI_roomOfAll && !shmi_serves(a, in, i))\n            continue;\n        switch (shmi_chunk_kind(w)) {\n",
 			pkg:  "internal/cinterop", run: "TestRecoverAllInCUsesTheHeadroom",
 		},
 		{
