@@ -314,7 +314,7 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		"a thread of it":  {uint32(m.TID), start},
 		"another start":   {pid, start + 1},
 	}
-	if at, visible := startTimeOf("1"); visible { // with the mount option hidepid, only root sees init
+	if at, err := startTimeOf("1"); err == nil { // with the mount option hidepid, only root sees init
 		ids["init"] = identity{1, at}
 	}
 	for what, id := range ids {
