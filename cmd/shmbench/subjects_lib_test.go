@@ -27,7 +27,7 @@ func TestLibrarySubjects(t *testing.T) {
 		{"uncontended"},
 		{"handoff", "--place=cross,same", "--gap=200us"},
 		{"lock", "--threads=1,4", "--place=any"},
-		{"crash", "--place=any", "--kills=4"},
+		{"crash", "--place=any", "--kills=2"},
 		{"waiters", "--waiters=300"},
 		{"rw", "--read=90", "--threads=3", "--place=any"},
 		{"multi", "--keys=20", "--locks=1,3", "--threads=3", "--place=any"},
