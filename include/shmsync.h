@@ -52,7 +52,8 @@
  * shmsync_error describes the last failure of the calling thread in words.
  *
  * FORK. A child of fork is no participant: a call on what its parent opened changes
- * nothing in the arena, and returns ENOTCONN, or 0 if what it waits for has come
+ * nothing in the arena, and returns ENOTCONN. There is one exception: a wait for a
+ * Once, a WaitGroup, a Latch or a Sequencer returns 0 if what it waits for has come
  * already. The child opens the arena itself, and its objects again. A program that
  * calls exec need not do anything.
  *
@@ -559,7 +560,7 @@ int shmsync_event_close(shmsync_event *e);
 int shmsync_event_set(shmsync_event *e);
 /* Makes the Event not set. */
 int shmsync_event_reset(shmsync_event *e);
-/* Whether the Event is set: 1 or 0. */
+/* Whether the Event is set: 1 or 0. In a child of fork, 0. */
 int shmsync_event_is_set(const shmsync_event *e);
 /* Waits until the Event is set. With auto_reset, each set ends only one wait. */
 int shmsync_event_wait(shmsync_event *e);
@@ -1499,7 +1500,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int en
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
 /* Clears bit k of the summary of the partition. */
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k);
-/* Whether bit k of the summary of the partition is set: 1 or 0. */
+/* Whether bit k of the summary of the partition is set: 1 or 0. In a child of fork, 0. */
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
 /* The summary of the partition. */
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);

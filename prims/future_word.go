@@ -158,7 +158,7 @@ func (v futureResult) producer() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(v & arenakernel.ParticipantIDMask)
 }
 
-// String renders the result by the names of its parts.
+// String says how the round was decided: set, set to an errno, or abandoned by a participant.
 func (v futureResult) String() string {
 	switch {
 	case v.abandoned():

@@ -51,7 +51,8 @@
  * shmsync_error describes the last failure of the calling thread in words.
  *
  * FORK. A child of fork is no participant: a call on what its parent opened changes
- * nothing in the arena, and returns ENOTCONN, or 0 if what it waits for has come
+ * nothing in the arena, and returns ENOTCONN. There is one exception: a wait for a
+ * Once, a WaitGroup, a Latch or a Sequencer returns 0 if what it waits for has come
  * already. The child opens the arena itself, and its objects again. A program that
  * calls exec need not do anything.
  *
