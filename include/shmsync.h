@@ -736,7 +736,8 @@ int shmsync_latch_trywait(shmsync_latch *l);
 int shmsync_latch_wait(shmsync_latch *l);
 /* As shmsync_latch_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
-/* Counts down n, and waits. */
+/* Counts down n, and waits. If it fails in the wait, it has counted down nevertheless. EBADF: another thread closed
+ * the handle or the arena; the call has counted down if shmsync_error names latch.wait. EPROTO does not tell. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
 /* Waits until the dead processes are gone, and forgets their claims, so that other processes count down in their
  * place. */
@@ -825,10 +826,12 @@ int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
 /* As shmsync_barrier_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
 /* Arrives once, and waits until the phase is over. EDEADLK, with nothing counted: the caller is the completion of this
- * Barrier. */
+ * Barrier. EBADF: another thread closed the handle or the arena; the arrival has counted if shmsync_error names
+ * barrier.wait. EPROTO does not tell. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 /* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed; the arrival still counts, unless the completion of the previous phase was running at that time. */
+ * passed; the arrival still counts, unless the completion of the previous phase was running at that time. Then
+ * shmsync_error names barrier.arrive. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
 /* Arrives once, and lowers the number of parties of all later phases by one. EDEADLK, with nothing counted: the caller
  * is the completion of this Barrier. */
@@ -22291,6 +22294,10 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
         *p = was.phase;
         if (was.completer != 0 && !shmi_barrier_broken(&was)) {
             err = shmi_barrier_wait(x, was.phase, abs); /* each round waits for a completion */
+            if (err == EBADF)
+                return shmi_fail(EBADF, "barrier.arrive", shmi_called(&x->e.o), "this process closed the arena");
+            if (err == ETIMEDOUT)
+                return shmi_brief(ETIMEDOUT, "barrier.arrive", shmi_called(&x->e.o));
             if (err != 0 && err != EOWNERDEAD)
                 return err;
             continue;
@@ -22372,7 +22379,7 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
     shmsync_arena *a = x->e.a;
     uint64_t p;
-    int err = shmi_enter_for(x, a, "barrier.wait");
+    int err = shmi_enter_for(x, a, "barrier.arrive");
     if (err != 0)
         return err;
     err = shmi_barrier_arrive(x, 1, 0, abs, &p);
