@@ -43,7 +43,7 @@ func Open(name string, opts *Options) (*Arena, error) {
 	return (*Arena)(a), err
 }
 
-// OpenContext is Open with a context. ctx bounds the wait for the OnFirst of another process.
+// OpenContext is Open with a context. ctx bounds the wait for the OnFirst of another process. A nil ctx never ends.
 func OpenContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
 	a, err := arenakernel.OpenContext(ctx, name, opts.kernel())
 	return (*Arena)(a), err
@@ -63,7 +63,7 @@ func Attach(name string, opts *Options) (*Arena, error) {
 	return (*Arena)(a), err
 }
 
-// AttachContext is Attach with a context. ctx bounds the wait for the OnFirst of another process.
+// AttachContext is Attach with a context. ctx bounds the wait for the OnFirst of another process. A nil ctx never ends.
 func AttachContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
 	a, err := arenakernel.AttachContext(ctx, name, opts.kernel())
 	return (*Arena)(a), err

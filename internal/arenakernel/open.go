@@ -114,6 +114,9 @@ const maxMoves = 1000
 // name has come to mean another file during the join, or if the arena was replaced.
 func enterNamed(ctx context.Context, op, name string, opts *Options, find func() (*shm.Segment, bool, error)) (*Arena, error) {
 	o := opts.orDefault()
+	if ctx == nil {
+		ctx = context.Background() // as in every call of the API that takes a context
+	}
 	for range maxMoves {
 		watcher := startFirstWatcherThread()
 		seg, created, err := find()
