@@ -39,6 +39,12 @@ func (m *Mutex) NextIsForAll() { m.turns.Store(0) }
 // WakeWord returns the value of the wake word.
 func (m *Mutex) WakeWord() uint32 { return m.words.wake.Load() }
 
+// Starving returns the participant that asks for m because one of its waiters has waited long, or 0.
+func Starving(m *Mutex) uint32 { return m.words.starving.Load() }
+
+// WakeInVain wakes the waiters of m, which is held.
+func WakeInVain(m *Mutex) { m.wakeWord.WakeAll() }
+
 // AskFor asks for the next release on behalf of a participant that waits.
 func (m *Mutex) AskFor(n arena.ParticipantID) { m.words.starving.Store(uint32(n)) }
 

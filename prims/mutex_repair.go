@@ -230,7 +230,14 @@ func (m *Mutex) check() {
 // repair runs the function Repair of this process's options if the word o says that the lock is owner-dead. The
 // result took says that this waiter now has the lock. If took is false and err is nil, the owner word has changed.
 func (w *waiter) repair(o ownerWord) (took bool, err error) {
+	ended := false
+	defer func() {
+		if !ended { // Repair has panicked or ended the goroutine
+			w.leave()
+		}
+	}()
 	took, err = w.m.inherit(o)
+	ended = true
 	if took {
 		w.took()
 	}
