@@ -443,6 +443,18 @@ func (m *Mutex) LogRecords() []byte {
 	return append([]byte(nil), m.log.records[:uint64(m.log.state())&0xffffffff]...)
 }
 
+// LoseLog makes m not recoverable, with an undo log that cannot be undone.
+func LoseLog(m *Mutex) {
+	m.log.lose()
+	m.owner.Store(uint32(ownerNotRecoverable))
+}
+
+// LoseRWLog makes m not recoverable, with an undo log that cannot be undone.
+func LoseRWLog(m *RWMutex) {
+	m.log.lose()
+	m.gate.Store(uint32(gateNotRecoverable))
+}
+
 // FlipGate changes the gate, which names n, from held to recovering, or back from recovering to
 // held.
 func (m *RWMutex) FlipGate(n arenakernel.ParticipantID) {
