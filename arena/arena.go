@@ -86,8 +86,9 @@ func Format(seg *shm.Segment, opts *Options) error {
 	return arenakernel.Format(seg, opts.kernel())
 }
 
-// FromSegment joins the arena in seg. From then on the segment belongs to the arena, and is closed
-// together with it. If FromSegment returns an error, it has closed the segment.
+// FromSegment joins the arena in seg. From then on the segment belongs to the arena, and is closed together with it. If
+// this process has joined the arena already, or if FromSegment returns an error, FromSegment closes the segment at once.
+// So the caller does not use it any more.
 func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 	a, err := arenakernel.FromSegment(seg, opts.kernel())
 	return (*Arena)(a), err

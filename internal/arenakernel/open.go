@@ -247,7 +247,8 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created bool, na
 		m.widen(o.KernelIO)
 		a := &Arena{membership: m}
 		a.keep(&o, nil)
-		return a, true, seg.Close()
+		seg.Close() // the arena uses the segment of the first opening; an error here would not concern the caller
+		return a, true, nil
 	}
 	a, err := newMember(seg, seg.Bytes(), opts, created, watcher)
 	if err != nil {
