@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,7 +89,7 @@ func (id Identity) String() string {
 type Error struct {
 	Op     string    // the operation, as in "mutex.lock"
 	Object string    // the object's name, or its offset if it has no name
-	Err    error     // the sentinel, or a system error
+	Err    error     // the sentinel, an error that joins two of them, or a system error
 	Detail string    // the cause in words; may be empty
 	Who    *Identity // the participant that died, for ErrOwnerDead; nil if unknown
 }
@@ -122,8 +123,14 @@ func (e *Error) Error() string {
 // Unwrap returns the sentinel or the system error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is the errno that stands for the sentinel of e.
+// Is reports whether target is the errno that stands for the sentinel of e, or for one of several that e.Err joins.
 func (e *Error) Is(target error) bool {
 	errno, ok := target.(Errno)
-	return ok && errno != 0 && errnoOf(e.Err) == errno
+	if !ok || errno == 0 {
+		return false
+	}
+	if joined, ok := e.Err.(interface{ Unwrap() []error }); ok {
+		return slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return errnoOf(err) == errno })
+	}
+	return errnoOf(e.Err) == errno
 }

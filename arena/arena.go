@@ -43,7 +43,7 @@ func Open(name string, opts *Options) (*Arena, error) {
 	return (*Arena)(a), err
 }
 
-// OpenContext is Open with a context. ctx bounds the wait for the OnFirst of another process.
+// OpenContext is Open with a context. ctx bounds the wait for the OnFirst of another process. A nil ctx never ends.
 func OpenContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
 	a, err := arenakernel.OpenContext(ctx, name, opts.kernel())
 	return (*Arena)(a), err
@@ -63,7 +63,7 @@ func Attach(name string, opts *Options) (*Arena, error) {
 	return (*Arena)(a), err
 }
 
-// AttachContext is Attach with a context. ctx bounds the wait for the OnFirst of another process.
+// AttachContext is Attach with a context. ctx bounds the wait for the OnFirst of another process. A nil ctx never ends.
 func AttachContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
 	a, err := arenakernel.AttachContext(ctx, name, opts.kernel())
 	return (*Arena)(a), err
@@ -86,8 +86,9 @@ func Format(seg *shm.Segment, opts *Options) error {
 	return arenakernel.Format(seg, opts.kernel())
 }
 
-// FromSegment joins the arena in seg. From then on the segment belongs to the arena, and is closed
-// together with it. If FromSegment returns an error, it has closed the segment.
+// FromSegment joins the arena in seg. From then on the segment belongs to the arena, and is closed together with it. If
+// this process has joined the arena already, or if FromSegment returns an error, FromSegment closes the segment at once.
+// So the caller does not use it any more.
 func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 	a, err := arenakernel.FromSegment(seg, opts.kernel())
 	return (*Arena)(a), err

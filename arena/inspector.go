@@ -16,7 +16,12 @@ import (
 // Only one goroutine at a time may use an Inspector.
 type Inspector arenakernel.Inspector
 
-func (i *Inspector) kernel() *arenakernel.Inspector { return (*arenakernel.Inspector)(i) }
+// kernel returns the Inspector as package arenakernel knows it. It panics if i is closed.
+func (i *Inspector) kernel() *arenakernel.Inspector {
+	k := (*arenakernel.Inspector)(i)
+	k.MustBeOpen()
+	return k
+}
 
 // Inspect opens the arena of that name under /dev/shm or, if name has a slash, the file at that
 // path. If the file is no arena, or has a layout that this program does not know, the error Is
@@ -37,8 +42,9 @@ func InspectFile(f *os.File) (*Inspector, error) {
 // Refresh reads the arena again. The error is an error of Inspect, or of reading the file.
 func (i *Inspector) Refresh() error { return i.kernel().Refresh() }
 
-// Close closes the file, and frees the copy of its bytes.
-func (i *Inspector) Close() error { return i.kernel().Close() }
+// Close closes the file, and frees the copy of its bytes. After that, every other method panics, and a second Close
+// returns an error that Is [shmsync.ErrClosed].
+func (i *Inspector) Close() error { return (*arenakernel.Inspector)(i).Close() }
 
 // Witness describes a participant as an Inspector sees it.
 type Witness struct {

@@ -91,6 +91,9 @@ func (a *Arena) Fenced() bool { return a.kernel().Fenced() }
 // The arena keeps the records of the last 192 deaths. If more participants die while this process is
 // stopped, f is not called for the earliest of them. [Participant.Missed] of the next call says how
 // many records were lost.
+//
+// Close of this opening of the arena ends the calls of f, even if the process has other openings. A call that has begun
+// may still run after Close has returned. OnDeath panics with an *Error that Is ErrClosed if this opening is closed.
 func (a *Arena) OnDeath(f func(Participant)) {
 	a.kernel().OnDeath(func(p arenakernel.Participant) { f(Participant(p)) })
 }

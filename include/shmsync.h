@@ -620,7 +620,9 @@ int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, c
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
 /* The offset of the Queue in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q);
-/* Gives one opening of the Queue back. The holds and waits of this process stay as they are. */
+/* Gives one opening of the Queue back. The holds and waits of this process stay as they are. After the last close, ack
+ * and nack return EBADF, and items that are still on lease come back only when this process leaves the arena. So end
+ * the leases before. */
 int shmsync_queue_close(shmsync_queue *q);
 /* Copies an item into the queue, and waits until there is room. ECANCELED: the queue is shut down. ENOSPC: no room
  * for a wait. */
@@ -744,7 +746,8 @@ int shmsync_latch_trywait(shmsync_latch *l);
 int shmsync_latch_wait(shmsync_latch *l);
 /* As shmsync_latch_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
-/* Counts down n, and waits. */
+/* Counts down n, and waits. If it fails in the wait, it has counted down nevertheless. EBADF: another thread closed
+ * the handle or the arena; the call has counted down if shmsync_error names latch.wait. EPROTO does not tell. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
 /* Waits until the dead processes are gone, and forgets their claims, so that other processes count down in their
  * place. */
@@ -833,10 +836,12 @@ int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
 /* As shmsync_barrier_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
 /* Arrives once, and waits until the phase is over. EDEADLK, with nothing counted: the caller is the completion of this
- * Barrier. */
+ * Barrier. EBADF: another thread closed the handle or the arena; the arrival has counted if shmsync_error names
+ * barrier.wait. EPROTO does not tell. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 /* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed; the arrival still counts, unless the completion of the previous phase was running at that time. */
+ * passed; the arrival still counts, unless the completion of the previous phase was running at that time. Then
+ * shmsync_error names barrier.arrive. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
 /* Arrives once, and lowers the number of parties of all later phases by one. EDEADLK, with nothing counted: the caller
  * is the completion of this Barrier. */
@@ -22663,6 +22668,10 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
         *p = was.phase;
         if (was.completer != 0 && !shmi_barrier_broken(&was)) {
             err = shmi_barrier_wait(x, was.phase, abs); /* each round waits for a completion */
+            if (err == EBADF)
+                return shmi_fail(EBADF, "barrier.arrive", shmi_called(&x->e.o), "this process closed the arena");
+            if (err == ETIMEDOUT)
+                return shmi_brief(ETIMEDOUT, "barrier.arrive", shmi_called(&x->e.o));
             if (err != 0 && err != EOWNERDEAD)
                 return err;
             continue;
@@ -22744,7 +22753,7 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
     shmsync_arena *a = x->e.a;
     uint64_t p;
-    int err = shmi_enter_for(x, a, "barrier.wait");
+    int err = shmi_enter_for(x, a, "barrier.arrive");
     if (err != 0)
         return err;
     err = shmi_barrier_arrive(x, 1, 0, abs, &p);

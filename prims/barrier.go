@@ -2,6 +2,7 @@ package prims
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"sync/atomic"
@@ -211,12 +212,17 @@ func (x *Barrier) ArriveAndWait() {
 	}
 }
 
-// ArriveAndWaitContext is ArriveAndWait that returns the errors of WaitContext. Its arrival
-// counts even if it returns an error, with two exceptions: the Barrier is broken, or ctx ended
-// while another process ran the completion of the previous phase.
+// ArriveAndWaitContext is ArriveAndWait that returns the errors of WaitContext. Its arrival may have counted even if it
+// returns an error:
+//
+//   - ErrClosed: it has counted, unless the Op of the *[shmsync.Error] is "barrier.arrive".
+//   - ctx.Err(): it has counted, unless ctx ended while another process ran the completion of the previous phase. If the
+//     Barrier has a completion, a program that has to know this calls Arrive, and then WaitContext.
+//   - ErrOwnerDead: the phase is broken, and its arrivals no longer matter.
+//   - ErrCorrupt: the error does not tell.
 func (x *Barrier) ArriveAndWaitContext(ctx context.Context) error {
 	if err := x.enter(); err != nil {
-		return err
+		return x.notCounted(err)
 	}
 	defer x.leave()
 	p, err := x.arrive(ctx, "ArriveAndWait", 1, 0)
@@ -297,7 +303,7 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 			// The loop repeats after each wait for another process that runs a completion.
 			x.mustNotComplete(ctx, verb, was.completer)
 			if err := x.wait(ctx, was.phase); err != nil && !isOwnerDead(err) {
-				return 0, err
+				return 0, x.notCounted(err)
 			}
 			continue
 		case was.isBroken():
@@ -317,6 +323,15 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		// case this call wakes them.
 		return was.phase, x.tellOf(is.sequence())
 	}
+}
+
+// notCounted returns the error of an arrival that does not count, because of the error err of the method enter or of a
+// wait for a completion.
+func (x *Barrier) notCounted(err error) error {
+	if errors.Is(err, shmsync.ErrClosed) {
+		return failed(x.a, x.object, "barrier.arrive", shmsync.ErrClosed, nil, closedHandle)
+	}
+	return err
 }
 
 // Register gives this process n more of the parties, from this phase on: if the process dies before

@@ -232,7 +232,8 @@ func (c *CohortMutex) Recover(repair func() error) error {
 	return c.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If it need not wait, it calls repair
+// even though ctx has ended.
 func (c *CohortMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	return c.global.RecoverContext(ctx, repair)
 }

@@ -2,6 +2,7 @@ package prims
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -266,11 +267,12 @@ func (c *Cond) relock(s *park.WaitNode) (err error) {
 			c.core.passOn(s)
 		}
 		if err == nil { // L has no LockContext, and its Lock has panicked or ended the goroutine
-			switch r := recover().(type) {
-			case nil:
-			case *shmsync.Error:
-				err = r
-			default:
+			r := recover()
+			var known *shmsync.Error
+			switch e, ok := r.(error); {
+			case ok && errors.As(e, &known):
+				err = e
+			case r != nil:
 				panic(r)
 			}
 		}

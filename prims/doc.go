@@ -38,6 +38,11 @@
 // Mistakes of the caller panic. The death or the misbehaviour of another process is an error. Methods that
 // return no error, such as Lock, panic with that error. Package shmsync defines the errors.
 //
+// # Contexts
+//
+// A context ends waits. A call that need not wait succeeds even though its context has ended, except where its comment
+// says otherwise. A nil context never ends.
+//
 // # Which primitive
 //
 //   - a record that changes wholly or not at all: [Synchronized]

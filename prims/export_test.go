@@ -39,6 +39,12 @@ func (m *Mutex) NextIsForAll() { m.turns.Store(0) }
 // WakeWord returns the value of the wake word.
 func (m *Mutex) WakeWord() uint32 { return m.words.wake.Load() }
 
+// Starving returns the participant that asks for m because one of its waiters has waited long, or 0.
+func Starving(m *Mutex) uint32 { return m.words.starving.Load() }
+
+// WakeInVain wakes the waiters of m, which is held.
+func WakeInVain(m *Mutex) { m.wakeWord.WakeAll() }
+
 // AskFor asks for the next release on behalf of a participant that waits.
 func (m *Mutex) AskFor(n arena.ParticipantID) { m.words.starving.Store(uint32(n)) }
 
@@ -435,6 +441,18 @@ func (m *RWMutex) LogRecords() []byte {
 // LogRecords returns the records of the transaction in the undo log of m.
 func (m *Mutex) LogRecords() []byte {
 	return append([]byte(nil), m.log.records[:uint64(m.log.state())&0xffffffff]...)
+}
+
+// LoseLog makes m not recoverable, with an undo log that cannot be undone.
+func LoseLog(m *Mutex) {
+	m.log.lose()
+	m.owner.Store(uint32(ownerNotRecoverable))
+}
+
+// LoseRWLog makes m not recoverable, with an undo log that cannot be undone.
+func LoseRWLog(m *RWMutex) {
+	m.log.lose()
+	m.gate.Store(uint32(gateNotRecoverable))
 }
 
 // FlipGate changes the gate, which names n, from held to recovering, or back from recovering to

@@ -28,7 +28,8 @@ func (f *FairMutex) Recover(repair func() error) error {
 	return f.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If it need not wait, it calls repair
+// even though ctx has ended.
 func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, "fair mutex "+objectName(f.object))
 	// stayToRun keeps the object open until the end of the repair is recorded in its words. Close of the handle does

@@ -2,6 +2,7 @@ package prims
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"time"
@@ -114,10 +115,18 @@ func (l *Latch) countDown(n int64) error {
 		return nil
 	}
 	ok, err := l.counter.tryFinish(uint64(n))
+	if errors.Is(err, shmsync.ErrClosed) {
+		return l.notCounted()
+	}
 	if err == nil && !ok {
 		panic(fmt.Sprintf("shmsync: CountDown of %d of latch %s: more than are left", n, objectName(l.counter.object)))
 	}
 	return err
+}
+
+// notCounted returns the error of a call that has not counted down because the handle is closed.
+func (l *Latch) notCounted() error {
+	return l.counter.fail("latch.count_down", shmsync.ErrClosed, nil, closedHandle)
 }
 
 func (l *Latch) positive(verb string, n int64) {
@@ -156,13 +165,14 @@ func (l *Latch) ArriveAndWait(n int64) {
 	}
 }
 
-// ArriveAndWaitContext calls CountDown and then WaitContext. If it returns an error, it has counted down
-// nevertheless, except if the error Is ErrCorrupt or ErrClosed.
+// ArriveAndWaitContext calls CountDown and then WaitContext. If it returns an error, it has counted down nevertheless,
+// except if the Op of the *[shmsync.Error] is "latch.count_down": then the handle was closed before. After an error that
+// Is ErrCorrupt, it may or may not have counted down.
 func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
 	// As soon as the counter is 0, another waiter may close the handle. Then Close waits for this call.
 	t := l.counter
-	if err := t.enter(); err != nil {
-		return err
+	if t.enter() != nil {
+		return l.notCounted()
 	}
 	defer t.leave()
 	if err := l.countDown(n); err != nil {

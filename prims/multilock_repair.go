@@ -29,7 +29,8 @@ func (x *MultiLock) Recover(key uint64, repair func() error) error {
 	return x.RecoverContext(context.Background(), key, repair)
 }
 
-// RecoverContext is like Recover, but returns ctx.Err() if ctx ends before repair is called.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If it need not wait, it calls repair
+// even though ctx has ended.
 func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func() error) error {
 	mustHaveRepair(repair != nil, fmt.Sprintf("key %d of multilock %s", key, objectName(x.object)))
 	// stayToRun keeps the words of the object valid until the result of the repair is stored in them. Close of the

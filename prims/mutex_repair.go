@@ -230,7 +230,14 @@ func (m *Mutex) check() {
 // repair runs the function Repair of this process's options if the word o says that the lock is owner-dead. The
 // result took says that this waiter now has the lock. If took is false and err is nil, the owner word has changed.
 func (w *waiter) repair(o ownerWord) (took bool, err error) {
+	ended := false
+	defer func() {
+		if !ended { // Repair has panicked or ended the goroutine
+			w.leave()
+		}
+	}()
 	took, err = w.m.inherit(o)
+	ended = true
 	if took {
 		w.took()
 	}
@@ -266,7 +273,8 @@ func (m *Mutex) Recover(repair func() error) error {
 	return m.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is like Recover, but returns ctx.Err() if ctx ends before repair is called.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If it need not wait, it calls repair
+// even though ctx has ended.
 func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, m.named("mutex "))
 	if !m.opening.stayToRun() {

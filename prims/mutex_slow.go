@@ -61,9 +61,8 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 	}
 	defer m.queue.Exit()
 	w := waiter{m: m, cancel: park.CancelBy(ctx)}
-	err := w.lock()
-	w.cancel.Stop()
-	if err != nil {
+	defer w.cancel.Stop() // also if a Repair panics or ends the goroutine
+	if err := w.lock(); err != nil {
 		return err
 	}
 	race.Acquire(m.key)

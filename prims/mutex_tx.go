@@ -103,11 +103,17 @@ func (m *Mutex) loseLog(o ownerWord, why error) {
 
 // notRecoverable returns the error that says that the lock is not recoverable.
 func (m *Mutex) notRecoverable(op string) error {
-	err := m.fail(op, shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
-	if m.log != nil && m.log.check() != nil {
-		return fmt.Errorf("%w: %w: its undo log cannot be undone", err, shmsync.ErrCorrupt)
+	return notRecoverable(m.a, m.object, op, m.diedName(), m.log)
+}
+
+// notRecoverable returns the error of a lock that is not recoverable, with the undo log l or nil. If the log cannot be
+// undone, the error Is ErrCorrupt, too. The argument died is the participant whose death made the lock owner-dead.
+func notRecoverable(a *arenakernel.Arena, o arenakernel.Object, op string, died arenakernel.ParticipantID, l *undoLog) error {
+	if l != nil && l.check() != nil {
+		both := fmt.Errorf("%w: %w", shmsync.ErrNotRecoverable, shmsync.ErrCorrupt)
+		return failed(a, o, op, both, a.Who(died), "its undo log cannot be undone")
 	}
-	return err
+	return failed(a, o, op, shmsync.ErrNotRecoverable, a.Who(died), "")
 }
 
 // mutexLog returns the undo log of a Mutex, or nil if it has none. For an object of another kind the result is nil,

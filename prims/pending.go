@@ -71,6 +71,7 @@ func (p *Pending) WaitContext(ctx context.Context) error {
 		return p.err
 	default:
 	}
+	ctx = orEndless(ctx)
 	select {
 	case <-p.done:
 		return p.err

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -16,7 +18,8 @@ var (
 // Lease is an item of a Queue that this process works on while the Queue still keeps it. Ack removes the item from
 // the Queue. Nack, or the death of the process, puts the item back. A Lease may be copied: the first Ack or Nack on
 // any of the copies ends the lease. The items that came back have the order of their Puts, as long as there were
-// fewer than two billion further Puts.
+// fewer than two billion further Puts. A Lease outlives the handle: Ack and Nack also work after Close of the Queue,
+// until the arena is closed. Then they open the Queue for the call, which costs more.
 type Lease[T any] struct {
 	// Item is a copy of the item.
 	Item T
@@ -79,7 +82,8 @@ func (q *Queue[T]) leased(t queueItemTaken) Lease[T] {
 }
 
 // Ack removes the item from the Queue, which makes room for another item. It panics if this process no longer has
-// the lease, for example after an earlier Ack or Nack.
+// the lease, for example after an earlier Ack or Nack. It panics with an *[shmsync.Error] that Is ErrClosed if the arena
+// is closed: then the item is in the Queue again.
 func (l Lease[T]) Ack() { l.core.endLease("Ack", l.item, l.word, false) }
 
 // Nack puts the item back into the queue, in front of all items that came after it. It panics as Ack does.
@@ -122,6 +126,14 @@ func (s *queueSlot) leaseSince(st queueState, w queueLeaseWord, now int64) int64
 	return firstSince(w.date(), now)
 }
 
+// reopened returns another handle on the Queue of a closed handle. It returns false if the opening of the arena is closed,
+// or if there is no such Queue any more.
+func (x *queueCore) reopened() (*queueCore, bool) {
+	y, err := handleAt((*arena.Arena)(x.a), x.object.Offset, "queue.open", queueKind, queueVersion, queueHeadBytes,
+		func(a *arenakernel.Arena, o arenakernel.Object) (*queueCore, error) { return buildQueue(a, o, false) })
+	return y, err == nil
+}
+
 // endLease ends a lease. The argument verb is the name of the method that its messages use. endLease panics if the
 // lease has ended before. If several calls try to end the lease, only the call that sets the bit queueLeaseEnded
 // goes on.
@@ -129,9 +141,20 @@ func (x *queueCore) endLease(verb string, t queueItemTaken, w queueLeaseWord, ba
 	if x == nil {
 		panic("shmsync: " + verb + " of a Lease that is none")
 	}
-	defer x.opening.serve(x.items.queue).end()
+	call, ok := x.opening.tryServe(x.items.queue)
+	if !ok {
+		// The handle is closed. The Queue exists, because nobody can delete a Queue with a lease of a living process.
+		refusal := x.opening.refusal
+		if x, ok = x.reopened(); !ok {
+			panic(refusal)
+		}
+		defer x.opening.close("queue.close")
+		call = x.opening.serve(x.items.queue)
+		t.s = x.slot(t.i)
+	}
+	defer call.end()
 	s := t.s
-	ended := queueState(s.state.Load()) == t.st && t.st.participant() == x.name && s.endLease(w)
+	ended := s != nil && queueState(s.state.Load()) == t.st && t.st.participant() == x.name && s.endLease(w)
 	if ended {
 		crashpoint.Hit("queue.lease.ended")
 		if back {

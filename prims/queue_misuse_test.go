@@ -399,3 +399,47 @@ func TestQueueRace(t *testing.T) {
 	a := newArena(t, nil)
 	proctest.Start(t, "queue/race", proctest.Params(nameOf(a))).WaitExit(t)
 }
+
+// TestLeaseOutlivesItsHandle: a lease can be ended after the Close of the handle that gave it, also if no handle of this
+// process is left. After the Close of the arena, the item is in the Queue again.
+func TestLeaseOutlivesItsHandle(t *testing.T) {
+	name := arenaName(t)
+	a, err := arena.Create(name, nil)
+	require.NoError(t, err)
+	q, err := prims.OpenQueue[uint64](a, "q", 4, nil)
+	require.NoError(t, err)
+	var leases []prims.Lease[uint64]
+	for i := range uint64(3) {
+		require.NoError(t, q.Put(i))
+		l, ok := q.TryLease()
+		require.True(t, ok)
+		leases = append(leases, l)
+	}
+	require.NoError(t, q.Close())
+	require.Error(t, a.Delete("q"), "a living process has leases")
+	leases[0].Ack()
+	leases[1].Nack()
+	require.Panics(t, leases[1].Ack, "it has ended")
+	require.Panics(t, leases[0].Nack, "it has ended")
+	q, err = prims.OpenQueue[uint64](a, "q", 4, nil)
+	require.NoError(t, err)
+	require.Equal(t, prims.QueueState{Capacity: 4, Queued: 1, Out: 1}, q.State())
+	v, ok := q.TryGet()
+	require.True(t, ok)
+	require.EqualValues(t, 1, v)
+	require.NoError(t, a.Close())
+	var refusal error
+	func() {
+		defer func() { refusal, _ = recover().(error) }()
+		leases[2].Ack()
+	}()
+	require.ErrorIs(t, refusal, shmsync.ErrClosed)
+	a, err = arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	q, err = prims.AttachQueue[uint64](a, "q", nil)
+	require.NoError(t, err)
+	v, ok = q.TryGet()
+	require.True(t, ok)
+	require.EqualValues(t, 2, v)
+}

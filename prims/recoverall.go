@@ -54,6 +54,7 @@ func RecoverAll(a *arena.Arena, repair func(Lost) error) ([]Lost, error) {
 // RecoverAllContext is like RecoverAll, but returns ctx.Err() if ctx ends before it has recovered all objects.
 func RecoverAllContext(ctx context.Context, a *arena.Arena, repair func(Lost) error) (recovered []Lost, err error) {
 	mustHaveRepair(repair != nil, "all objects")
+	ctx = orEndless(ctx)
 	var objects []arena.Object // all objects, listed before any repair, because a repair may delete some
 	var failed []error
 	for o, err := range (*arenakernel.Arena)(a).ObjectsAndErrors() {

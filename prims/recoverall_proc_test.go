@@ -163,6 +163,52 @@ func TestRecoverAllInOnFirst(t *testing.T) {
 	require.NoError(t, a.Check())
 }
 
+// TestRecoverOfAnEndedContext: a context ends waits, so a Recover that need not wait calls its repair even though its
+// context has ended, as a Lock takes a free lock. A nil context never ends.
+func TestRecoverOfAnEndedContext(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for title, ctx := range map[string]context.Context{"ended": over, "none": nil} {
+		t.Run(title, func(t *testing.T) {
+			name := arenaName(t)
+			p := proctest.Start(t, "recoverall/holder", proctest.Params(name))
+			p.Await(t)
+			a, err := arena.Attach(name, nil)
+			require.NoError(t, err)
+			defer a.Close()
+			repairs := map[string]int{}
+			recovers := func(ctx context.Context, o arena.Object) error {
+				return prims.RecoverAtContext(ctx, a, o, 7, func() error { repairs[o.Name]++; return nil })
+			}
+			var objects []arena.Object
+			for o := range a.Objects() {
+				if slices.Contains(lostByHolder, o.Name) {
+					objects = append(objects, o)
+				}
+			}
+			for _, o := range objects {
+				if err := recovers(over, o); !slices.Contains([]string{"barrier", "future", "group", "latch"}, o.Name) {
+					require.Equal(t, context.Canceled, err, "%s is held", o.Name)
+				}
+			}
+			require.Empty(t, repairs)
+			p.Signal(t, unix.SIGKILL)
+			p.WaitSignal(t, unix.SIGKILL)
+			for _, o := range objects {
+				eventually(t, o.Name+" is recovered", func() string { return words(a) }, func() bool {
+					if err := recovers(ctx, o); err != context.Canceled {
+						require.NoError(t, err, o.Name)
+					}
+					return repairs[o.Name] > 0
+				})
+				require.Equal(t, 1, repairs[o.Name], o.Name)
+			}
+			_, err = prims.RecoverAllContext(ctx, a, func(prims.Lost) error { return nil }) // key 9 of the MultiLock is left
+			require.Equal(t, ctx == nil, err == nil, err)
+		})
+	}
+}
+
 // TestRecoverAllKeepsWhatRepairHasSet: if repair sets a Future whose producer has died, RecoverAll keeps that
 // result.
 func TestRecoverAllKeepsWhatRepairHasSet(t *testing.T) {

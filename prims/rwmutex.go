@@ -439,11 +439,7 @@ func (m *RWMutex) trouble(op string, g gateWord) error {
 	case g.kind() == gateOwnerDead:
 		return m.fail(op, shmsync.ErrOwnerDead, m.a.Who(g.participant()), "")
 	case g == gateNotRecoverable:
-		err := m.fail(op, shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
-		if m.log != nil && m.log.check() != nil {
-			return fmt.Errorf("%w: %w: its undo log cannot be undone", err, shmsync.ErrCorrupt)
-		}
-		return err
+		return notRecoverable(m.a, m.object, op, m.diedName(), m.log)
 	}
 	return nil
 }

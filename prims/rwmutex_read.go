@@ -59,9 +59,8 @@ func (m *RWMutex) rlockSlow(ctx context.Context, tried uint64) error {
 			}
 		}
 		r := reader{m: m, cancel: park.CancelBy(ctx)}
-		err := r.wait(ctx)
-		r.cancel.Stop()
-		if err != nil {
+		defer r.cancel.Stop() // also if a Repair panics or ends the goroutine
+		if err := r.wait(ctx); err != nil {
 			return err
 		}
 	}

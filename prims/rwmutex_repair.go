@@ -206,7 +206,8 @@ func (m *RWMutex) Recover(repair func() error) error {
 	return m.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is like Recover, but returns ctx.Err() if ctx ends before repair is called.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If it need not wait, it calls repair
+// even though ctx has ended.
 func (m *RWMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, "rwmutex "+objectName(m.object))
 	const op = "rwmutex.recover"

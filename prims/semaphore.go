@@ -155,6 +155,7 @@ func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
 	if n < 0 {
 		s.negative("Acquire", n)
 	}
+	ctx = orEndless(ctx)
 	if err := ctx.Err(); err != nil {
 		return err
 	}

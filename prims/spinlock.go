@@ -157,7 +157,8 @@ func (l *SpinLock) Recover(repair func() error) error {
 	return l.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext does what Recover does, but returns ctx.Err() when ctx ends before repair is called.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If it need not wait, it calls repair
+// even though ctx has ended.
 func (l *SpinLock) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, l.core.what+" "+objectName(l.core.object))
 	return l.core.recoverCounted(ctx, repair)

@@ -218,8 +218,20 @@ func (c *spinCore) wait(ctx context.Context, as spinKind, mayRepair bool) error 
 		return c.closed()
 	}
 	defer w.queue.Exit()
-	err := w.acquire(ctx, mayRepair)
-	w.cancel.Stop()
+	defer w.cancel.Stop() // also if a Repair panics or ends the goroutine
+	return w.acquire(ctx, mayRepair)
+}
+
+// repair runs the function Repair of this process's options.
+func (w *spinWaiter) repair(ctx context.Context) error {
+	ended := false
+	defer func() {
+		if !ended { // Repair has panicked or ended the goroutine
+			w.leave()
+		}
+	}()
+	err := w.c.recover(ctx, w.c.repair, true)
+	ended = true
 	return err
 }
 
@@ -237,7 +249,7 @@ func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
 			w.took()
 			return nil
 		case err != nil && mayRepair && c.repair != nil && o.kind() == spinOwnerDead && o.valid(true):
-			if err = c.recover(ctx, c.repair, true); err == nil {
+			if err = w.repair(ctx); err == nil {
 				continue
 			}
 		}

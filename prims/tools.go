@@ -84,7 +84,8 @@ func RecoverAt(a *arena.Arena, o arena.Object, key uint64, repair func() error) 
 	return RecoverAtContext(context.Background(), a, o, key, repair)
 }
 
-// RecoverAtContext does what RecoverAt does, but returns ctx.Err() when ctx ends before repair is called.
+// RecoverAtContext does what RecoverAt does, but returns ctx.Err() when ctx ends while it waits. If it need not wait, it
+// calls repair even though ctx has ended.
 func RecoverAtContext(ctx context.Context, a *arena.Arena, o arena.Object, key uint64, repair func() error) error {
 	var (
 		x interface {

@@ -198,7 +198,8 @@ func (x *Waitable[S, E]) Recover(repair func(s *S) error) error {
 	return x.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext does what Recover does, but returns ctx.Err() if ctx has ended before repair is called.
+// RecoverContext does what Recover does. It does not wait, but may have to repeat the repair. It returns ctx.Err() if ctx
+// has ended before it repeats the repair, and calls repair the first time even though ctx has ended.
 func (x *Waitable[S, E]) RecoverContext(ctx context.Context, repair func(s *S) error) error {
 	mustHaveRepair(repair != nil, "waitable "+objectName(x.object))
 	// stayIfOpen keeps the words valid until this call ends. Close of the handle does not wait for this call,
@@ -214,13 +215,13 @@ func (x *Waitable[S, E]) RecoverContext(ctx context.Context, repair func(s *S) e
 		if err != nil || lost.participant() == 0 {
 			return err
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		if err := repair(&s); err != nil {
 			return x.fail("waitable.recover", shmsync.ErrNotRecoverable, nil, "the repair failed: "+err.Error())
 		}
 		if over, err := x.recovered(&s, lost); over || err != nil {
+			return err
+		}
+		if err := orEndless(ctx).Err(); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ func (x *Waitable[S, E]) Wait(e E) error { return x.WaitContext(context.Backgrou
 // WaitContext does what Wait does, but returns ctx.Err() when ctx ends first. A wait that may go on at once
 // succeeds even if ctx has ended.
 func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
+	ctx = orEndless(ctx)
 	// This call may be granted a claim. So Close of the handle waits until the call has accepted the claim.
 	if !x.queue.Enter() {
 		return x.closed()

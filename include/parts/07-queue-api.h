@@ -45,7 +45,9 @@ int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, c
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
 /* The offset of the Queue in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q);
-/* Gives one opening of the Queue back. The holds and waits of this process stay as they are. */
+/* Gives one opening of the Queue back. The holds and waits of this process stay as they are. After the last close, ack
+ * and nack return EBADF, and items that are still on lease come back only when this process leaves the arena. So end
+ * the leases before. */
 int shmsync_queue_close(shmsync_queue *q);
 /* Copies an item into the queue, and waits until there is room. ECANCELED: the queue is shut down. ENOSPC: no room
  * for a wait. */

@@ -82,7 +82,8 @@ int shmsync_latch_trywait(shmsync_latch *l);
 int shmsync_latch_wait(shmsync_latch *l);
 /* As shmsync_latch_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
-/* Counts down n, and waits. */
+/* Counts down n, and waits. If it fails in the wait, it has counted down nevertheless. EBADF: another thread closed
+ * the handle or the arena; the call has counted down if shmsync_error names latch.wait. EPROTO does not tell. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
 /* Waits until the dead processes are gone, and forgets their claims, so that other processes count down in their
  * place. */

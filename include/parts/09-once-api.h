@@ -80,10 +80,12 @@ int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
 /* As shmsync_barrier_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
 /* Arrives once, and waits until the phase is over. EDEADLK, with nothing counted: the caller is the completion of this
- * Barrier. */
+ * Barrier. EBADF: another thread closed the handle or the arena; the arrival has counted if shmsync_error names
+ * barrier.wait. EPROTO does not tell. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 /* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed; the arrival still counts, unless the completion of the previous phase was running at that time. */
+ * passed; the arrival still counts, unless the completion of the previous phase was running at that time. Then
+ * shmsync_error names barrier.arrive. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
 /* Arrives once, and lowers the number of parties of all later phases by one. EDEADLK, with nothing counted: the caller
  * is the completion of this Barrier. */

@@ -667,6 +667,10 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
         *p = was.phase;
         if (was.completer != 0 && !shmi_barrier_broken(&was)) {
             err = shmi_barrier_wait(x, was.phase, abs); /* each round waits for a completion */
+            if (err == EBADF)
+                return shmi_fail(EBADF, "barrier.arrive", shmi_called(&x->e.o), "this process closed the arena");
+            if (err == ETIMEDOUT)
+                return shmi_brief(ETIMEDOUT, "barrier.arrive", shmi_called(&x->e.o));
             if (err != 0 && err != EOWNERDEAD)
                 return err;
             continue;
@@ -748,7 +752,7 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
     shmsync_arena *a = x->e.a;
     uint64_t p;
-    int err = shmi_enter_for(x, a, "barrier.wait");
+    int err = shmi_enter_for(x, a, "barrier.arrive");
     if (err != 0)
         return err;
     err = shmi_barrier_arrive(x, 1, 0, abs, &p);

@@ -1,6 +1,7 @@
 package arenakernel
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -236,7 +237,7 @@ func (a *Arena) whoIn(i int, w slotWord, n ParticipantID) *shmsync.Identity {
 // OnDeath.
 type deathLog struct {
 	mu    sync.Mutex
-	funcs []deathFunc              // guarded by: mu
+	funcs []*deathFunc             // guarded by: mu
 	next  uint64                   // guarded by: mu; the first death record not delivered yet
 	told  map[uint64]ParticipantID // guarded by: mu; the IDs of delivered deaths, by their index in the ring
 	holes []hole                   // guarded by: mu; death records that were not written yet when deliver read them
@@ -260,7 +261,15 @@ const holeTimeout = time.Second
 // The arena keeps the records of the last 192 deaths. If more participants die while this process
 // is stopped, f is not called for the earliest of them. The next call reports how many deaths were
 // missed, in [Participant.Missed].
-func (a *Arena) OnDeath(f func(Participant)) { a.onDeath(deathFunc{f: f}) }
+//
+// Close of this opening ends the calls. A call that has begun may still run after Close has returned.
+func (a *Arena) OnDeath(f func(Participant)) {
+	a.mustBeginCall("arena.on_death")
+	defer a.EndCall()
+	d := &deathFunc{f: f}
+	a.onDeath(d)
+	a.OnEnd(d, func() { a.deaths.remove(d) })
+}
 
 // deathFunc is a function that is called for each death.
 type deathFunc struct {
@@ -268,9 +277,8 @@ type deathFunc struct {
 	atOnce bool // f never blocks, so it needs no goroutine of its own
 }
 
-func (a *Arena) onDeath(f deathFunc) {
-	a.mustBeginCall("arena.on_death")
-	defer a.EndCall()
+// onDeath registers f for all openings of this process, one of which the caller keeps open.
+func (a *Arena) onDeath(f *deathFunc) {
 	l := &a.deaths
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -284,6 +292,16 @@ func (a *Arena) onDeath(f deathFunc) {
 		l.next = a.u64(hdrDeathRecordsTotal).Load()
 	}
 	l.funcs = append(l.funcs, f)
+}
+
+// remove ends the calls of f.
+func (l *deathLog) remove(f *deathFunc) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.funcs = slices.DeleteFunc(l.funcs, func(g *deathFunc) bool { return g == f })
+	if len(l.funcs) == 0 {
+		l.holes, l.lost = nil, 0 // a function that is registered later gets no death from before
+	}
 }
 
 // deliver calls the registered functions for the deaths that were recorded since the last call. It

@@ -177,7 +177,7 @@ func (h *eventHook) run() {
 func (a *Arena) keepTelling(h *eventHook) {
 	a.OnEnd(h, func() { a.events.unhook(h) })
 	a.events.deaths.Do(func() {
-		a.onDeath(deathFunc{atOnce: true, f: func(p Participant) { // called at once, so events have the order of the deaths
+		a.onDeath(&deathFunc{atOnce: true, f: func(p Participant) { // called at once, so events have the order of the deaths
 			a.events.tell(Event{Kind: EventDeath, Who: &p.Identity, Missed: p.Missed})
 		}})
 	})

@@ -28,6 +28,7 @@ type Inspector struct {
 	created time.Time
 	now     int64        // see SetNow
 	records *recordLists // the lists of the copy
+	closed  bool
 }
 
 // Inspect opens the arena with the given name in /dev/shm or, if the name contains a slash, the
@@ -116,12 +117,27 @@ func (i *Inspector) SetNow(ns int64) { i.now, i.a.now = ns, ns }
 // Refresh discards the copy and reads the file again. It returns the same errors as Inspect, or the
 // error of reading the file.
 func (i *Inspector) Refresh() error {
+	i.MustBeOpen()
 	i.img.Refresh()
 	return i.read()
 }
 
-// Close frees the copy.
-func (i *Inspector) Close() error { return i.img.Close() }
+// Close frees the copy. A second Close changes nothing and returns an error that Is [shmsync.ErrClosed].
+func (i *Inspector) Close() error {
+	if i.closed {
+		return &shmsync.Error{Op: "arena.inspect", Object: i.Path(), Err: shmsync.ErrClosed, Detail: "the Inspector is closed"}
+	}
+	i.closed = true
+	i.a.memory = memory{} // so that a read finds every offset out of range, and does not touch unmapped memory
+	return i.img.Close()
+}
+
+// MustBeOpen panics if the Inspector is closed.
+func (i *Inspector) MustBeOpen() {
+	if i.closed {
+		panic("shmsync: use of the closed Inspector of " + i.Path())
+	}
+}
 
 // Path returns the path of the inspected file.
 func (i *Inspector) Path() string { return i.a.label }

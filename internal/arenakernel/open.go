@@ -114,6 +114,9 @@ const maxMoves = 1000
 // name has come to mean another file during the join, or if the arena was replaced.
 func enterNamed(ctx context.Context, op, name string, opts *Options, find func() (*shm.Segment, bool, error)) (*Arena, error) {
 	o := opts.orDefault()
+	if ctx == nil {
+		ctx = context.Background() // as in every call of the API that takes a context
+	}
 	for range maxMoves {
 		watcher := startFirstWatcherThread()
 		seg, created, err := find()
@@ -249,7 +252,8 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created bool, na
 		m.widen(o.KernelIO)
 		a := &Arena{membership: m}
 		a.keep(&o, nil)
-		return a, true, seg.Close()
+		seg.Close() // the arena uses the segment of the first opening; an error here would not concern the caller
+		return a, true, nil
 	}
 	a, err := newMember(seg, seg.Bytes(), opts, created, watcher)
 	if err != nil {

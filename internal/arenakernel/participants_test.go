@@ -166,6 +166,47 @@ func TestDeathRecordBeingWritten(t *testing.T) {
 	require.Empty(t, told)
 }
 
+// TestOnDeathEndsWithItsOpening: the functions that were registered through an opening are not called for deaths that
+// are found after its Close. Those of the other openings are, also if they are registered when no function is left.
+func TestOnDeathEndsWithItsOpening(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	reopened := func() *Arena {
+		seg, err := shm.FromFile(a.Segment().File(), nil)
+		require.NoError(t, err)
+		b, err := FromSegment(seg, nil)
+		require.NoError(t, err)
+		require.Same(t, a.membership, b.membership)
+		return b
+	}
+	die := func(generation uint32) ParticipantID {
+		n := makeParticipantID(3, generation)
+		a.putDeathRecord(deathRecordsOfDead, n, 0, 0, 0, "")
+		a.ringTold()
+		return n
+	}
+	b, c := reopened(), reopened()
+	first, second := deathsOf(b), deathsOf(c)
+	n := die(1)
+	require.Equal(t, n, next(t, first).Name())
+	require.Equal(t, n, next(t, second).Name())
+	require.NoError(t, b.Close())
+	hole := a.u64(hdrDeathRecordsTotal).Add(1) - 1 // a death record that is written only when c is closed
+	n = die(2)
+	require.Equal(t, n, next(t, second).Name())
+	require.Empty(t, first)
+
+	require.NoError(t, c.Close())
+	require.Empty(t, a.deaths.funcs)
+	die(3)
+	third := deathsOf(a)
+	a.u64(a.deathRecord(deathRecordsOfDead, hole) + deathRecordSeq).Store(hole + 1)
+	n = die(4)
+	require.Equal(t, n, next(t, third).Name(), "a death before the call of OnDeath")
+	require.Empty(t, third)
+	require.Empty(t, second)
+	require.Empty(t, first)
+}
+
 // TestDeathRecordsOverflow: more deaths are recorded than the ring has room for. The latest deaths are
 // reported, and Who finds them.
 func TestDeathRecordsOverflow(t *testing.T) {

@@ -39,7 +39,7 @@ type Queue struct {
 	listed    atomic.Bool  // the periodic checker has this queue on its list
 
 	// life is held by Close, and by code that uses the object outside any call. After Close has returned, the
-	// object may no longer exist.
+	// object may no longer exist. It is locked before mu, and never while the life of any queue is held.
 	life   sync.Mutex
 	closed bool // guarded by: life
 
@@ -91,7 +91,9 @@ type Config struct {
 	Word     arenakernel.Offset // of WaitList.Word
 	All      bool               // each wake is for all waiters, not for one waiter
 	// Check examines the words of the object for a wake that a waiter should have got. It is called
-	// ten times a second while a goroutine waits.
+	// ten times a second while a goroutine waits. Like Miss, it is called under the lock life of the queue. It may
+	// wake waiters, also through this queue, with ReleaseAsOne, DeliverOneAsOne or DeliverAllAsOne: none of them
+	// locks life. It must not close a queue.
 	Check func()
 	// Rest returns a word of the object, and the value that this word had when the last Check found no wake to be
 	// due. Every process changes the word before a wake becomes due. So Check is called only every few seconds
@@ -329,89 +331,6 @@ func (q *Queue) setIdle() { // guarded by: mu
 	if q.first == nil && q.node != 0 {
 		q.Arena.SetIdle(q.node)
 	}
-}
-
-// deliver wakes the first parked goroutine of the queue, or all of them if the parameter all is true. If no
-// goroutine is parked and all is false, deliver passes the wake on to another queue.
-//
-// If goroutines stay parked, deliver first marks the poller node as waiting. A woken goroutine may
-// take the lock, release it, and search for the next waiter before deliver goes on.
-func (q *Queue) deliver(all bool) {
-	q.mu.Lock()
-	var woken *waiter // linked by next
-	for me := q.first; me != nil; me = q.first {
-		q.unlink(me)
-		me.next, woken = woken, me
-		if !all && !q.config.All {
-			break
-		}
-	}
-	// Releasers find the node only while a goroutine is parked. Otherwise a releaser could choose this node after the
-	// last goroutine has left, and a goroutine of another process would not get the wake.
-	if q.first != nil {
-		q.setWaiting()
-	} else {
-		q.setIdle()
-	}
-	q.tellPeople()
-	missed := woken == nil && !all && q.config.Miss != nil
-	q.mu.Unlock()
-	for woken != nil {
-		me := woken
-		woken, me.next = me.next, nil
-		if me.notify != nil {
-			me.notify()
-			continue
-		}
-		me.wake <- struct{}{}
-	}
-	if missed {
-		q.alive(q.config.Miss)
-	}
-}
-
-// DeliverAllAsOne wakes all waiters of all processes. It first wakes the goroutines of this queue directly, without
-// the poller, so no process has to ring the doorbell of this process.
-func (q *Queue) DeliverAllAsOne() {
-	q.deliver(true)
-	q.DeliverAll()
-}
-
-// ReleaseAsOne does what b.Release does, for the wake word b of this queue. But it wakes a goroutine of this queue
-// directly, without the poller, so no process has to ring the doorbell of this process.
-func (q *Queue) ReleaseAsOne(b *WakeWord) {
-	if b.Announced() {
-		b.release(q.DeliverOneAsOne)
-	}
-}
-
-// DeliverOneAsOne does what DeliverOne does, but wakes a goroutine of this queue directly, without the poller.
-func (q *Queue) DeliverOneAsOne(turn uint32) {
-	if turn&1 == 0 && q.wakeOne(turn) > 0 || q.deliverHere(turn>>1) || q.readyOne(turn) {
-		return
-	}
-	if turn&1 != 0 {
-		q.wakeOne(turn)
-	}
-}
-
-// deliverHere wakes a goroutine of this queue, and reports whether it did. If goroutines of other queues are parked
-// as well, deliverHere wakes one of this queue only every second time.
-func (q *Queue) deliverHere(turn uint32) bool {
-	q.mu.Lock()
-	here := q.first != nil
-	if here && turn&1 == 0 {
-		q.Arena.EachPollerNode(q.Poller, func(off arenakernel.Offset, n *arenakernel.Node) bool {
-			here = off == q.node || n.State() != arenakernel.NodeWaiting
-			return here
-		})
-	}
-	q.mu.Unlock()
-	if !here {
-		return false
-	}
-	q.deliver(false)
-	return true
 }
 
 // alive calls f, unless the queue is closed.

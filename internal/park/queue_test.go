@@ -268,6 +268,34 @@ func TestLooseNodeIsKept(t *testing.T) {
 	require.Zero(t, n.Owner())
 }
 
+// TestCheckMayReleaseAsOne: a periodic check holds the lock life of its queue. A ReleaseAsOne in the check must not
+// lock it once more, even if the waiter that it has chosen leaves meanwhile: it takes the waiter off the queue in the
+// same step in which it finds it.
+func TestCheckMayReleaseAsOne(t *testing.T) {
+	b := newNodePool(t)
+	p := b.place(b.object())
+	rounds := 200_000
+	if testing.Short() {
+		rounds /= 10
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range rounds {
+			me := p.enter()
+			left := make(chan struct{})
+			go func() {
+				defer close(left)
+				p.delist(me)
+			}()
+			p.alive(func() { p.DeliverOneAsOne(3) })
+			<-left
+		}
+	}()
+	p.await("a check that releases", done)
+	require.Zero(t, p.missed.Load(), "a wake found no waiter although it chose one")
+}
+
 // TestWaitKeepsItsDateOverWakes: a waiter keeps the begin of its wait when it is woken in vain, for
 // example after the death of an unrelated process.
 func TestWaitKeepsItsDateOverWakes(t *testing.T) {

@@ -120,6 +120,13 @@ static void put_release(void)
 static shmsync_latch latch;
 static void latch_begin(void) { CHECK(shmsync_latch_open(arena, "latch", 1, NULL, &latch), 0); }
 static int latch_call(void) { return shmsync_latch_wait(&latch); }
+static void arrival_begin(void) { CHECK(shmsync_latch_open(arena, "latch", 2, NULL, &latch), 0); }
+static int arrival_call(void)
+{
+    int err = shmsync_latch_arrive_and_wait(&latch, 1);
+    CHECK(strstr(shmsync_error(), "latch.wait") != NULL, 1); /* it has counted down */
+    return err;
+}
 static void latch_release(void) { CHECK(shmsync_latch_count_down(&latch, 1), 0); }
 
 static shmsync_future future;
@@ -172,6 +179,28 @@ static void completed_begin(void)
     CHECK(shmsync_barrier_open(arena, "completed", 1, &o, &barrier), 0);
 }
 static int completed_call(void) { return shmsync_barrier_arrive_and_wait(&barrier); }
+
+static void *arrive_first(void *arg)
+{
+    (void)arg;
+    CHECK(shmsync_barrier_arrive(&barrier, 1, NULL), 0);
+    return NULL;
+}
+static void completing_begin(void)
+{
+    shmsync_barrier_options o;
+    memset(&o, 0, sizeof o);
+    o.completion = run;
+    CHECK(shmsync_barrier_open(arena, "completing", 1, &o, &barrier), 0);
+    CHECK(pthread_create(&runner, NULL, arrive_first, NULL), 0);
+    wait_for(&running);
+}
+static int completing_call(void)
+{
+    int err = shmsync_barrier_arrive_and_wait(&barrier);
+    CHECK(strstr(shmsync_error(), "barrier.arrive") != NULL, 1); /* the arrival has not counted */
+    return err;
+}
 
 static shmsync_fairmutex fair;
 static void fair_begin(void)
@@ -265,6 +294,7 @@ static const struct scene scenes[] = {
     {"queue, full", "queue.add.claimed", put_begin, put_call, put_release, 0},
     {"latch", "counter.wait.watched", latch_begin, latch_call, NULL, EBADF},
     {"latch", "counter.wait.watched", latch_begin, latch_call, latch_release, 0},
+    {"latch, arrival", "counter.wait.watched", arrival_begin, arrival_call, NULL, EBADF},
     {"future", "eventcount.wait.announced", future_begin, future_call, NULL, EBADF},
     {"future", "eventcount.wait.announced", future_begin, future_call, future_release, 0},
     {"once", "once.wait.announced", once_begin, once_call, NULL, EBADF},
@@ -272,6 +302,7 @@ static const struct scene scenes[] = {
     {"barrier", "eventcount.wait.announced", barrier_begin, barrier_call, NULL, EBADF},
     {"barrier", "eventcount.wait.announced", barrier_begin, barrier_call, barrier_release, 0},
     {"barrier, completed", "barrier.complete.returned", completed_begin, completed_call, NULL, 0},
+    {"barrier, completing", "eventcount.wait.announced", completing_begin, completing_call, NULL, EBADF},
     {"fair mutex", "record.wait.prepared", fair_begin, fair_call, NULL, EBADF},
     {"fair mutex", "park.waitnode.asleep", fair_begin, fair_call, NULL, EBADF},
     {"fair mutex", "record.await.resolved", fair_begin, fair_call, fair_release, 0},
@@ -329,7 +360,7 @@ int main(int argc, char **argv)
     }
     CHECK(pthread_join(thread, NULL), 0);
     CHECK(pthread_join(closer, NULL), 0);
-    if (current->begin == once_begin)
+    if (current->begin == once_begin || current->begin == completing_begin)
         CHECK(pthread_join(runner, NULL), 0);
     return 0;
 }
