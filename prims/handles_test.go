@@ -5,6 +5,7 @@ package prims_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -594,6 +595,11 @@ func TestDeleteRefusesWhatIsHeld(t *testing.T) {
 		err := a.Delete("x")
 		require.ErrorIs(t, err, syscall.EBUSY)
 		require.ErrorContains(t, err, fmt.Sprintf("slot %v) holds it", a.Self()))
+		if strings.HasSuffix(t.Name(), "/queue,_leased") { // a lease outlives its handle
+			h.Free()
+			require.NoError(t, a.Delete("x"))
+			return
+		}
 		refused(t, "giving it back by the closed handle", plain(h.Free))
 	})
 }
