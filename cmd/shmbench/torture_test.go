@@ -57,7 +57,7 @@ func violates(t *testing.T, reason string, args ...string) (errs string) {
 // When processes die, nothing is lost, no process waits for long, and none is hurt.
 func TestTorture(t *testing.T) {
 	duration := proctest.Rounds(3*time.Second, 20*time.Second)
-	r, errs := tortureUntil(t, exitOK, func(r torture.Result) bool { return r.Rounds != 0 && deaths(r) }, "--seed=0", "--duration="+duration.String())
+	r, _ := tortureUntil(t, exitOK, func(r torture.Result) bool { return r.Rounds != 0 && deaths(r) }, "--seed=0", "--duration="+duration.String())
 	t.Logf("seed %d, %d deaths, turns %v, after a death %v, thread late %v", r.Seed, r.Deaths, r.Wait, r.Inherit, r.Thread)
 	require.Equal(t, r.Unjudged, r.Beyond)
 	// On a busy machine a job may not run during one torture.
@@ -71,10 +71,9 @@ func TestTorture(t *testing.T) {
 	}
 	jobs := idle(r)
 	for a := new(attempts); len(jobs) > 0 && a.another(); {
-		var code int
-		code, r, errs = runTorture(t, "--seed=0", "--duration=3s", "--only="+strings.Join(jobs, ","))
+		code, next, errs := runTorture(t, "--seed=0", "--duration=3s", "--only="+strings.Join(jobs, ","))
 		require.Equal(t, exitOK, code, errs)
-		jobs = idle(r)
+		jobs = idle(next)
 	}
 	require.Empty(t, jobs)
 }
