@@ -34,10 +34,12 @@ type Arena struct {
 // processes, all these openings together are one participant.
 type membership struct {
 	core
-	seg   *shm.Segment
-	id    segmentID
-	home  workingDir
-	opens int // guarded by: attached
+	seg    *shm.Segment
+	id     segmentID
+	info   os.FileInfo // of the file, when this process joined
+	onDisk bool        // the file may survive a reboot
+	home   workingDir
+	opens  int // guarded by: attached
 	// The field opening is true until the first opening of the arena by this process has been
 	// admitted. Then it becomes false, and the channel opened is closed.
 	opening   bool // guarded by: attached

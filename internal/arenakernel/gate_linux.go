@@ -102,7 +102,7 @@ func isShortage(err error) bool {
 // askForBoot makes sure that this process knows its boot, or knows that /proc does not say it. It returns an error if the
 // file may survive a reboot, and only a shortage hides the ID of the boot.
 func (a *Arena) askForBoot() error {
-	if !outlivesBoot(a.seg.File()) {
+	if !a.onDisk {
 		return nil
 	}
 	_, err := selfIdentity()
@@ -111,7 +111,7 @@ func (a *Arena) askForBoot() error {
 
 // rebooted reports whether the computer was restarted since the previous epoch began. The caller has called askForBoot.
 func (a *Arena) rebooted() bool {
-	if !outlivesBoot(a.seg.File()) {
+	if !a.onDisk {
 		return false
 	}
 	id, _ := selfIdentity()
@@ -121,7 +121,7 @@ func (a *Arena) rebooted() bool {
 // rememberBoot records the boot in which an epoch begins. A process that does not know its boot keeps
 // the recorded ID. So a later process that knows its boot notices a reboot that happened in between.
 func (a *Arena) rememberBoot() {
-	if id, _ := selfIdentity(); outlivesBoot(a.seg.File()) && id.bootID != [16]byte{} {
+	if id, _ := selfIdentity(); a.onDisk && id.bootID != [16]byte{} {
 		copy(a.slice(hdrEpochBoot, 16), id.bootID[:])
 	}
 }
@@ -147,7 +147,7 @@ func (a *Arena) epochOfWriteBack() (number, synced uint32, in bool) {
 // writeBack records nothing if another participant has recorded a write-back since the parameter
 // synced was read from the header.
 func (a *Arena) writeBack(number, synced uint32) {
-	if !outlivesBoot(a.seg.File()) {
+	if !a.onDisk {
 		return
 	}
 	words := make([]slotWord, a.geo.slots+1)

@@ -21,6 +21,7 @@ func anyOwner(os.FileInfo) []uint32                      { return nil }
 func inode(os.FileInfo) uint64                           { return 0 }
 func renameNew(from, to string) error                    { return shmsync.ErrNotSupported }
 func renameNoReplace(from, to string) error              { return shmsync.ErrNotSupported }
+func outlivesBoot(*os.File) bool                         { return false }
 func isShortage(error) bool                              { return false }
 func (a *Arena) askForBoot() error                       { return nil }
 func (a *Arena) rebooted() bool                          { return false }

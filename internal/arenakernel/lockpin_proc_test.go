@@ -127,31 +127,48 @@ func TestReusedDescriptorAccusesNobody(t *testing.T) {
 
 // TestLostDescriptorsSpareOtherFiles: after a mistaken close, all descriptors of an arena refer to another file. Close
 // closes none of them, and the garbage collector does not either. The arena stays usable, and the other file gets no
-// memory.
+// memory. The path counts as before. The last Close removes the file of an ephemeral arena, and otherwise writes the file
+// back to its disk.
 func TestLostDescriptorsSpareOtherFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
-	a, err := Open("./jobs", &Options{Size: 2 << 20, MaxParticipants: 4})
-	require.NoError(t, err)
-	other, err := unix.MemfdCreate("other", unix.MFD_CLOEXEC)
-	require.NoError(t, err)
-	defer unix.Close(other)
-	require.NoError(t, unix.Ftruncate(other, 2<<20))
-	var lost []int
-	for _, f := range []*os.File{a.lock, a.seg.File(), a.home.dir} {
-		lost = append(lost, int(f.Fd()))
-		require.NoError(t, unix.Dup3(other, int(f.Fd()), unix.O_CLOEXEC))
-	}
-	_, err = a.Alloc(1<<20, 1)
-	require.NoError(t, err)
-	require.NoError(t, a.Close())
-	for range 3 {
-		runtime.GC()
-	}
-	for _, fd := range lost {
-		var st unix.Stat_t
-		require.NoError(t, unix.Fstat(fd, &st))
-		require.Zero(t, st.Blocks)
-		require.NoError(t, unix.Close(fd))
+	for _, life := range []Lifetime{LifetimeEphemeral, LifetimeDurable} {
+		opts := &Options{Size: 2 << 20, MaxParticipants: 4, Lifetime: life}
+		a, err := Open("./jobs", opts)
+		require.NoError(t, err)
+		disk := outlivesBoot(a.seg.File())
+		other, err := unix.MemfdCreate("other", unix.MFD_CLOEXEC)
+		require.NoError(t, err)
+		defer unix.Close(other)
+		require.NoError(t, unix.Ftruncate(other, 2<<20))
+		var lost []int
+		for _, f := range []*os.File{a.lock, a.seg.File(), a.home.dir} {
+			lost = append(lost, int(f.Fd()))
+			require.NoError(t, unix.Dup3(other, int(f.Fd()), unix.O_CLOEXEC))
+		}
+		_, err = a.Alloc(1<<20, 1)
+		require.NoError(t, err)
+		require.Equal(t, PathThere, a.PathState())
+		number := a.epochWord().number()
+		require.NoError(t, a.Close())
+		for range 3 {
+			runtime.GC()
+		}
+		for _, fd := range lost {
+			var st unix.Stat_t
+			require.NoError(t, unix.Fstat(fd, &st))
+			require.Zero(t, st.Blocks)
+			require.NoError(t, unix.Close(fd))
+		}
+		if life == LifetimeEphemeral {
+			require.NoFileExists(t, "jobs")
+			continue
+		}
+		a, err = Open("./jobs", opts)
+		require.NoError(t, err)
+		if disk {
+			require.Equal(t, number, a.u32(hdrSynced).Load())
+		}
+		require.NoError(t, a.Close())
 	}
 }
 

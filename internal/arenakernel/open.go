@@ -145,7 +145,10 @@ func enterNamed(ctx context.Context, op, name string, opts *Options, find func()
 		again := errors.Is(err, errMoved)
 		if !again && !joined && judged != nil && o.mayReplace(err) {
 			crashpoint.Hit("arena.remove.judged")
-			gone := removeUnused(name, judged, nil)
+			info, gone := judged.Stat()
+			if gone == nil {
+				gone = removeUnused(name, info, nil)
+			}
 			if again = gone == nil || errors.Is(gone, fs.ErrNotExist); !again {
 				err = errors.Join(err, gone)
 			}
@@ -347,9 +350,13 @@ func newMember(seg *shm.Segment, bytes []byte, opts *Options, created bool, watc
 	if err != nil {
 		return nil, err
 	}
+	info, err := seg.File().Stat()
+	if err != nil {
+		return nil, &shmsync.Error{Op: "arena.open", Object: seg.Name(), Err: err}
+	}
 	dev, ino := seg.ID()
 	a := &Arena{membership: &membership{
-		seg: seg, id: segmentID{dev, ino}, reaps: map[int]*reapProgress{},
+		seg: seg, id: segmentID{dev, ino}, info: info, onDisk: outlivesBoot(seg.File()), reaps: map[int]*reapProgress{},
 		live: newMeeting(), repaired: newMeeting(), watcherEnded: newMeeting(),
 	}}
 	a.memory = newMemory(bytes)

@@ -37,20 +37,38 @@ func (a *Arena) PathState() PathState {
 }
 
 func (a *Arena) pathState() PathState {
-	s := pathState(a.seg.File(), a.label)
-	if (s == PathRemoved || s == PathReplaced) && a.home.leadsTo(a.seg.File()) != "" {
+	own, err := a.ownFile()
+	if err != nil || !leadsToFile(a.label) {
+		return PathNone
+	}
+	s := stateFor(own, a.label)
+	if (s == PathRemoved || s == PathReplaced) && a.home.leadsTo(own) != "" {
 		return PathThere
 	}
 	return s
 }
 
+// ownFile describes the file of the arena. If other code of the program has closed the descriptor of the segment by
+// mistake, ownFile returns the description from the time of the join. The error is not nil if the segment is closed.
+func (a *Arena) ownFile() (os.FileInfo, error) {
+	own, err := a.seg.File().Stat()
+	if a.info == nil || errors.Is(err, os.ErrClosed) {
+		return own, err
+	}
+	if err != nil || !os.SameFile(own, a.info) {
+		return a.info, nil
+	}
+	return own, nil
+}
+
 // currentPath returns the path of the arena. If the path is below a working directory that was
 // renamed since, currentPath returns the path that leads to the file now.
 func (a *Arena) currentPath() string {
-	if stateOfPath(a.seg.File(), a.label) == PathThere {
+	own, err := a.ownFile()
+	if err != nil || stateFor(own, a.label) == PathThere {
 		return a.label
 	}
-	return cmp.Or(a.home.leadsTo(a.seg.File()), a.label)
+	return cmp.Or(a.home.leadsTo(own), a.label)
 }
 
 // workingDir is the working directory in which the program passed the relative path of an arena. The zero value stands
@@ -77,10 +95,10 @@ func workingDirOf(name string) workingDir {
 	return workingDir{dir, info, strings.TrimPrefix(name, "./")}
 }
 
-// leadsTo returns an absolute path of f, if the relative path still leads from the directory to f. Otherwise it returns
-// "". The directory may have been renamed, so leadsTo asks the kernel for its current path. The kernel does not know the
+// leadsTo returns an absolute path of the file own, if the relative path still leads from the directory to that file.
+// Otherwise it returns "". The directory may have been renamed, so leadsTo asks the kernel for its current path. The kernel does not know the
 // path of every file: if f was made without a name, the kernel says that f is deleted.
-func (w workingDir) leadsTo(f *os.File) string {
+func (w workingDir) leadsTo(own os.FileInfo) string {
 	if w.dir == nil {
 		return ""
 	}
@@ -89,7 +107,7 @@ func (w workingDir) leadsTo(f *os.File) string {
 		return ""
 	}
 	path := strings.TrimSuffix(dir, "/") + "/" + w.below
-	if stateOfPath(f, path) != PathThere {
+	if stateFor(own, path) != PathThere {
 		return ""
 	}
 	return path
@@ -121,20 +139,17 @@ func leadsToFile(label string) bool {
 	return strings.Contains(label, "/") && !strings.HasPrefix(label, "memfd:")
 }
 
-func pathState(f *os.File, path string) PathState {
-	if !leadsToFile(path) {
-		return PathNone
-	}
-	return stateOfPath(f, path)
-}
-
-// stateOfPath does what pathState does. Its argument path is certainly a path, for example because
-// the program has passed it as one.
+// stateOfPath reports whether path leads to the open file f.
 func stateOfPath(f *os.File, path string) PathState {
 	own, err := f.Stat()
 	if err != nil {
 		return PathNone
 	}
+	return stateFor(own, path)
+}
+
+// stateFor reports whether path leads to the file own.
+func stateFor(own os.FileInfo, path string) PathState {
 	there, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -50,7 +50,7 @@ const gateTimeout = time.Second
 // judged is not nil, removeUnused removes the file only if it is the file judged. If the path leads
 // to another file again and again, removeUnused gives up after maxMoves attempts. The parameter mapped is the segment of
 // the file judged, or nil if this process has not mapped it.
-func removeUnused(name string, judged *os.File, mapped *shm.Segment) error {
+func removeUnused(name string, judged os.FileInfo, mapped *shm.Segment) error {
 	end, moves := time.Now().Add(gateTimeout), 0
 	for pause := minGatePause; ; pause = min(2*pause, maxGatePause) {
 		again, err := tryRemove(name, judged, mapped)
@@ -72,7 +72,7 @@ var pauseRemoval = time.Sleep
 
 // tryRemove makes one attempt to remove the file of an arena. The result named again is true if a
 // further attempt may have another result.
-func tryRemove(name string, judged *os.File, mapped *shm.Segment) (again bool, err error) {
+func tryRemove(name string, judged os.FileInfo, mapped *shm.Segment) (again bool, err error) {
 	path := name
 	if !isPath(name) {
 		if err := shm.ValidName(name); err != nil {
@@ -88,7 +88,11 @@ func tryRemove(name string, judged *os.File, mapped *shm.Segment) (again bool, e
 		return false, fail(err, "")
 	}
 	defer f.Close()
-	if judged != nil && !sameFile(f, judged) {
+	st, err := f.Stat()
+	if err != nil {
+		return false, fail(err, "")
+	}
+	if judged != nil && !os.SameFile(st, judged) {
 		return false, nil // another process has replaced the file
 	}
 	header := make([]byte, headerSize)
@@ -106,8 +110,7 @@ func tryRemove(name string, judged *os.File, mapped *shm.Segment) (again bool, e
 	if locked { // f.Close is not enough, because a forked child may keep the open file description, and the lock with it
 		defer shmsync.UnlockByte(f, gateByte)
 	}
-	st, err := f.Stat()
-	if err != nil {
+	if st, err = f.Stat(); err != nil {
 		return false, fail(err, "")
 	}
 	geo, err := validate(header[:n], uint64(st.Size()), path)
@@ -166,7 +169,11 @@ func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 	if a.epochWord() != w {
 		return true, nil // a joiner without byte locks has ended the claim
 	}
-	if moved, err = removeIt(a.seg.File(), a.currentPath()); err != nil {
+	f := a.seg.File()
+	if a.lock != nil {
+		f = a.lock // the segment may have lost its descriptor
+	}
+	if moved, err = removeIt(f, a.currentPath()); err != nil {
 		return false, err
 	}
 	crashpoint.Hit("arena.remove.unlinked")
@@ -186,16 +193,6 @@ func removeIt(f *os.File, path string) (moved bool, err error) {
 	return moved, nil
 }
 
-// sameFile reports whether two open files are the same file.
-func sameFile(f, g *os.File) bool {
-	one, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	two, err := g.Stat()
-	return err == nil && os.SameFile(one, two)
-}
-
 // removeLast removes the file of an arena with LifetimeEphemeral that this process has left, if no
 // other participant is in the arena. If this process dies first, the first participant of the next
 // epoch replaces the arena.
@@ -212,8 +209,12 @@ func (a *Arena) removeLast() error {
 	if !leadsToFile(a.label) || a.moved() {
 		return nil
 	}
+	own, err := a.ownFile()
+	if err != nil {
+		return err
+	}
 	// removeUnused maps nothing and opens one file. This process has just closed another one, that of its byte lock.
-	err := removeUnused(a.currentPath(), a.seg.File(), a.seg)
+	err = removeUnused(a.currentPath(), own, a.seg)
 	if errors.Is(err, errBusy) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil
 	}

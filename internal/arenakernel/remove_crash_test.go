@@ -257,3 +257,13 @@ func TestRemoveOfAPathThatKeepsChanging(t *testing.T) {
 	require.NoError(t, Remove(ta.name))
 	require.NoError(t, Remove(other.name))
 }
+
+// sameFile reports whether two open files are the same file.
+func sameFile(f, g *os.File) bool {
+	one, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	two, err := g.Stat()
+	return err == nil && os.SameFile(one, two)
+}
