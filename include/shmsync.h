@@ -9365,8 +9365,15 @@ SHMI_FN int shmi_first_has_memory(void)
     snprintf(path, sizeof path, "/proc/self/task/%d/exe", (int)getpid());
     return syscall(SYS_readlinkat, AT_FDCWD, path, &b, (size_t)1) >= 0 || (errno != ENOENT && errno != ESRCH);
 }
+/* Whether /proc has the process IDs of this process's own namespace. It needs no descriptor. */
+SHMI_FN int shmi_proc_is_own(void)
+{
+    char id[24] = "";
+    return syscall(SYS_readlinkat, AT_FDCWD, "/proc/self", id, sizeof id - 1) > 0 && atoi(id) == (int)getpid();
+}
 /* How many threads this process has, exactly; 0 if that cannot be told. If the process can open no file, the number of
- * links of a directory says it, on Linux: each thread is a directory in it. */
+ * links of a directory says it, on Linux: each thread is a directory in it. In another namespace, the path of the file
+ * does not exist, but a process without descriptors cannot see that. */
 SHMI_FN uint32_t shmi_threads_of_process(void)
 {
     char path[64];
@@ -9377,7 +9384,7 @@ SHMI_FN uint32_t shmi_threads_of_process(void)
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)getpid());
     fd = shmi_open_below(AT_FDCWD, path, 0);
     if (fd < 0)
-        return shmi_is_shortage(errno) && stat("/proc/self/task", &st) == 0 && st.st_nlink > 2 ? (uint32_t)st.st_nlink - 2 : 0;
+        return shmi_is_shortage(errno) && shmi_proc_is_own() && stat("/proc/self/task", &st) == 0 && st.st_nlink > 2 ? (uint32_t)st.st_nlink - 2 : 0;
     n = shmi_count_threads(fd, &start, &size);
     shmi_close_quietly(fd);
     return n;

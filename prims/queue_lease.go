@@ -2,6 +2,7 @@ package prims
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/shmsync/shmsync"
@@ -19,7 +20,7 @@ var (
 // the Queue. Nack, or the death of the process, puts the item back. A Lease may be copied: the first Ack or Nack on
 // any of the copies ends the lease. The items that came back have the order of their Puts, as long as there were
 // fewer than two billion further Puts. A Lease outlives the handle: Ack and Nack also work after Close of the Queue,
-// until the arena is closed. Then they open the Queue for the call, which costs more.
+// until the opening of the arena is closed. Then they open the Queue for the call, which costs more.
 type Lease[T any] struct {
 	// Item is a copy of the item.
 	Item T
@@ -82,8 +83,8 @@ func (q *Queue[T]) leased(t queueItemTaken) Lease[T] {
 }
 
 // Ack removes the item from the Queue, which makes room for another item. It panics if this process no longer has
-// the lease, for example after an earlier Ack or Nack. It panics with an *[shmsync.Error] that Is ErrClosed if the arena
-// is closed: then the item is in the Queue again.
+// the lease, for example after an earlier Ack or Nack. It panics with an *[shmsync.Error] that Is ErrClosed if the
+// opening of the arena is closed. The item is in the Queue again when this process has closed all its openings.
 func (l Lease[T]) Ack() { l.core.endLease("Ack", l.item, l.word, false) }
 
 // Nack puts the item back into the queue, in front of all items that came after it. It panics as Ack does.
@@ -126,12 +127,18 @@ func (s *queueSlot) leaseSince(st queueState, w queueLeaseWord, now int64) int64
 	return firstSince(w.date(), now)
 }
 
-// reopened returns another handle on the Queue of a closed handle. It returns false if the opening of the arena is closed,
-// or if there is no such Queue any more.
-func (x *queueCore) reopened() (*queueCore, bool) {
+// reopened returns another handle on the Queue of a closed handle. It panics if the opening of the arena is closed, or if
+// a peer has damaged the Queue.
+func (x *queueCore) reopened() *queueCore {
 	y, err := handleAt((*arena.Arena)(x.a), x.object.Offset, "queue.open", queueKind, queueVersion, queueHeadBytes,
 		func(a *arenakernel.Arena, o arenakernel.Object) (*queueCore, error) { return buildQueue(a, o, false) })
-	return y, err == nil
+	switch {
+	case errors.Is(err, shmsync.ErrClosed):
+		panic(x.opening.refusal)
+	case err != nil:
+		panic(err)
+	}
+	return y
 }
 
 // endLease ends a lease. The argument verb is the name of the method that its messages use. endLease panics if the
@@ -144,10 +151,7 @@ func (x *queueCore) endLease(verb string, t queueItemTaken, w queueLeaseWord, ba
 	call, ok := x.opening.tryServe(x.items.queue)
 	if !ok {
 		// The handle is closed. The Queue exists, because nobody can delete a Queue with a lease of a living process.
-		refusal := x.opening.refusal
-		if x, ok = x.reopened(); !ok {
-			panic(refusal)
-		}
+		x = x.reopened()
 		defer x.opening.close("queue.close")
 		call = x.opening.serve(x.items.queue)
 		t.s = x.slot(t.i)
