@@ -265,7 +265,7 @@ type notice struct {
 	looked   int64
 	detached bool  // the threads of the dead process have dropped its memory
 	begun    bool  // this process cleans up after the death, or its death watcher will
-	free     int64 // when the slot may be freed, once the data has been handed over, CLOCK_MONOTONIC ns; 0 before
+	free     int64 // when the slot may be freed, once the data has been handed over, CLOCK_MONOTONIC ns; 0 until then
 }
 
 // left returns how many nanoseconds of the delay are left. The delay began when this process first

@@ -48,8 +48,9 @@ func init() {
 		}
 		m := oneOfMany{Name: a.self}
 		for range p.Threads {
-			// The runtime may run one of the goroutines on the leader. A tracer that waits for the leader has a rival: the
-			// goroutine of proctest that waits for the process.
+			// Do not choose the first thread of the process, on which the runtime may run one of the goroutines. A
+			// tracer that waits for this thread would compete with the goroutine of proctest that waits for the
+			// process.
 			if tid := <-tids; tid != os.Getpid() {
 				m.TID = tid
 			}
@@ -268,7 +269,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 	a, err := Create(ta.name, &ta.opts)
 	require.NoError(t, err)
 	defer a.Close()
-	// The kernel may take long to end a process, and the victim does not live for ever. So this process is first.
+	// The test ends this process before it starts the victim. The kernel may take long to end a process, and the victim
+	// does not live for ever.
 	zombie, err := os.StartProcess("/proc/self/exe", []string{"-", "-test.run=^$"}, &os.ProcAttr{})
 	require.NoError(t, err)
 	require.NoError(t, zombie.Kill())

@@ -111,7 +111,7 @@ func (g *geometry) roomOf(chunk uint64) room {
 }
 
 // claimListed claims a block of at least size bytes that the caller will push on the list of an
-// object. If the parameter exists is true, the block may lie in the headroom.
+// object. If the parameter named exists is true, the block may lie in the headroom.
 //
 // The first slot record of an object may not lie there, because the creator of the object makes this
 // record. Otherwise a participant could use up the headroom by creating objects.

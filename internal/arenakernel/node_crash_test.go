@@ -11,7 +11,8 @@ import (
 )
 
 // leave lets b free its nodes as it does when it leaves. The ID of b is still current. b first sees
-// that all telling counts are 0. When b has come to the first of its nodes, leave calls meanwhile.
+// that all telling counts are 0. When b has come to the first of its nodes, leave calls the
+// function named meanwhile.
 func (p *neighbours) leave(t *testing.T, b *Arena, meanwhile func()) {
 	t.Helper()
 	live := makeSlotWord(phaseLive, b.self.Generation())
