@@ -165,7 +165,7 @@ func (a *Arena) leave() error {
 	a.handles.Unlock()
 	concerned := a.repairAll(a.self, false)
 	crashpoint.Hit("arena.close.repaired")
-	if !concerned.undoing { // otherwise the objects that a dead predecessor had open in this slot stay open
+	if !concerned.undoing { // otherwise a rollback may still write into the objects that a dead predecessor in this slot had open
 		a.reclaimMemory(a.self)
 	}
 	crashpoint.Hit("arena.close.reclaimed")

@@ -114,7 +114,7 @@ func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 			t.Logf("looked at: %v", work)
 			require.LessOrEqual(t, work[many], int64(most))
 			if what == "leave" || what == "death" {
-				require.Zero(t, work[few]+work[many], "nothing was touched")
+				require.Zero(t, work[few]+work[many], "no words need to be read, because the process has touched nothing")
 			}
 		})
 	}
@@ -244,7 +244,7 @@ func TestDeathWhileReachIsLowered(t *testing.T) {
 	a.u32(hdrDirReach).Store(0)
 	require.Equal(t, before, a.reach())
 	a.lowerReach()
-	require.Equal(t, before, a.reach(), "somebody who lives is at it")
+	require.Equal(t, before, a.reach(), "a living participant seems to lower the reach, so no other may")
 	p.kill(b.self)
 	a.u32(hdrDirReach).Store(0)
 	a.lowerReach()

@@ -121,7 +121,7 @@ func TestWatchersAreRungBeforeOpenReturns(t *testing.T) {
 		require.NoError(t, err)
 		rung := first.Load() != before
 		require.NoError(t, a.Close())
-		require.True(t, rung, "the first of %d watchers", watchTargets)
+		require.True(t, rung, "the doorbell of the first of %d watchers was not rung", watchTargets)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestFewAreWokenByAnEvent(t *testing.T) {
 	}
 	t.Logf("rings among %d and %d: %v", few, many, rings)
 	for what, r := range rings {
-		require.LessOrEqual(t, r[1], r[0]+ringsMore, "%s: rings among %d, %d; if each is rung it is 12 more", what, few, many)
+		require.LessOrEqual(t, r[1], r[0]+ringsMore, "%s: rings among %d participants, and among %d; a ring for each participant would be 12 more", what, few, many)
 	}
 }
 

@@ -37,7 +37,7 @@ func init() {
 	}
 	agentOrders["everything"] = func(s *agent, o order, a *answer) error { return everything(s.arena) }
 	agentOrders["delete"] = func(s *agent, o order, a *answer) error { return s.arena.Delete(o.Text) }
-	// "locked" waits until it gets a lock. The N of its answer is the time when it got it.
+	// "locked" waits until it gets a lock. The N of its answer is the time when it got the lock.
 	agentOrders["locked"] = func(s *agent, o order, a *answer) error {
 		l, err := openTestLock(s.arena, o.Text)
 		if err != nil {
@@ -813,7 +813,7 @@ func TestSuccessorOwesWhatTheDeadOwed(t *testing.T) {
 					_, err = f.ReadAt(words[i:i+1], slot+int64(off))
 					require.NoError(t, err)
 				}
-				require.NotEqual(t, [2]byte{}, words, "telling and walking")
+				require.NotEqual(t, [2]byte{}, words, "slotTelling and slotWalking are both 0")
 				n := ta.join(t, "newcomer")
 				n.must(t, order{Do: "use", Text: "x"})
 				n.leftovers(t)

@@ -55,8 +55,9 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 		}
 	}
 	i := a.mySlot
-	// Ring the doorbell of the participant before this one in the ring of slots. This process is
-	// not live yet, so that death watcher watches it from the first moment on.
+	// Before this process becomes live, ring the doorbell of the participant before it in the ring
+	// of slots. The death watcher of that participant then watches this process from the first
+	// moment on.
 	a.ringBefore(i, 1)
 
 	watcher.hire(a)

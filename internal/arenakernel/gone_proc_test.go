@@ -202,8 +202,9 @@ func lookAgain(a *Arena) {
 }
 
 // TestLateLookLeavesTheNextDeathAlone: a goroutine is preempted while it checks whether a participant is gone. When it
-// goes on, the next participant of the slot is dead, too, or of the same generation in another window. The goroutine
-// must leave alone what its process remembers of the later death. Otherwise the quiet watch would not ask for the slot.
+// goes on, the slot has had another participant, which is dead, too. That participant has a later generation, or the
+// same generation in another window. The goroutine must leave alone what its process remembers of the later death.
+// Otherwise the quiet watch would not ask for the slot.
 func TestLateLookLeavesTheNextDeathAlone(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)
@@ -227,7 +228,7 @@ func TestLateLookLeavesTheNextDeathAlone(t *testing.T) {
 		require.False(t, known)
 		n.free = 1
 		late, known := a.endings.find(&a.core, slot, c.late, c.lateWindow)
-		require.True(t, known, "nobody has to begin with it")
+		require.True(t, known, "the participant is not in the slot any more, so its death counts as known")
 		require.NotSame(t, n, late)
 		late.detached = true
 		again, known := a.endings.find(&a.core, slot, c.of, c.ofWindow)

@@ -67,7 +67,7 @@ func TestInspectPartsOfAReplacedObject(t *testing.T) {
 			a.CloseObject(o)
 			require.NoError(t, a.DeleteObject(o))
 			another, anothers := open(c.after)
-			require.Equal(t, []Offset{o.Offset, record}, []Offset{another.Offset, anothers}, "the same places")
+			require.Equal(t, []Offset{o.Offset, record}, []Offset{another.Offset, anothers}, "the other object must get the same blocks")
 
 			count := func() map[uint64]int {
 				found := map[uint64]int{}

@@ -380,7 +380,7 @@ func (a *Arena) clearSlot(i int, w slotWord, keep bool) {
 	}
 	a.u32(s + slotPID).Store(0)
 	a.putLabel(s+slotLabel, "")
-	if died := a.u64(s + slotDied).Load(); died > maxGeneration || died <= uint64(w.generation()) { // not that of the next participant
+	if died := a.u64(s + slotDied).Load(); died > maxGeneration || died <= uint64(w.generation()) { // the word is not that of the next participant
 		a.u64(s+slotDied).CompareAndSwap(died, 0)
 	}
 }
