@@ -120,9 +120,9 @@ func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 	}
 }
 
-// TestLeaveAndDeathPassOverTheWaitsOfOthers: if a participant that leaves or dies has used nothing,
-// no process reads the wait nodes of other participants, and no process checks whether one of its
-// own waits has missed a wake.
+// TestLeaveAndDeathPassOverTheWaitsOfOthers: a participant that has used nothing leaves or dies.
+// Then no process reads the wait nodes of other participants, and no process checks whether its
+// waits have missed a wake.
 func TestLeaveAndDeathPassOverTheWaitsOfOthers(t *testing.T) {
 	c, maker := amongObjects(t, 1)
 	maker.must(t, order{Do: "claim nodes", N: 1000})

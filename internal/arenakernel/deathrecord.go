@@ -14,7 +14,7 @@ var _ = crashpoint.Register("arena.record.numbered")
 
 // Offsets within a death record.
 const (
-	deathRecordSeq   = 0 // n+1 once the other fields of record n are written; 0 before
+	deathRecordSeq   = 0 // n+1 once the other fields of record n are written; until then 0
 	deathRecordID    = 8
 	deathRecordPID   = 12
 	deathRecordDied  = 16

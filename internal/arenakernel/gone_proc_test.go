@@ -310,8 +310,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		"too great":             {1 << 30, start},
 		"the process that asks": {uint32(os.Getpid()), startOf(os.Getpid())},
 		"a stranger":            {uint32(os.Getppid()), start},
-		// The exact start time would not do, because a process that started in the same tick of 10
-		// ms has the same start time.
+		// Do not use the exact start time here: a process that started in the same tick of 10 ms
+		// may have it, too.
 		"a dead stranger": {uint32(zombie.Pid), startOf(zombie.Pid) + 1},
 		"no start":        {uint32(zombie.Pid), 0},
 		"a thread of it":  {uint32(m.TID), start},

@@ -45,8 +45,9 @@ const (
 	classHeadroom = 3
 )
 
-// linkedChunks returns how many chunks of a heap are within reach of a link of 32 bits, such as the word
-// objRecords, and the words of a queue, which contain the offset of a wait node divided by linkUnit.
+// linkedChunks returns how many chunks of a heap are within reach of a link of 32 bits. Such a link contains
+// an offset divided by linkUnit. Examples are the word objRecords, and the words of a queue that name a wait
+// node.
 func linkedChunks(heapOff, chunks uint64) uint64 {
 	const end = linkUnit << 32 // 256 GiB
 	return min(chunks, (max(end, heapOff)-heapOff)/chunkSize)

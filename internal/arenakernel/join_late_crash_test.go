@@ -15,8 +15,9 @@ import (
 )
 
 // TestLateJoinerLeavesTheSlotAlone: a joiner is stopped while it takes a slot, and another
-// participant gets the slot meanwhile. When the joiner continues, it must not write to the slot:
-// neither whether its own process has a byte lock, nor the thread that the kernel marks at a death.
+// participant gets the slot meanwhile. When the joiner continues, it must not write to the slot. It
+// must not store there whether its process has a byte lock, or which thread the kernel marks at a
+// death.
 func TestLateJoinerLeavesTheSlotAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		point           string

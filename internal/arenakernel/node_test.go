@@ -366,9 +366,10 @@ func TestNodeThatIsUsedAgainIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestDeleterFreesNoNodeThatAnotherFrees: while a participant deletes an object, another participant is about
-// to free a node of that object. It is the reaper of the owner, or the owner that leaves. It guards the object
-// and is the owner of the node, or has cleared the owner already. Only that participant frees the node.
+// TestDeleterFreesNoNodeThatAnotherFrees: while a participant deletes an object, another participant is about to free a
+// node of that object. This other participant is the reaper of the owner, or the owner itself, which leaves. It guards
+// the object. It is the owner of the node, or has already cleared the word with the owner. The deleter does not free
+// the node.
 func TestDeleterFreesNoNodeThatAnotherFrees(t *testing.T) {
 	for name, begin := range map[string]func(b *Arena, n *Node, deleted Offset){
 		"guards":           func(b *Arena, n *Node, deleted Offset) { b.guard(deleted) },
