@@ -50,9 +50,9 @@ func (a *Arena) Dead(n ParticipantID) bool {
 			})
 		})
 	} else if s := a.slotState(i); s == w || s == w.with(phaseDead) {
-		// Either the slot cannot be marked yet, or another participant has just marked it and may be stopped
-		// or dead by now. In both cases, this process may be the only one that can continue, so its death
-		// watcher follows the slot.
+		// Perhaps no other process can continue, so the death watcher of this process follows the slot. Either
+		// the slot cannot be marked yet, and this process has to mark it later, or
+		// another participant has just marked it, and may be stopped or dead by now.
 		a.follow(i)
 	}
 	return !a.isCurrent(n)
