@@ -55,8 +55,8 @@ type act struct {
 }
 
 // beginAct publishes the ID n in an act word, so that no new participant gets the ID n. The method
-// end of the result clears the act word. Between the two calls, the caller reads the word that it
-// is going to change once more. The caller must not block between the two calls.
+// named end of the result clears the act word. Between the two calls, the caller reads the word
+// that it is going to change once more. The caller must not block between the two calls.
 func (c *core) beginAct(n ParticipantID) act {
 	crashpoint.Hit("arena.act.begun")
 	for {

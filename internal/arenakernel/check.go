@@ -31,9 +31,10 @@ func (a *Arena) Check() error {
 	return errors.Join(errs...)
 }
 
-// checksOfDamage is how many checks in a row have to find damage before an arena is replaced. A single
-// check can take a change for damage that another participant makes at the same time. Nobody is in the
-// arena then, but a participant that is pending may reap, or go on with a reap after it was stopped.
+// checksOfDamage is how many checks in a row have to find damage before an arena is replaced. If another
+// participant changes the arena during a check, that check can mistake the change for damage. No other
+// participant is in the arena during the checks. But a pending participant may reap, or go on with a reap
+// after it was stopped.
 const checksOfDamage = 3
 
 // isDamaged reports whether several checks in a row find damage.

@@ -140,7 +140,8 @@ func (a *Arena) leave() error {
 	}
 	i, live := a.mySlot, a.ownWord(phaseLive, a.self.Generation())
 	leaving := live.with(phaseLeaving)
-	// If others have declared this participant dead, the slot has a date already, or describes another participant.
+	// The compare-and-swap fails if other participants have declared this one dead. slotDied then already has the date
+	// of this death, or belongs to a later participant.
 	a.u64(a.slot(i)+slotDied).CompareAndSwap(uint64(a.self.Generation()), uint64(time.Now().UnixNano()))
 	a.casSlot(i, live, leaving)
 	crashpoint.Hit("arena.close.leaving")
@@ -164,7 +165,7 @@ func (a *Arena) leave() error {
 	a.handles.Unlock()
 	concerned := a.repairAll(a.self, false)
 	crashpoint.Hit("arena.close.repaired")
-	if !concerned.undoing { // otherwise the objects that a dead predecessor had open in this slot stay open
+	if !concerned.undoing { // otherwise a rollback may still write into the objects that a dead predecessor in this slot had open
 		a.reclaimMemory(a.self)
 	}
 	crashpoint.Hit("arena.close.reclaimed")

@@ -67,7 +67,7 @@ func TestCloseWaitsForCallsInAStep(t *testing.T) {
 				a.calls.RUnlock()
 				select {
 				case err := <-closed:
-					require.FailNow(t, "the slot belongs to nobody while the call goes on", "Close: %v", err)
+					require.FailNow(t, "Close returned while the call was in progress", "Close: %v", err)
 				default:
 					require.True(t, time.Now().Before(deadline), "%s", dumpWords(ta.path()))
 				}

@@ -37,7 +37,7 @@ func TestCloseObjectBetweenTheStepsOfALeave(t *testing.T) {
 			require.NoError(t, a.Close())
 			require.Equal(t, passed+1, crashpoint.HitCount(point))
 			require.True(t, err == nil || errors.Is(err, shmsync.ErrNoSpace), "%v", err)
-			require.Equal(t, point != "arena.close.repaired", gone, "whether the object could be deleted")
+			require.Equal(t, point != "arena.close.repaired", gone, "whether the other participant could delete the object")
 			if gone {
 				require.NoError(t, err, "the bytes of x stayed in use")
 				require.Equal(t, fill(make([]byte, 512)), peer.slice(got, 512), "CloseObject changed the block of another participant")

@@ -114,15 +114,15 @@ func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 			t.Logf("looked at: %v", work)
 			require.LessOrEqual(t, work[many], int64(most))
 			if what == "leave" || what == "death" {
-				require.Zero(t, work[few]+work[many], "nothing was touched")
+				require.Zero(t, work[few]+work[many], "no words need to be read, because the process has touched nothing")
 			}
 		})
 	}
 }
 
-// TestLeaveAndDeathPassOverTheWaitsOfOthers: if a participant that leaves or dies has used nothing,
-// no process reads the wait nodes of other participants, and no process checks whether one of its
-// own waits has missed a wake.
+// TestLeaveAndDeathPassOverTheWaitsOfOthers: a participant that has used nothing leaves or dies.
+// Then no process reads the wait nodes of other participants, and no process checks whether its
+// waits have missed a wake.
 func TestLeaveAndDeathPassOverTheWaitsOfOthers(t *testing.T) {
 	c, maker := amongObjects(t, 1)
 	maker.must(t, order{Do: "claim nodes", N: 1000})
@@ -244,7 +244,7 @@ func TestDeathWhileReachIsLowered(t *testing.T) {
 	a.u32(hdrDirReach).Store(0)
 	require.Equal(t, before, a.reach())
 	a.lowerReach()
-	require.Equal(t, before, a.reach(), "somebody who lives is at it")
+	require.Equal(t, before, a.reach(), "a living participant seems to lower the reach, so no other may")
 	p.kill(b.self)
 	a.u32(hdrDirReach).Store(0)
 	a.lowerReach()

@@ -121,7 +121,7 @@ func TestWatchersAreRungBeforeOpenReturns(t *testing.T) {
 		require.NoError(t, err)
 		rung := first.Load() != before
 		require.NoError(t, a.Close())
-		require.True(t, rung, "the first of %d watchers", watchTargets)
+		require.True(t, rung, "the doorbell of the first of %d watchers was not rung", watchTargets)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestFewAreWokenByAnEvent(t *testing.T) {
 	}
 	t.Logf("rings among %d and %d: %v", few, many, rings)
 	for what, r := range rings {
-		require.LessOrEqual(t, r[1], r[0]+ringsMore, "%s: rings among %d, %d; if each is rung it is 12 more", what, few, many)
+		require.LessOrEqual(t, r[1], r[0]+ringsMore, "%s: rings among %d participants, and among %d; a ring for each participant would be 12 more", what, few, many)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestWatchersSleepOn(t *testing.T) {
 	if !quietBuild {
 		t.Skip("needs linux/amd64 or linux/arm64 and no race detector: other watchers return for each event")
 	}
-	const most = 6 // for the mark, the checks of the dead process's threads, and the end of the reap
+	const most = 6 // returns for a death: for the mark, the checks of the dead process's threads, and the end of the reap
 	c := newCrowd(t, 6)
 	for _, m := range c.members {
 		m.must(t, order{Do: "fenced"}) // all work that the process had postponed is done
@@ -201,7 +201,7 @@ func TestWatchersWaitQuietlyForTheEndOfAProcess(t *testing.T) {
 		m.must(t, order{Do: "fenced"})
 	}
 	least := int64(math.MaxInt64)
-	for n := 0; n < 100 && least > 0; n++ { // on a busy host, further watchers act
+	for n := 0; n < 100 && least > 0; n++ { // on a busy host, further watchers act, so the smallest number of several tries counts
 		before := c.sum(t, "slept")
 		c.dieAmong(t)
 		least = min(least, c.sum(t, "slept")-before)

@@ -50,7 +50,8 @@ func (a *Arena) Dead(n ParticipantID) bool {
 			})
 		})
 	} else if s := a.slotState(i); s == w || s == w.with(phaseDead) {
-		// Either the slot cannot be marked yet, and this process marks it later, because perhaps no other process can. Or
+		// Perhaps no other process can continue, so the death watcher of this process follows the slot. Either
+		// the slot cannot be marked yet, and this process has to mark it later, or
 		// another participant has just marked it, and may be stopped or dead by now.
 		a.follow(i)
 	}
@@ -129,8 +130,9 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 }
 
 // surveyDead reports, as the method seenDead does, whether the participant in slot i is dead but
-// not marked dead. In addition, it checks the byte lock even of participants that the kernel would
-// mark, because in a copied file, or after a loss of power, the kernel has marked no word.
+// not marked dead. In addition, it accepts two other proofs, even for participants that the kernel
+// would mark: a process has recorded that the participant is gone, or its byte lock is free. It
+// needs them because the kernel has marked no word in a copied file, or after a loss of power.
 func (a *Arena) surveyDead(i int, w slotWord) bool {
 	return w.present() && (a.seenDead(i, w) || (a.foundGone(i, w) || a.byteFree(i, w)) && a.slotState(i) == w)
 }
@@ -159,7 +161,7 @@ func (a *Arena) byteFree(i int, w slotWord) bool {
 }
 
 // askForByte asks the kernel whether a process holds the byte lock of slot i. The calling process
-// need not have a byte lock itself. The result known is false if the kernel does not answer.
+// need not have a byte lock itself. The result named known is false if the kernel does not answer.
 func (a *Arena) askForByte(i int) (locked, known bool) {
 	// If other code of this program has closed one of the two descriptors by mistake, its number
 	// may refer to another file by now, in which no process has locked the byte. So a free lock counts
@@ -243,10 +245,11 @@ func (a *Arena) declareDead(i int, w slotWord) bool {
 	return true
 }
 
-// dateDeath stores the time of the death of the participant in slot i, in state w, unless the slot has a time. This process
-// may have been stopped after it marked the death, and a later participant may have the slot by now. Its slot contains
-// another generation, so the compare-and-swap then fails. The act of the caller, or the byte lock of
-// a joiner, keeps other participants from getting the same ID.
+// dateDeath stores the time of the death of the participant in slot i, in state w, unless the slot
+// has a time. This process may have been stopped after it marked the death, and a later participant
+// may have the slot by now. Then slotDied contains the generation of that participant, and the
+// compare-and-swap fails. No other participant gets the same ID, because the caller has published
+// this ID in an act word, or is a joiner that has the byte lock of the slot.
 func (a *Arena) dateDeath(i int, w slotWord, now uint64) {
 	a.u64(a.slot(i)+slotDied).CompareAndSwap(uint64(w.generation()), now)
 }
@@ -264,6 +267,6 @@ func (a *Arena) fenceDying(i int, w slotWord) bool {
 	}
 	// Once the memory of the process is freed, its threads can store nothing. The kernel drops the
 	// byte lock after it has freed the memory, which takes 30 ms for each GiB. Without a byte lock,
-	// the mark is the best evidence there is.
+	// the mark of the alive word is the best evidence there is.
 	return !w.hasByte() || a.foundGone(i, w) || a.byteFree(i, w) || a.detached(i, w) || a.cannotAsk(i)
 }

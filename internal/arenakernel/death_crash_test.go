@@ -37,7 +37,7 @@ func init() {
 	}
 	agentOrders["everything"] = func(s *agent, o order, a *answer) error { return everything(s.arena) }
 	agentOrders["delete"] = func(s *agent, o order, a *answer) error { return s.arena.Delete(o.Text) }
-	// "locked" waits until it gets a lock. The N of its answer is the time when it got it.
+	// "locked" waits until it gets a lock. The N of its answer is the time when it got the lock.
 	agentOrders["locked"] = func(s *agent, o order, a *answer) error {
 		l, err := openTestLock(s.arena, o.Text)
 		if err != nil {
@@ -131,7 +131,8 @@ func TestDeathAtEveryPoint(t *testing.T) {
 			continue
 		}
 		t.Run(point, func(t *testing.T) {
-			// A creator in another subtest would also remove the file that this subtest has left.
+			// A subtest for shm.sweep does not run in parallel: a creator in another subtest would
+			// also remove the file that this subtest has left.
 			if !strings.HasPrefix(point, "shm.sweep.") {
 				t.Parallel()
 			}
@@ -392,7 +393,7 @@ func TestActLastsForAWindow(t *testing.T) {
 				}
 				a.useUp(3)
 				a.u64(a.windowWord(3)).Store(uint64(makeWindow(2, maxGeneration, 1)))
-				if killed { // so that no process takes the slot of the member and clears its act words
+				if killed { // use up the slot of the member, so that no joiner takes it and clears its act words
 					a.useUp(1)
 					a.u64(a.touchedWord(1, 0)).Store(1)
 				}
@@ -484,7 +485,7 @@ func (r *remote) thenGoesOn(t *testing.T, ta *testArena, dead ...*remote) {
 	n.must(t, order{Do: "use", Text: "x"})
 	r.must(t, order{Do: "use", Text: "y"})
 	// The new participant has taken the slot of a dead participant. The objects that the dead
-	// participant had open must not count as open in the new one.
+	// participant had open must not count as open by the new participant.
 	r.leftovers(t)
 }
 
@@ -646,7 +647,8 @@ func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
 		}
 	}
 	t.Logf("told after %v", took)
-	// Either the watcher was stopped, or it came too late for that.
+	// The watcher at the place was stopped at the crash point, or found the death already handled.
+	// It is killed in both cases.
 	r.Kill(t)
 	for i, w := range watchers {
 		if i != place {
@@ -661,7 +663,7 @@ func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
 // being freed.
 func TestJoinerWaitsForASlot(t *testing.T) {
 	// The reaper continues after the joiner has begun. On a busy machine, the reaper may need
-	// longer than a joiner waits.
+	// longer than a joiner waits, so the test tries again.
 	for begun := time.Now(); !joinerWaits(t); {
 		require.Less(t, time.Since(begun), bound(), "no joiner gets the slot")
 	}
@@ -740,8 +742,9 @@ func TestSuccessorDies(t *testing.T) {
 	}
 }
 
-// successorsDie kills two joiners at the point, each while it takes over the same slot, with
-// another participant between them. Then a further joiner takes over the slot.
+// successorsDie kills two joiners at the point, each while it takes over the same slot. Between the
+// two, a joiner is killed at another point of the takeover. Then a further joiner takes over the
+// slot.
 func successorsDie(t *testing.T, point string, opts ...proctest.Option) {
 	ta := newTestArena(t, 2)
 	dead := []*remote{ta.join(t, "stopped", opts...), ta.join(t, "worker", opts...)}
@@ -756,7 +759,8 @@ func successorsDie(t *testing.T, point string, opts ...proctest.Option) {
 	dead[1].die(order{Do: "everything"})
 	dead[1].WaitSignal(t, unix.SIGKILL)
 	dead[0].Kill(t)
-	// Until some time has passed, a joiner without a byte lock may be alive.
+	// A joiner without a byte lock counts as alive until joinTimeout has passed. age makes that
+	// time seem over.
 	age := func() {
 		p := ta.peek(t)
 		for i := 1; i <= 2; i++ {
@@ -810,7 +814,7 @@ func TestSuccessorOwesWhatTheDeadOwed(t *testing.T) {
 					_, err = f.ReadAt(words[i:i+1], slot+int64(off))
 					require.NoError(t, err)
 				}
-				require.NotEqual(t, [2]byte{}, words, "telling and walking")
+				require.NotEqual(t, [2]byte{}, words, "slotTelling and slotWalking are both 0")
 				n := ta.join(t, "newcomer")
 				n.must(t, order{Do: "use", Text: "x"})
 				n.leftovers(t)

@@ -14,7 +14,7 @@ var _ = crashpoint.Register("arena.record.numbered")
 
 // Offsets within a death record.
 const (
-	deathRecordSeq   = 0 // n+1 once the other fields of record n are written; 0 before
+	deathRecordSeq   = 0 // n+1 once the other fields of record n are written; until then 0
 	deathRecordID    = 8
 	deathRecordPID   = 12
 	deathRecordDied  = 16
@@ -91,7 +91,7 @@ func (a *Arena) recordDeath(i int, w slotWord, n ParticipantID, d description) b
 	if a.slotState(i) != w {
 		return false
 	}
-	if d.died == 0 { // the participant that marked the death has not stored the time yet, or has died before
+	if d.died == 0 { // the participant that marked the death has not stored the time yet, or died before it could
 		d.died = uint64(time.Now().UnixNano())
 	}
 	a.putDeathRecord(deathRecordsOfDead, n, d.flags, d.pid, d.died, d.label)
@@ -143,7 +143,7 @@ func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Ide
 	total := a.u64(r.total).Load()
 	for back := uint64(1); back <= min(total, r.count); back++ {
 		if ParticipantID(a.u32(a.deathRecord(r, total-back)+deathRecordID).Load()&ParticipantIDMask) != n {
-			continue // as for most records, whose other fields need not be read
+			continue // the record of another participant, as most are: its other fields need not be read
 		}
 		if id, name, ok := a.readDeathRecord(r, total-back); ok && name == n {
 			return &id
@@ -285,8 +285,8 @@ func (a *Arena) onDeath(f *deathFunc) {
 	if len(l.funcs) == 0 {
 		l.told = map[uint64]ParticipantID{}
 		// A process that records a death counts it, and then rings the participants that have this
-		// capability. So either it rings this participant, or this participant finds the death counted,
-		// and the death came before the call.
+		// capability. So either it rings this participant, or this participant finds the death already
+		// counted. In the second case, the death came before the call of OnDeath, so f is not called for it.
 		// sync(arena.told): release
 		a.u32(a.slot(a.mySlot) + slotCaps).Or(capTold)
 		l.next = a.u64(hdrDeathRecordsTotal).Load()

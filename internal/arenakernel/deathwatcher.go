@@ -265,7 +265,7 @@ type notice struct {
 	looked   int64
 	detached bool  // the threads of the dead process have dropped its memory
 	begun    bool  // this process cleans up after the death, or its death watcher will
-	free     int64 // when the slot may be freed, once the data has been handed over, CLOCK_MONOTONIC ns; 0 before
+	free     int64 // when the slot may be freed, once the data has been handed over, CLOCK_MONOTONIC ns; 0 until then
 }
 
 // left returns how many nanoseconds of the delay are left. The delay began when this process first
@@ -282,9 +282,9 @@ func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 }
 
 // leftOfJoiner does what the method left does, for the joiner in slot i. The joiner has no byte
-// lock, and began to join at the time joined. A joiner may give back the slot of a dead participant
-// unchanged, and the next joiner then gets the same generation. The parameter joined differs
-// between the two joiners, so the delay begins again for the second joiner.
+// lock, and began to join at the time that the parameter named joined gives. A joiner may give back
+// the slot of a dead participant unchanged, and the next joiner then gets the same generation. This
+// time differs between the two joiners, so the delay begins again for the second joiner.
 func (n notices) leftOfJoiner(i int, w slotWord, window, joined uint64) int64 {
 	if n[i].joined != joined {
 		n[i] = notice{of: w, when: shmsync.Monotonic(), window: window, joined: joined}

@@ -35,7 +35,7 @@ func init() {
 		c.Params(&name)
 		var mu sync.Mutex
 		heads := map[int]uintptr{}
-		giveList := func() { // to this thread
+		giveList := func() { // registers a robust list for the calling thread
 			mu.Lock()
 			defer mu.Unlock()
 			tid := shmsync.ThreadID()
@@ -85,7 +85,7 @@ func init() {
 			}
 			before, ours := heads[tid]
 			if !ours {
-				continue // a thread that the runtime has just started
+				continue // the runtime has just started the thread, which had no list; try again
 			}
 			after, err := robustHeadOf(tid)
 			if err != nil {

@@ -161,11 +161,10 @@ func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
 	return h, false, c.fail("arena.object", shmsync.ErrCorrupt, "a name leads to "+off.String()+", where there is no object")
 }
 
-// seek finds the object with the given name and opens it. A caller that has just placed an object of
-// that name in the directory is called a maker here. It passes the offset of its object as the
-// parameter mine. Other callers pass 0. For a maker, seek waits a little for pending objects of the
-// same name that were placed before its own object, and then aborts them. For other callers, it skips
-// pending objects.
+// seek finds the object with the given name and opens it. A caller that has just placed an object of that
+// name in the directory is called a maker here. It passes the offset of its object as the parameter named
+// mine. Other callers pass 0. For a maker, seek waits a little for pending objects of the same name that were
+// placed before its own object, and then aborts them. For other callers, it skips pending objects.
 //
 // Each maker places its object before it calls seek. So of two makers of one name, the one that
 // calls seek later finds the object of the other. That object is either committed already, or is
@@ -201,8 +200,8 @@ func (c *core) seek(name string, hash uint64, mine Offset) (h header, found bool
 }
 
 // outvote aborts the object h if it is pending, that is, if its maker has not committed it yet. If
-// the parameter wait is true and the maker of h is alive, outvote first gives the maker some time
-// to commit, so that two makers do not keep aborting each other's objects.
+// the parameter named wait is true and the maker of h is alive, outvote first gives the maker some
+// time to commit, so that two makers do not keep aborting each other's objects.
 func (c *core) outvote(h *header, wait bool) {
 	for try := 0; ; try++ {
 		s := h.load()

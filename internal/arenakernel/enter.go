@@ -55,8 +55,9 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 		}
 	}
 	i := a.mySlot
-	// This participant rings the doorbell before it is live, so that a death watcher watches it
-	// from the first moment on.
+	// Before this process becomes live, ring the doorbell of the participant before it in the ring
+	// of slots. The death watcher of that participant then watches this process from the first
+	// moment on.
 	a.ringBefore(i, 1)
 
 	watcher.hire(a)
@@ -132,8 +133,8 @@ func (a *Arena) dropLock() {
 const takeTimeout = 1e9
 
 // takeSlot changes the state of a free slot to joining. If no slot is free, it takes the slot of a
-// dead participant. In that case, the result before is the ID of that participant, and the caller
-// has to recover what that participant left.
+// dead participant. In that case, the result named before is the ID of that participant, and the
+// caller has to recover what that participant left.
 func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 	for end := shmsync.Monotonic() + takeTimeout; ; time.Sleep(time.Millisecond) {
 		// Read the clock before the search. If the time runs out while this joiner is stopped, it still searches once
@@ -251,12 +252,13 @@ func (a *Arena) unlockSlot(i int) {
 	}
 }
 
-// take changes the state of slot i, which is free or dead in state w, to joining. The parameter next is the new
-// generation. The parameter raw contains the slot's window, that is, the range of generations to which next belongs.
+// take changes the state of slot i, which is free or dead in state w, to joining. The parameter named next is the new
+// generation. The parameter named raw contains the slot's window, that is, the range of generations to which next
+// belongs.
 func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 	reclaimed := a.u32(a.slot(i) + slotReclaimed)
 	enters := w.phase() == phaseFree && next != w.generation()+1
-	// The variable enters is true if next begins a new window of the slot (see slotWindow). The participants of
+	// The variable named enters is true if next begins a new window of the slot (see slotWindow). The participants of
 	// earlier windows are reaped, so slotReclaimed becomes next-1. If the CAS fails because another participant has
 	// entered the window since w was read, this process must not take the slot.
 	if enters && !reclaimed.CompareAndSwap(w.generation(), next-1) && reclaimed.Load() != next-1 {
@@ -362,8 +364,8 @@ func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 }
 
 // reclaimMemoryFor repairs the objects of a dead participant, sends the wakes that this participant
-// may not have sent, and frees its memory. The parameter all is passed to repairAll. The result has
-// the same meaning as that of the method succeed.
+// may not have sent, and frees its memory. The parameter named all is passed to repairAll. The
+// result has the same meaning as that of the method succeed.
 func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	concerned := a.repairAll(dead, all)
 	crashpoint.Hit("arena.inherit.repaired")

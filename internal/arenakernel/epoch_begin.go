@@ -78,8 +78,9 @@ func (a *Arena) beginEpoch(w epochWord) (e Epoch, b beginning) {
 		case !ok, told[name]:
 			// The record is not complete, or its ID was found before. In the first case, its writer
 			// was stopped, or died, when the ring was used for the first time, and the participant
-			// has another record. In the second case, two processes have recorded one death. No
-			// participant gets an ID that has a record.
+			// has another record. In the second case, two processes have recorded one death: no
+			// participant gets an ID that has a record, so both records are about the same
+			// participant.
 		default:
 			told[name] = true
 			if n >= since {

@@ -15,9 +15,9 @@ import "fmt"
 //	open      epoch n has begun                      claiming n+1, by a process that has the gate
 //	claiming  the claimant asks whether any          claimed n, by the claimant: the decision; open n-1 (new if n
 //	          participant is in                      is 1), by the claimant or by a joiner that found a participant
-//	                                                 that is in; claimed n by its last claimant, by a claimant that
-//	                                                 met a process that is dying; claiming n, by the next process
-//	                                                 that has the gate
+//	                                                 that is in; if it was claimed n before, claimed n again, by a
+//	                                                 claimant that gives up because of a death; claiming n, by the
+//	                                                 next process that has the gate
 //	claimed   no participant is in: the claimant     open n, by the claimant, when OnFirst has returned; removed, by
 //	          repairs, runs OnFirst or removes       the claimant; claiming n, by the next process that has the gate
 //	removed   the file has lost its name             nothing

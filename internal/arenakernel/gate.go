@@ -84,7 +84,7 @@ func (a *Arena) presenceOf(i int) presence {
 }
 
 // anyIn returns the slot of a participant that is in the arena, or 0. If it returns 0, the result
-// dying reports whether a participant has died whose process has not ended yet.
+// named dying reports whether a participant has died whose process has not ended yet.
 func (a *Arena) anyIn() (slot int, dying bool) {
 	for i := 1; i <= a.geo.slots; i++ {
 		switch a.presenceOf(i) {

@@ -93,8 +93,8 @@ func (now bootID) isAfter(then bootID) bool {
 	return now != bootID{} && then != bootID{} && now != then
 }
 
-// isShortage reports whether a call failed because something is used up for the moment. Such a failure says nothing
-// about the system.
+// isShortage reports whether a call failed because the process or the system has run out of descriptors or memory for
+// the moment. Such a failure does not show what the system supports.
 func isShortage(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }

@@ -62,7 +62,7 @@ func TestDyingJoinersDoNotKeepAFirstOut(t *testing.T) {
 					a, err := OpenContext(ctx, ta.name, &opts)
 					require.NoError(t, err, "after %d deaths of joiners: %s", rounds, dumpWords(ta.name))
 					require.Equal(t, 1, firsts)
-					require.LessOrEqual(t, rounds, most, "OnFirst ran only because no more joiners died")
+					require.LessOrEqual(t, rounds, most, "the joiner was admitted only after the others had stopped dying")
 					require.NoError(t, a.Close())
 				})
 			}

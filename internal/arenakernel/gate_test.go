@@ -217,10 +217,10 @@ func TestRecreateCorruptNeedsLastingDamage(t *testing.T) {
 		}
 		return nil
 	}
-	require.False(t, open(RecreateCorrupt), "the object of before")
+	require.False(t, open(RecreateCorrupt), "Open must keep the arena, with its object")
 	require.Equal(t, 2, checks)
 	checkFragile = func() error { return shmsync.ErrCorrupt }
-	require.True(t, open(RecreateCorrupt), "a new arena")
+	require.True(t, open(RecreateCorrupt), "Open must replace the arena, so the object is new")
 }
 
 func overwrite(t *testing.T, path string, off int64, b byte) {

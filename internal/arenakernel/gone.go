@@ -53,9 +53,9 @@ func (a *Arena) Gone(n ParticipantID) bool {
 //	bits 18..31  number of the window of the slot, its low 14 bits
 //	bits 32..63  how often a joiner has locked the byte of the slot
 //
-//	writers: any participant that found it; a joiner, before and after it locks the byte; a joiner
+//	writers: any participant that found the other one gone; a joiner, before and after it locks the byte; a joiner
 //	         that has the slot, which clears bits 0..31
-//	readers: every process that asks whether a dead one is gone
+//	readers: every process that asks whether a dead participant is gone
 //	order:   acq_rel
 //	futex:   none
 //	crash:   any value is consistent: without the record the next process finds out by itself
@@ -255,10 +255,10 @@ func (e *endings) find(c *core, i int, w slotWord, window uint64) (*notice, bool
 	return n, false
 }
 
-// turn reports, in the result known, whether this process has found before that the threads of the
-// participant in slot i, in state w, have dropped its memory. If it has not, the result turn
-// reports whether the caller should check now. All goroutines that wait for the end of the
-// participant call turn. A check costs 10 us or more, so one check counts for all of them.
+// turn reports, in the result named known, whether this process has found before that the threads
+// of the participant in slot i, in state w, have dropped its memory. If it has not, the result
+// named turn reports whether the caller should check now. All goroutines that wait for the end of
+// the participant call turn. A check costs 10 us or more, so one check counts for all of them.
 func (e *endings) turn(c *core, i int, w slotWord, window uint64) (known, turn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -290,7 +290,7 @@ func (e *endings) noteDetached(c *core, i int, w slotWord, window uint64) {
 }
 
 // noteHanded records that all data of the dead participant in slot i has been handed over to other
-// participants. The parameter free is the time from which its slot may be freed; only the first call
+// participants. The parameter named free is the time from which its slot may be freed; only the first call
 // counts. No waiter depends on the slot any more, so later checks are less frequent.
 func (e *endings) noteHanded(c *core, i int, w slotWord, window uint64, free int64) {
 	e.mu.Lock()

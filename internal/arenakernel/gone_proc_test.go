@@ -48,8 +48,9 @@ func init() {
 		}
 		m := oneOfMany{Name: a.self}
 		for range p.Threads {
-			// The runtime may run one of the goroutines on the leader. A tracer that waits for the leader has a rival: the
-			// goroutine of proctest that waits for the process.
+			// Do not choose the first thread of the process, on which the runtime may run one of the goroutines. A
+			// tracer that waits for this thread would compete with the goroutine of proctest that waits for the
+			// process.
 			if tid := <-tids; tid != os.Getpid() {
 				m.TID = tid
 			}
@@ -201,8 +202,9 @@ func lookAgain(a *Arena) {
 }
 
 // TestLateLookLeavesTheNextDeathAlone: a goroutine is preempted while it checks whether a participant is gone. When it
-// goes on, the next participant of the slot is dead, too, or of the same generation in another window. The goroutine
-// must leave alone what its process remembers of the later death. Otherwise the quiet watch would not ask for the slot.
+// goes on, the slot has had another participant, which is dead, too. That participant has a later generation, or the
+// same generation in another window. The goroutine must leave alone what its process remembers of the later death.
+// Otherwise the quiet watch would not ask for the slot.
 func TestLateLookLeavesTheNextDeathAlone(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)
@@ -226,7 +228,7 @@ func TestLateLookLeavesTheNextDeathAlone(t *testing.T) {
 		require.False(t, known)
 		n.free = 1
 		late, known := a.endings.find(&a.core, slot, c.late, c.lateWindow)
-		require.True(t, known, "nobody has to begin with it")
+		require.True(t, known, "the participant is not in the slot any more, so its death counts as known")
 		require.NotSame(t, n, late)
 		late.detached = true
 		again, known := a.endings.find(&a.core, slot, c.of, c.ofWindow)
@@ -268,7 +270,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 	a, err := Create(ta.name, &ta.opts)
 	require.NoError(t, err)
 	defer a.Close()
-	// The kernel may take long to end a process, and the victim does not live for ever. So this process is first.
+	// The test ends this process before it starts the victim. The kernel may take long to end a process, and the victim
+	// does not live for ever.
 	zombie, err := os.StartProcess("/proc/self/exe", []string{"-", "-test.run=^$"}, &os.ProcAttr{})
 	require.NoError(t, err)
 	require.NoError(t, zombie.Kill())
@@ -307,8 +310,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		"too great":             {1 << 30, start},
 		"the process that asks": {uint32(os.Getpid()), startOf(os.Getpid())},
 		"a stranger":            {uint32(os.Getppid()), start},
-		// The exact start time would not do, because a process that started in the same tick of 10
-		// ms has the same start time.
+		// Do not use the exact start time here: a process that started in the same tick of 10 ms
+		// may have it, too.
 		"a dead stranger": {uint32(zombie.Pid), startOf(zombie.Pid) + 1},
 		"no start":        {uint32(zombie.Pid), 0},
 		"a thread of it":  {uint32(m.TID), start},

@@ -73,8 +73,8 @@ func TestWaitedForIsGone(t *testing.T) {
 	v, m := startMany(t, ta, manyThreads{Threads: 3, KernelIO: KernelIOAsynchronous})
 	i := m.Name.Slot()
 	s := a.slot(i)
-	// The copy of the file holds the byte lock after the death. The kernel does the same while it
-	// still has the memory of a process that has ended.
+	// Copies of the descriptors of the victim keep its byte lock held after the death. The kernel
+	// does the same while it still has the memory of a process that has ended.
 	v.KeepFile(t, ta.path())
 	v.Kill(t)
 	pollFor(t, a, func() bool { return a.Dead(m.Name) })

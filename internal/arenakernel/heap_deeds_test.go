@@ -234,8 +234,9 @@ func pollerOfNew(a *Arena, _ Offset) {
 	a.PollerNode(o, a.u64(o.Body), anyNode)
 }
 
-// run prepares the deed, and then does it up to the crash point at which v stops. It returns the
-// statistics of the heap from before the deed.
+// run prepares the deed d, and then lets the participant v do it. The parameter named at gives the
+// crash point, and the number of the hit, at which v stops. run returns the statistics of the heap
+// from before the deed.
 func (d deed) run(t *testing.T, a, v *Arena, at string) (before AllocStats) {
 	var off Offset
 	if d.prepare != nil {

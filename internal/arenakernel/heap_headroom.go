@@ -45,8 +45,9 @@ const (
 	classHeadroom = 3
 )
 
-// linkedChunks returns how many chunks of a heap are within reach of a link of 32 bits, such as the word
-// objRecords, and the words of a queue, which contain the offset of a wait node divided by linkUnit.
+// linkedChunks returns how many chunks of a heap are within reach of a link of 32 bits. Such a link contains
+// an offset divided by linkUnit. Examples are the word objRecords, and the words of a queue that name a wait
+// node.
 func linkedChunks(heapOff, chunks uint64) uint64 {
 	const end = linkUnit << 32 // 256 GiB
 	return min(chunks, (max(end, heapOff)-heapOff)/chunkSize)
@@ -111,7 +112,7 @@ func (g *geometry) roomOf(chunk uint64) room {
 }
 
 // claimListed claims a block of at least size bytes that the caller will push on the list of an
-// object. If the parameter exists is true, the block may lie in the headroom.
+// object. If the parameter named exists is true, the block may lie in the headroom.
 //
 // The first slot record of an object may not lie there, because the creator of the object makes this
 // record. Otherwise a participant could use up the headroom by creating objects.

@@ -83,7 +83,7 @@ func TestDeathAtEachPointInTheHeadroom(t *testing.T) {
 				a.CloseObject(o)
 				require.NoError(t, a.Delete("new"))
 				sweepAll(a)
-				require.Equal(t, untouched.Headroom-p.geo.headroom.nodes, a.Stats().FreeHeadroom, "but for the wait nodes")
+				require.Equal(t, untouched.Headroom-p.geo.headroom.nodes, a.Stats().FreeHeadroom, "the whole headroom is free, except the chunks for wait nodes")
 				requireSound(t, a)
 			})
 		}

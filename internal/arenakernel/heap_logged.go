@@ -60,8 +60,8 @@ func (a *Arena) LogBlock(off Offset) error {
 }
 
 // CanLogFreed returns "" if a transaction can free the block at off. Otherwise it returns why it
-// cannot. The result logged reports whether the block already belongs to a transaction of this
-// process.
+// cannot. The result named logged reports whether the block already belongs to a transaction of
+// this process.
 func (a *Arena) CanLogFreed(off Offset) (why string, logged bool) {
 	b, ok := a.locate(off)
 	if !ok {

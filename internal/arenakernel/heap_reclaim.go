@@ -23,7 +23,8 @@ func (c *core) reclaimBlocks(dead ParticipantID) {
 		if w.reserved() {
 			c.reclaimChunk(i, w, dead)
 		}
-		// The chunk itself is freed last, because its blocks are examined only here.
+		// Free the chunk itself only now, after reclaimChunk has examined its block words. Load its
+		// word again, because reclaimChunk may have changed the word.
 		if w = c.loadChunk(i); w.kind() == chunkClaimed && w.participant() == dead {
 			c.swapChunk(i, w, w.freed())
 		}

@@ -165,9 +165,10 @@ func (a *Arena) describe(i int) description {
 	return d
 }
 
-// dateIn returns the date in the word slotDied, or 0 if there is none. Before its death, the word of a participant has its
-// generation, so that a process that found the death of an earlier participant of the slot, and was stopped, stores no date
-// there. A date is a time in Unix ns, which is greater than every generation.
+// dateIn returns the date in the word slotDied, or 0 if there is none. Until a participant dies, the word slotDied of
+// its slot contains its generation. So if a process found the death of an earlier participant of the slot and was
+// stopped, its compare-and-swap fails, and it stores no date there. A date is a time in Unix ns, which is greater than
+// every generation.
 func dateIn(died uint64) uint64 {
 	if died <= maxGeneration {
 		return 0

@@ -254,8 +254,8 @@ func (i *Inspector) life(slot int) string {
 	}
 	if w.hasByte() {
 		if locked, err := shmsync.ByteLocked(i.img.File(), a.lockByte(slot)); err == nil {
-			// The copy is older than this answer. The answer is about the participant of the copy only if the
-			// participant still has the slot. Otherwise it may have left.
+			// The copy is older than the answer of the kernel about the byte lock. That answer is about the
+			// participant of the copy only if the participant still has the slot. Otherwise it may have left.
 			switch now := i.stateNow(slot); {
 			case now.generation() != w.generation() || !now.taken():
 				return LifeUnknown

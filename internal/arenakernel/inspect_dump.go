@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// EachPart calls f for the parts of the arena that a report needs, in order: everything before the
-// heap, then wait nodes and objects. It leaves out user data (blocks of Alloc, values, items)
-// unless the parameter data is true. f must not keep the bytes. If a part of the file could not be read since the last
-// Refresh, its bytes are zero or missing, and the result is an error.
+// EachPart calls f for the parts of the arena that a report needs, in order: everything before the heap, then wait
+// nodes and objects. It leaves out user data (blocks of Alloc, values, items) unless the parameter named data is true.
+// f must not keep the bytes. If a part of the file could not be read since the last Refresh, its bytes are zero or
+// missing, and the result is an error.
 func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) error {
 	a := i.a
 	a.findWaitsOfCopy() // find the waits first, so that the waits in the report are not older than the holds
@@ -113,8 +113,8 @@ func zero(b []byte) bool {
 // The parameter b contains the bytes of the arena from off.
 func (i *Inspector) objectsOnly(off uint64, b []byte) {
 	a, kept := i.a, make([]byte, len(b))
-	// The function each calls the function do for the part of b that overlaps the n bytes at the
-	// offset named from.
+	// The function named each calls the function named do for the part of b that overlaps the n
+	// bytes at the offset named from.
 	each := func(from, n uint64, do func(dst, src []byte)) {
 		lo, hi := max(from, off), min(from+n, off+uint64(len(b)))
 		if lo < hi {

@@ -33,9 +33,9 @@ func init() {
 	RegisterKind(KindOps{Kind: secretKind, Version: 3, RecordWords: 64})
 }
 
-// TestInspectPartsOfAReplacedObject: an object is deleted while an Inspector copies the arena, and another one gets its
-// place and that of its slot record. One of the two has user data in the record. The report shows none of it, whether
-// the Inspector copies the record last or first.
+// TestInspectPartsOfAReplacedObject: an object is deleted while an Inspector copies the arena, and another object gets
+// its block and the block of its slot record. One of the two objects has user data in the record. The report shows none
+// of these data, whether the Inspector copies the record last or first.
 func TestInspectPartsOfAReplacedObject(t *testing.T) {
 	const words, secret = 0x4e1d4e1d4e1d4e1d, 0x5ec7e75ec7e75ec7
 	for name, c := range map[string]struct{ before, after Kind }{
@@ -67,7 +67,7 @@ func TestInspectPartsOfAReplacedObject(t *testing.T) {
 			a.CloseObject(o)
 			require.NoError(t, a.DeleteObject(o))
 			another, anothers := open(c.after)
-			require.Equal(t, []Offset{o.Offset, record}, []Offset{another.Offset, anothers}, "the same places")
+			require.Equal(t, []Offset{o.Offset, record}, []Offset{another.Offset, anothers}, "the other object must get the same blocks")
 
 			count := func() map[uint64]int {
 				found := map[uint64]int{}

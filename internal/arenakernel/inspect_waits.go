@@ -68,7 +68,7 @@ func (i *Inspector) readAgain(off, n uint64) {
 func (a *Arena) findWaits() map[Offset][]Wait {
 	found, left := map[Offset][]Wait{}, mostWaits
 	asleep := a.sleepers()
-	type sleepOn struct { // a map, because there may be very many waits and sleepers
+	type sleepOn struct { // the key of a map, because a list would be too slow for very many waits and sleepers
 		owner ParticipantID
 		word  Offset
 	}

@@ -15,8 +15,9 @@ import (
 )
 
 // TestLateJoinerLeavesTheSlotAlone: a joiner is stopped while it takes a slot, and another
-// participant gets the slot meanwhile. When the joiner continues, it must not write to the slot:
-// neither whether its own process has a byte lock, nor the thread that the kernel marks at a death.
+// participant gets the slot meanwhile. When the joiner continues, it must not write to the slot. It
+// must not store there whether its process has a byte lock, or which thread the kernel marks at a
+// death.
 func TestLateJoinerLeavesTheSlotAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		point           string
@@ -40,7 +41,7 @@ func TestLateJoinerLeavesTheSlotAlone(t *testing.T) {
 			if c.giveUp {
 				w := p.slotState(2)
 				require.Equal(t, phaseJoining, w.phase())
-				require.True(t, p.casSlot(2, w, w.with(phaseFree)), "as a watcher does after a while")
+				require.True(t, p.casSlot(2, w, w.with(phaseFree)), "the test gives the joiner up, as a watcher does after a while")
 			}
 			another := ta.join(t, "another", c.another...)
 			another.must(t, order{Do: "lock", Text: "held"})
@@ -54,7 +55,7 @@ func TestLateJoinerLeavesTheSlotAlone(t *testing.T) {
 			require.Equal(t, state, p.slotState(2))
 			require.Equal(t, caps, p.slotCaps(2)&^capFence)
 			require.Equal(t, alive, p.u32(p.aliveWord(2, 0)).Load())
-			require.NotEmpty(t, survivor.try(t, order{Do: "lock", Text: "held"}).Err, "it is held")
+			require.NotEmpty(t, survivor.try(t, order{Do: "lock", Text: "held"}).Err, "the lock must still be held")
 			another.Kill(t)
 			survivor.must(t, order{Do: "locked", Text: "held"})
 			survivor.must(t, order{Do: "lock", Text: "held"})
@@ -79,7 +80,7 @@ func TestLateHeirLeavesTheCapabilitiesAlone(t *testing.T) {
 	p := ta.peek(t)
 	w := p.slotState(2)
 	require.Equal(t, phaseDead, w.phase())
-	require.True(t, p.casSlot(2, w, w.with(phaseFree)), "as a reaper does")
+	require.True(t, p.casSlot(2, w, w.with(phaseFree)), "the test frees the slot, as a reaper does")
 	another := ta.join(t, "another")
 	require.Equal(t, 2, another.self.Slot())
 	caps := p.slotCaps(2) &^ capFence
@@ -135,11 +136,11 @@ func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
 	second.must(t, order{Do: "arm to stop", Text: "arena.inherit.recorded"})
 	open(second)
 	second.AwaitStop(t)
-	require.Equal(t, joining, p.slotState(2), "it has the generation of the first one")
+	require.Equal(t, joining, p.slotState(2), "the second joiner has the generation of the first one")
 	late.Cont(t)
 	late.Recv(t, &a)
 	require.NotEmpty(t, a.Err, "all slots are taken")
-	require.False(t, p.foundGone(2, joining), "it is alive")
+	require.False(t, p.foundGone(2, joining), "the second joiner is alive")
 }
 
 // TestStoppedJoinerWithoutAByteKeepsItsSlot: a joiner without a byte lock is stopped for long while it fills its slot
@@ -223,11 +224,11 @@ func TestJoinerWithoutByteDiesInTheOnlySlot(t *testing.T) {
 		w := p.slotState(1)
 		require.Equal(t, phaseJoining, w.phase())
 		next := ta.start(t, without(with))
-		require.NotEmpty(t, next.try(t, order{Do: "open", Arena: ta.name, Opts: &ta.opts}).Err, "it may be alive")
+		require.NotEmpty(t, next.try(t, order{Do: "open", Arena: ta.name, Opts: &ta.opts}).Err, "the joiner may still be alive")
 		p.u64(p.slot(1) + slotJoined).Store(uint64(time.Now().Add(-joinTimeout - time.Second).UnixNano()))
 		caps := p.u32(p.slot(1) + slotCaps)
 		was := caps.Swap(makeCaps(0, w.generation()-1))
-		require.NotEmpty(t, next.try(t, order{Do: "open", Arena: ta.name, Opts: &ta.opts}).Err, "the date is that of an earlier one")
+		require.NotEmpty(t, next.try(t, order{Do: "open", Arena: ta.name, Opts: &ta.opts}).Err, "the time in the slot may be that of an earlier joiner")
 		caps.Store(was)
 		require.Empty(t, next.try(t, order{Do: "open", Arena: ta.name, Opts: &ta.opts}).Err)
 		require.True(t, p.slotState(1).is(phaseLive, w.generation()+1))
@@ -250,7 +251,7 @@ func TestJoinerWithoutAByteSeesThatItHasLostItsSlot(t *testing.T) {
 		p := ta.peek(t)
 		w := p.slotState(1)
 		require.Equal(t, phaseJoining, w.phase())
-		require.True(t, p.casSlot(1, w, w.with(lost)), "as a watcher does after a while")
+		require.True(t, p.casSlot(1, w, w.with(lost)), "the test gives the joiner up, as a watcher does after a while")
 		late.Cont(t)
 		late.AwaitStop(t)
 		require.True(t, p.slotState(1).is(phaseJoining, w.generation()+1), "%v", p.slotState(1))

@@ -77,7 +77,7 @@ type KindOps struct {
 	// No thread of that participant executes code any more, but its system calls may still write.
 	// Repair is called again when [Arena.Gone] returns true for the participant. If the object
 	// protects data, as a lock does, Repair must not pass the object on to the next waiter before
-	// that.
+	// that second call.
 	Repair func(a *Arena, o Object, dead ParticipantID)
 	// Wake wakes, once, all waiters of the object whose wakes may have been lost because a
 	// participant died.

@@ -52,9 +52,9 @@ func (a *Arena) continueReaps() {
 	})
 }
 
-// forgetReaps drops the records of reaps that another participant has finished. It does the same if
-// a joiner has taken over the slot. If this process is the reaper of that slot, it gives up this
-// role, because the joiner waits for that.
+// forgetReaps drops the records of reaps that another participant has finished, and of reaps whose
+// slot a joiner has taken over. If this process is the reaper of such a slot, it gives up this
+// role, because the joiner waits until the slot names no reaper.
 func (a *Arena) forgetReaps() {
 	a.reapMu.Lock()
 	defer a.reapMu.Unlock()

@@ -442,13 +442,13 @@ func TestJoinerHasItsOwnTime(t *testing.T) {
 	first.when -= joinTimeout / 2
 	seen[3] = first
 	look()
-	require.Equal(t, first, seen[3], "one joiner has one time")
+	require.Equal(t, first, seen[3], "the time of a joiner must not begin again")
 	first.when -= joinTimeout
 	seen[3] = first
 	require.True(t, p.casSlot(3, joining, dead))
 	require.True(t, p.take(3, dead, 5, 0))
 	look()
-	require.Equal(t, joining, a.slotState(3), "the next joiner was given up for the time of the one before: %+v", seen[3])
+	require.Equal(t, joining, a.slotState(3), "the next joiner was given up too early, because of the time of the joiner before it: %+v", seen[3])
 	p.u32(p.slot(3) + slotState).Store(0)
 }
 
@@ -466,7 +466,7 @@ func TestDeathOfAJoinerWithoutByteIsOver(t *testing.T) {
 	}
 	require.True(t, p.ended(3))
 	p.u32(p.slot(3) + slotCaps).Store(makeCaps(capRobust, 4))
-	require.True(t, p.ended(3), "those of an earlier participant")
+	require.True(t, p.ended(3), "the capabilities are those of an earlier participant")
 	p.u32(p.slot(3) + slotCaps).Store(makeCaps(capRobust, 5))
 	require.False(t, p.ended(3), "the kernel marks a participant that was live")
 }
@@ -487,7 +487,7 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	require.NotZero(t, caps)
 	a.freeSlot(3, dead, false) // as by a participant that has read this state earlier
 	joining := a.slotState(3)
-	require.True(t, joining.is(phaseJoining, 6), "it does not change hands")
+	require.True(t, joining.is(phaseJoining, 6), "the joiner must keep the slot")
 	require.Equal(t, caps, a.slotCaps(3))
 	require.True(t, joining.hasByte())
 	require.False(t, a.surveyDead(3, joining))

@@ -317,8 +317,9 @@ func (c *core) awaitTold() bool {
 // waits of others.
 const toldYields = 50
 
-// freeNodesAt frees the nodes of an object that no process has open. These are poller nodes, and waits
-// of dead participants that no process which knows the kind of the object has examined since the death.
+// freeNodesAt frees the nodes of an object that no process has open. These are poller nodes, and nodes of
+// waits of dead participants. Normally the kind of the object cleans up such a wait, but no process that
+// knows the kind may have examined the object since the death.
 func (c *core) freeNodesAt(object Offset) {
 	c.eachNode(func(off Offset, n *Node) {
 		owner := n.Owner() // one load: a reaper makes itself the owner of the node of a dead participant
@@ -368,7 +369,7 @@ func (c *core) forgetWait(off Offset, n *Node, object Offset) {
 	c.beginTell() // until the call of endTell, no participant gets the ID of the owner
 	defer c.endTell()
 	owner, stamp, w := n.Owner(), n.stamp.Load(), n.Load()
-	// The guard comes first, and the use last.
+	// Check the guard first, and the use of the node last, as the table above requires.
 	if owner == 0 || c.guarded(object) || n.Object() != object || !n.sameUse(w) {
 		return // another participant is freeing the node, or the node has another wait now
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 // leave lets b free its nodes as it does when it leaves. The ID of b is still current. b first sees
-// that all telling counts are 0. When b has come to the first of its nodes, leave calls meanwhile.
+// that all telling counts are 0. When b has come to the first of its nodes, leave calls the
+// function named meanwhile.
 func (p *neighbours) leave(t *testing.T, b *Arena, meanwhile func()) {
 	t.Helper()
 	live := makeSlotWord(phaseLive, b.self.Generation())
@@ -71,10 +72,10 @@ func TestPollerNodeOfWhoLeavesIsToldStill(t *testing.T) {
 	b = p.join(2)
 	again, err := b.PollerNode(o, b.u64(o.Body), anyNode)
 	require.NoError(t, err)
-	require.NotEqual(t, off, again, "while it is on its way")
+	require.NotEqual(t, off, again, "the releaser may still push the node")
 	c.pushReady(off, n, b.self)
 	c.endTell()
-	require.True(t, b.TakeReady(func(Offset) { t.Error("it is nobody's") }))
+	require.True(t, b.TakeReady(func(Offset) { t.Error("the node belongs to no participant") }))
 	v := p.join(4)
 	p.reap(a, v.self)
 	require.Equal(t, NodeFree, n.State())

@@ -32,11 +32,10 @@ func stopsIn(t *testing.T, f func()) {
 	f()
 }
 
-// TestLateReaperLeavesNodeOfAnother: a process that completes a record late does not free the node of
-// another participant. The steps are: a reaper dies while it frees the node of a dead waiter. Another
-// process, late, completes the same record, makes itself the owner of the node, and is stopped. The
-// node is freed meanwhile, and a third process claims it. When late goes on, the third process keeps
-// the node.
+// TestLateReaperLeavesNodeOfAnother: a process that completes a record late does not free the node of another
+// participant. The steps are: a reaper dies while it frees the node of a dead waiter. Another process, named
+// late here, completes the same record, makes itself the owner of the node, and is stopped. The node is freed
+// meanwhile, and a third process claims it. When late goes on, the third process keeps the node.
 func TestLateReaperLeavesNodeOfAnother(t *testing.T) {
 	p := newNeighbours(2<<20, 6)
 	waiter, reaper, late, next, third := p.join(1), p.join(2), p.join(3), p.join(4), p.join(5)

@@ -73,8 +73,8 @@ func TestPreparedNodeOfDeadIsKept(t *testing.T) {
 }
 
 // TestNodeThatOwesIsKept: a participant was woken and died before it used the wake. Its node is kept until a
-// record has settled that. Then the node is freed, but not while a participant may still push it on a ready
-// stack.
+// record has marked it as removed from the queue. Then the node is freed, but not while a participant may
+// still push it on a ready stack.
 func TestNodeThatOwesIsKept(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, other := p.join(1), p.join(2), p.join(3)
@@ -102,7 +102,7 @@ func TestNodeThatOwesIsKept(t *testing.T) {
 	require.Equal(t, b.self, n.Owner(), "another participant may be about to push it")
 	other.EndTell()
 	a.ReapRemoved(off, b.self, settled-1)
-	require.Equal(t, b.self, n.Owner(), "it is not the node that was settled")
+	require.Equal(t, b.self, n.Owner(), "the record has stored another value in next")
 	a.ReapRemoved(off, b.self, settled)
 	require.Zero(t, n.Owner())
 }

@@ -186,7 +186,7 @@ func TestPollerNodesOfTheDead(t *testing.T) {
 				a.endTell()
 			}
 			p.reap(a, b.self)
-			require.Equal(t, NodeFree, n.State(), "with the next death")
+			require.Equal(t, NodeFree, n.State(), "the next death must free the node")
 			b = p.join(2)
 		})
 	}
@@ -214,12 +214,12 @@ func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	}
 	require.True(t, orphan())
 	died()
-	require.True(t, orphan(), "while it is on its way")
+	require.True(t, orphan(), "the releaser may still push the node")
 	c.pushReady(off, n, b.self)
 	c.endTell()
 	died()
-	require.True(t, orphan(), "while it is on a stack")
-	require.True(t, b.TakeReady(func(Offset) { t.Error("it is nobody's") }))
+	require.True(t, orphan(), "the node is still on a stack")
+	require.True(t, b.TakeReady(func(Offset) { t.Error("the node belongs to no participant") }))
 	died()
 	require.Equal(t, NodeFree, n.State())
 	again, err := c.PollerNode(o, c.u64(o.Body), anyNode)
@@ -312,7 +312,7 @@ func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 		require.NoError(t, err)
 		waitFor(t, b, o, state)
 		p.reap(a, b.self)
-		require.EqualValues(t, 1, a.Stats().Nodes, "its kind takes it off the queue")
+		require.EqualValues(t, 1, a.Stats().Nodes, "the code of the kind has to take the node off its queue")
 		a.CloseObject(o)
 		require.NoError(t, a.Delete("x"))
 		require.Zero(t, a.Stats().Nodes, "%v", state)
@@ -366,9 +366,10 @@ func TestNodeThatIsUsedAgainIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestDeleterFreesNoNodeThatAnotherFrees: while a participant deletes an object, another participant is about
-// to free a node of that object. It is the reaper of the owner, or the owner that leaves. It guards the object
-// and is the owner of the node, or has cleared the owner already. Only that participant frees the node.
+// TestDeleterFreesNoNodeThatAnotherFrees: while a participant deletes an object, another participant is about to free a
+// node of that object. This other participant is the reaper of the owner, or the owner itself, which leaves. It guards
+// the object. It is the owner of the node, or has already cleared the word with the owner. The deleter does not free
+// the node.
 func TestDeleterFreesNoNodeThatAnotherFrees(t *testing.T) {
 	for name, begin := range map[string]func(b *Arena, n *Node, deleted Offset){
 		"guards":           func(b *Arena, n *Node, deleted Offset) { b.guard(deleted) },

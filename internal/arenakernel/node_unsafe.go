@@ -59,9 +59,9 @@ type Node struct {
 	//   futex:   none
 	//   crash:   any value is consistent
 	wanted atomic.Uint64
-	// stamp is 0, or consists of RecordedStamp, the number of the wait in the order of arrival, and a
-	// time for tools. At this time the wait was the first of its queue. It is not 0 from before the
-	// node is queued until the owner has seen that the node is off its queue.
+	// stamp is 0, or consists of RecordedStamp, the number of the wait in the order of arrival, and a time
+	// for tools, at which the wait was the first of its queue. The stamp is not 0 from before the node is
+	// queued until the owner has seen that the node is off its queue.
 	//   writers: the owner; by CAS a participant that adds the time; a participant that frees the object
 	//   readers: all participants
 	//   order:   relaxed, the record that queues the node carries the edge

@@ -219,10 +219,10 @@ func (o *Options) size() int64 { return int64(alignUp(uint64(o.Size), chunkSize)
 
 func (o *Options) format(seg *shm.Segment) error { return format(seg, o.MaxParticipants, o.Counted) }
 
-// join makes this process a participant of the arena in seg. The parameter name is the name by which
-// seg was found, or "". The parameter watcher may be nil. The result joined means that the segment
-// contains the arena that was asked for. This result may be true together with an error, for
-// example an error of OnFirst.
+// join makes this process a participant of the arena in seg. The parameter called name is the name by which
+// seg was found, or "". The parameter watcher may be nil. The result named joined means that the segment
+// contains the arena that was asked for. This result may be true together with an error, for example an error
+// of OnFirst.
 func join(ctx context.Context, seg *shm.Segment, opts *Options, created bool, name string, watcher *watcherThread) (_ *Arena, joined bool, _ error) {
 	dev, ino := seg.ID()
 	id := segmentID{dev, ino}

@@ -87,8 +87,8 @@ const (
 )
 
 // replaces reports whether the participant that begins the epoch e has to replace the arena with a
-// new one, as the options say. The parameter untouched means that no participant can have changed
-// the arena yet.
+// new one, as the options say. The parameter named untouched means that no participant can have
+// changed the arena yet.
 func (o *Options) replaces(a *Arena, e Epoch, untouched bool) bool {
 	return o.Lifetime == LifetimeEphemeral && !untouched ||
 		o.Recreate&RecreateUnclean != 0 && !e.Clean ||

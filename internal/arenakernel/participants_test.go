@@ -87,7 +87,7 @@ func TestLabelsAreCut(t *testing.T) {
 	}
 	a.u32(off).Store(^uint32(0)) // the label has an impossible length
 	require.Len(t, a.getLabel(off), labelBytes)
-	require.Zero(t, a.u32(a.slot(3)+slotAlive).Load(), "written beyond the label")
+	require.Zero(t, a.u32(a.slot(3)+slotAlive).Load(), "a word behind the label has changed")
 }
 
 func TestAnnounceRecords(t *testing.T) {
@@ -104,10 +104,10 @@ func TestAnnounceRecords(t *testing.T) {
 	owed := a.owed(makeParticipantID(2, 1))
 	require.Len(t, owed, announceCount)
 	require.Equal(t, OwedOne, owed[64*5])
-	require.Equal(t, OwedAll, a.owed(a.self)[64*5], "recorded by the dead")
+	require.Equal(t, OwedAll, a.owed(a.self)[64*5], "the dead participant itself has recorded the sleep")
 	a.Retract(got[7])
 	_, ok = a.Announce(8, 16, 0, announceCount-1)
-	require.False(t, ok, "more than that many")
+	require.False(t, ok, "more records are in use than the limit allows")
 	k, ok := a.Announce(8, 16, 0, announceCount)
 	require.True(t, ok)
 	require.Equal(t, got[7], k)
@@ -201,7 +201,7 @@ func TestOnDeathEndsWithItsOpening(t *testing.T) {
 	third := deathsOf(a)
 	a.u64(a.deathRecord(deathRecordsOfDead, hole) + deathRecordSeq).Store(hole + 1)
 	n = die(4)
-	require.Equal(t, n, next(t, third).Name(), "a death before the call of OnDeath")
+	require.Equal(t, n, next(t, third).Name(), "a death from before the call of OnDeath must not be reported")
 	require.Empty(t, third)
 	require.Empty(t, second)
 	require.Empty(t, first)
@@ -418,7 +418,7 @@ func TestWhoReadsTheRecordWhileTheSlotIsCleared(t *testing.T) {
 		a.u32(a.slot(3) + slotPID).Store(4711)
 		a.putLabel(a.slot(3)+slotLabel, "worker")
 		a.u32(a.slot(3) + slotDescribed).Store(w.generation())
-		require.Equal(t, 4711, a.Who(n).PID, "without a record")
+		require.Equal(t, 4711, a.Who(n).PID, "the slot still describes the participant, and there is no record yet")
 		ring := map[phase]deathRecordRing{phaseDead: deathRecordsOfDead, phaseLeaving: deathRecordsOfLeft}[p]
 		a.putDeathRecord(ring, n, 0, 4711, 0, "worker")
 		a.u32(a.slot(3) + slotPID).Store(0)

@@ -125,7 +125,7 @@ func (w workingDir) close() {
 // to, so these files stay here.
 var lostFiles sync.Map // *os.File to nil
 
-// closeUnlessLost closes f if f still has its own descriptor, which the parameter own says.
+// closeUnlessLost closes f if f still has its own descriptor, as the parameter named own says.
 func closeUnlessLost(f *os.File, own bool) {
 	if own {
 		f.Close()

@@ -14,8 +14,8 @@ var (
 // ReadyOne lets one process check whether its waiting goroutines may go on. It chooses a waiting
 // poller node, that is, a node by which a process waits for all its goroutines, from the list at
 // head. It makes this node ready, and changes the word on which the poller of the node's owner
-// sleeps, the doorbell. ReadyOne reports whether there was a waiting node. If the argument turn
-// grows from call to call, the choice is distributed over the waiting processes.
+// sleeps, the doorbell. ReadyOne reports whether there was a waiting node. If the argument named
+// turn grows from call to call, the choice is distributed over the waiting processes.
 func (a *Arena) ReadyOne(head *atomic.Uint64, turn uint32) bool {
 	for range 3 {
 		count := uint32(0)

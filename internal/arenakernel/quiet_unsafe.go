@@ -299,7 +299,7 @@ func (q *quietWatch) look() int {
 }
 
 // The method ask prepares the system call that asks whether the byte lock of slot i is held. The
-// parameter asking is the value for the field q.asking.
+// parameter named asking is the value for the field q.asking.
 //
 //go:nosplit
 func (q *quietWatch) ask(i int, asking uint) {

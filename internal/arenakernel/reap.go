@@ -142,9 +142,9 @@ func (a *Arena) leftNothing(dead ParticipantID) bool {
 }
 
 // repairAll takes back what a dead or leaving participant holds in objects, and finds out which
-// other participants have to check their objects. If the parameter all is true, repairAll examines
-// all objects. Otherwise it examines only objects in chunks of the heap that the participant has
-// touched, because it can hold nothing in any other object.
+// other participants have to check their objects. If the parameter named all is true, repairAll
+// examines all objects. Otherwise it examines only objects in chunks of the heap that the
+// participant has touched, because it can hold nothing in any other object.
 func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	c := &concern{all: all, nobody: !all && a.touchedNothing(dead.Slot())}
 	a.visitFor(dead, c, func(o Object) {
@@ -295,7 +295,7 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		crashpoint.Hit("arena.finish.recorded")
 		a.ringTold()
 	}
-	if b.data && b.undoing { // another process does the rollback, and that process may be stopped
+	if b.data && b.undoing { // another process does the rollback, so check again whether it has finished
 		b.undoing = a.undoing(dead)
 	}
 	if b.data {
@@ -380,7 +380,7 @@ func (a *Arena) clearSlot(i int, w slotWord, keep bool) {
 	}
 	a.u32(s + slotPID).Store(0)
 	a.putLabel(s+slotLabel, "")
-	if died := a.u64(s + slotDied).Load(); died > maxGeneration || died <= uint64(w.generation()) { // not that of the next participant
+	if died := a.u64(s + slotDied).Load(); died > maxGeneration || died <= uint64(w.generation()) { // the word is not that of the next participant
 		a.u64(s+slotDied).CompareAndSwap(died, 0)
 	}
 }

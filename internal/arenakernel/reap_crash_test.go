@@ -28,7 +28,7 @@ func TestReaperRecordsTheDeathAfterAJoinerGaveUp(t *testing.T) {
 	defer crashpoint.Disarm()
 	a.finish(3, b)
 	require.False(t, a.hasDeathRecord(participantIn(3, dead)), "the slot is not dead")
-	require.Zero(t, a.u32(a.slot(3)+slotReaper).Load(), "the joiner waits for this")
+	require.Zero(t, a.u32(a.slot(3)+slotReaper).Load(), "the joiner waits until the slot names no reaper")
 	state.Store(uint32(dead))
 	a.finish(3, b)
 	require.True(t, a.hasDeathRecord(participantIn(3, dead)))

@@ -46,10 +46,10 @@ func Remove(name string) error {
 // the gate only for a moment.
 const gateTimeout = time.Second
 
-// removeUnused removes the file of an arena if there is no participant in the arena. If the parameter
-// judged is not nil, removeUnused removes the file only if it is the file judged. If the path leads
-// to another file again and again, removeUnused gives up after maxMoves attempts. The parameter mapped is the segment of
-// the file judged, or nil if this process has not mapped it.
+// removeUnused removes the file of an arena if there is no participant in the arena. If the parameter named judged is
+// not nil, removeUnused removes the file only if it is the same file as judged. If the path leads to another file again
+// and again, removeUnused gives up after maxMoves attempts. The parameter named mapped is the segment of the file
+// judged, or nil if this process has not mapped that file.
 func removeUnused(name string, judged os.FileInfo, mapped *shm.Segment) error {
 	end, moves := time.Now().Add(gateTimeout), 0
 	for pause := minGatePause; ; pause = min(2*pause, maxGatePause) {
@@ -213,7 +213,8 @@ func (a *Arena) removeLast() error {
 	if err != nil {
 		return err
 	}
-	// removeUnused maps nothing and opens one file. This process has just closed another one, that of its byte lock.
+	// removeUnused maps nothing and opens one file. It does not fail if this process has run out of descriptors,
+	// because the process has just closed the file of its byte lock.
 	err = removeUnused(a.currentPath(), own, a.seg)
 	if errors.Is(err, errBusy) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil

@@ -127,7 +127,7 @@ func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
 // zero after its first [SlotRecordHeader] bytes. The block is deleted with the object. If there is
 // not enough room, the error Is [shmsync.ErrNoSpace].
 //
-// The argument head is the value that the word SlotRecords had before the caller found that o needs a
+// The argument named head is the value that the word SlotRecords had before the caller found that o needs a
 // block. If the word has another value now, another call may have added the block. Then AddBlock adds
 // nothing, and returns 0 without an error.
 //
@@ -151,9 +151,9 @@ func (a *Arena) addRecord(add func() (Offset, error)) (Offset, error) {
 }
 
 // pushRecord makes the slot record of an object for the given slot. If the argument init is not nil,
-// pushRecord makes an additional block instead, and init initializes the block. In this case,
-// pushRecord does nothing and returns 0 if the object's list no longer begins with the record that
-// the parameter first names.
+// pushRecord makes an additional block instead, and init initializes the block. In this case, pushRecord does
+// nothing and returns 0 if the object's list no longer begins with the record that the parameter named first
+// gives.
 //
 // pushRecord pushes the record on the object's list while the block is still marked as claimed. So if
 // the participant dies before the push, its reaper frees the record like other claimed blocks.
@@ -227,11 +227,11 @@ func (a *Arena) EachSlotRecord(o Object, size uint64, f func(off Offset, slot in
 	})
 }
 
-// EachAddedBlock walks the list of slot records of o, and calls f for each additional block on it,
-// the latest first. The walk begins with the record head, and ends before the record until, or at the
-// end of the list if until is 0. Both arguments are values that the word SlotRecords had; until is
-// the earlier one. Each block has at least size bytes. The function f gets the size of the block as
-// its argument has. If the list contains anything but slot records and additional blocks, or does not
+// EachAddedBlock walks the list of slot records of o, and calls f for each additional block on it, the latest
+// first. The walk begins with the record that the argument named head gives. It ends before the record that
+// the argument named until gives, or at the end of the list if until is 0. Both are values that the word
+// SlotRecords had; until is the earlier one. Each block has at least size bytes. The argument named has of f
+// is the size of the block. If the list contains anything but slot records and additional blocks, or does not
 // lead from head to until, the error Is [shmsync.ErrCorrupt].
 //
 // Preconditions: this participant has o open, or guards it.
@@ -264,8 +264,8 @@ func (c *core) eachRecord(object Offset, f func(b block, slot int) bool) error {
 	})
 }
 
-// eachRecordFrom calls f for the records of an object, from the record at off on. The result more of
-// f says whether to go on. The result ok of f says whether the record can belong to the object; if it
+// eachRecordFrom calls f for the records of an object, from the record at off on. The result named more of f
+// says whether to go on. The result named ok of f says whether the record can belong to the object; if it
 // cannot, eachRecordFrom returns an error.
 func (c *core) eachRecordFrom(object, off Offset, f func(b block, slot int, number uint32) (more, ok bool)) error {
 	var seen slotSet

@@ -155,8 +155,9 @@ func TestCloseWhileARecordIsMade(t *testing.T) {
 	}
 }
 
-// closesWhile closes the arena while the function add is at a crash point. Then it expects that many
-// records, that of the next participant included.
+// closesWhile closes the arena while the function add is at a crash point. After that, another participant
+// makes its record. The parameter named records is how many slot records and additional blocks must exist
+// then.
 func closesWhile(t *testing.T, point string, records uint64, add func(a *Arena, o Object) error) {
 	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
 	require.NoError(t, err)

@@ -299,8 +299,9 @@ func addBlock(t testing.TB, a *Arena, o Object, content uint64) Offset {
 	}
 }
 
-// addedBlocks returns the contents of the blocks that were added after the record until, the latest one
-// first. It requires that their numbers fall by one each, down to 1 if until is 0.
+// addedBlocks returns the contents of the blocks that were added after the record that the parameter named
+// until gives, the latest one first. It requires that their numbers fall by one each, down to 1 if until is
+// 0.
 func addedBlocks(t testing.TB, a *Arena, o Object, until uint32) (contents []uint64) {
 	t.Helper()
 	var numbers []uint32
@@ -432,7 +433,7 @@ func TestAddBlockAtTheSameTime(t *testing.T) {
 	wg.Wait()
 	all := addedBlocks(t, first, o, 0)
 	require.Len(t, all, participants*goroutines*each)
-	last := map[uint64]uint64{} // for each goroutine the block that it has added after those that follow
+	last := map[uint64]uint64{} // for each goroutine, the content of its block that the loop met last; the loop begins with the latest block
 	for _, content := range all {
 		if later, ok := last[content>>16]; ok {
 			require.Equal(t, later-1, content)

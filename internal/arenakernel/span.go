@@ -59,7 +59,7 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 func isNoSpace(err error) bool { return errors.Is(err, shmsync.ErrNoSpace) }
 
 // spanBelow makes a span of n free chunks in a row. It searches downwards from top. If there is no
-// such row, the offset is 0, and the result busy says whether other participants are changing
+// such row, the offset is 0, and the result named busy says whether other participants are changing
 // chunks meanwhile.
 func (c *core) spanBelow(top, n uint64) (off Offset, busy bool, err error) {
 	run := uint64(0)

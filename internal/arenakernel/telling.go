@@ -20,9 +20,9 @@ package arenakernel
 //
 //	granter                         participant that takes the node back
 //	telling + 1                     the node is resolved, or ready
-//	node: resolved, or ready        telling is 0 of each that is not dead: no granter
-//	node on its owner's stack       will put it on a stack any more
-//	telling - 1                     it is on no stack
+//	node: resolved, or ready        the count of each living participant is 0: no
+//	node on its owner's stack       granter will put the node on a stack any more
+//	telling - 1                     the node is on no stack
 
 // BeginTell begins a section in which the caller ends waits of other participants. The caller also
 // tells the owners of these waits in the section. EndTell ends the section.

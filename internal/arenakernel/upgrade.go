@@ -216,7 +216,7 @@ func (a *Arena) becameOf(h, s *header, n successor) bool {
 }
 
 // deleteSuccessor deletes the successor that an interrupted upgrade of the object of that name has
-// left. It is called before the object itself is deleted. If the parameter of is not 0,
+// left. It is called before the object itself is deleted. If the parameter named of is not 0,
 // deleteSuccessor deletes the successor only if the successor belongs to the object at that offset.
 //
 // A successor that does not belong to the object has data of its own. It stays if the object cannot be
@@ -252,8 +252,8 @@ func (a *Arena) deleteSuccessor(name string, of Offset) (deleted bool, err error
 
 // isRedundant reports whether the object of that name has the same data as its successor s, which
 // an interrupted upgrade has left. The result named busy is an error if the object cannot be
-// deleted now, and otherwise nil. If the parameter of is not 0, isRedundant returns true only for
-// an object at that offset.
+// deleted now, and otherwise nil. If the parameter named of is not 0, isRedundant returns true only
+// for an object at that offset.
 func (a *Arena) isRedundant(name string, s *header, of Offset) (redundant bool, busy, err error) {
 	h, created, err := a.openExisting(name)
 	if errors.Is(err, fs.ErrNotExist) {

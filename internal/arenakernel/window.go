@@ -58,7 +58,7 @@ const (
 // Tests make both variables smaller, so that slots need another window soon.
 var (
 	generationsMost = uint32(maxGeneration)
-	windowLeast     = uint32(32) // half is for heirs; for fewer than 16 other joins, three searches would cost too much
+	windowLeast     = uint32(32) // half is for heirs; a renewal needs three searches, which cost too much for fewer than 16 other joins
 )
 
 var renewSearched = func() {} // tests replace it; called between the search and the use of its result
@@ -324,7 +324,7 @@ func (c *core) eachTold() (teller ParticipantID, ok bool) {
 }
 
 // postpone records why slots cannot be renewed now, that is, cannot get another range of
-// generations. It returns the value of the parameter named again.
+// generations. It returns its parameter named again.
 func (a *Arena) postpone(again bool, format string, args ...any) bool {
 	a.postponed = fmt.Sprintf(format, args...)
 	return again

@@ -373,8 +373,8 @@ func (m passModel) newcomer(x *model.Exec) {
 	x.Ghost[gUsed] = 1
 }
 
-// TestModelPassing: the search finds an ID that another process moves from word to word under a lock.
-// It also waits for a granter that is about to free a node.
+// TestModelPassing: the search finds an ID that another process moves from word to word by records. It also
+// waits for a granter that is about to free a node.
 func TestModelPassing(t *testing.T) {
 	for _, granter := range []bool{false, true} {
 		r := passModel{searches: searches, granter: granter}.explore()

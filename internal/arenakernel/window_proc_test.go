@@ -465,7 +465,7 @@ func TestRenewalSeesWhatHappened(t *testing.T) {
 	j.leaveAt(3, maxGeneration-1)
 	require.True(t, searched(func() { j.leaveAt(3, 5000) }))
 	require.EqualValues(t, 2, j.mustWindow(t, 3).number())
-	require.False(t, searched(func() {}), "it is not used up any more")
+	require.False(t, searched(func() {}), "the slot is not used up any more")
 }
 
 // TestHostileActWords: a peer has written arbitrary bytes into act words. No participant waits because
@@ -495,11 +495,11 @@ func TestTakeFrom(t *testing.T) {
 	word := a.u64(a.slot(4) + slotDied)
 	old := uint64(b.self) << 32
 	word.Store(old)
-	require.False(t, TakeFromDead(a, b.self, word, old, 1), "it is current")
+	require.False(t, TakeFromDead(a, b.self, word, old, 1), "the participant is current")
 	p.kill(b.self)
-	require.False(t, TakeFromDead(a, b.self, word, old+1, 1), "it is another word")
+	require.False(t, TakeFromDead(a, b.self, word, old+1, 1), "the word has another value")
 	a.gone = func(ParticipantID) bool { return false }
-	require.False(t, TakeFromGone(a, b.self, word, old, 1), "it is not gone")
+	require.False(t, TakeFromGone(a, b.self, word, old, 1), "the participant is not gone")
 	require.Equal(t, old, word.Load())
 	require.Zero(t, a.actWord(1, 0).Load())
 	require.True(t, TakeFromDead(a, b.self, word, old, 1))
@@ -517,13 +517,13 @@ func TestTakeSeesAnotherWindow(t *testing.T) {
 	require.EqualValues(t, 51, next)
 	j.u64(j.windowWord(3)).Store(uint64(makeWindow(40, 49, 1)))
 	require.False(t, j.take(3, makeSlotWord(phaseFree, 50), next, raw))
-	require.Equal(t, makeSlotWord(phaseFree, 50), j.slotState(3), "it is as it was")
+	require.Equal(t, makeSlotWord(phaseFree, 50), j.slotState(3), "the slot must not change")
 	require.True(t, j.cleaned(3, j.slotState(3)))
 	next, raw = j.nextGeneration(3, j.slotState(3), false)
 	require.EqualValues(t, 40, next)
 	require.True(t, j.take(3, j.slotState(3), next, raw))
 	require.Equal(t, makeSlotWord(phaseJoining, 40), j.slotState(3))
-	require.EqualValues(t, 39, j.u32(j.slot(3)+slotReclaimed).Load(), "those of another window are none before it")
+	require.EqualValues(t, 39, j.u32(j.slot(3)+slotReclaimed).Load(), "participants of earlier windows count as reaped")
 }
 
 // TestLateJoinerLeavesTheSlotClean: a joiner is about to enter a new window of a slot, and is stopped
@@ -600,7 +600,7 @@ func TestFewJoinersSearchInVain(t *testing.T) {
 	}
 	require.Equal(t, 1, joins(1))
 	require.Contains(t, j.postponed, "has died")
-	require.Zero(t, joins(3), "a slot is dead")
+	require.Zero(t, joins(3), "no joiner searches while the participant of a slot is dead")
 
 	j = view(newMemory(make([]byte, 4<<20)), 2*renewMost)
 	j.mySlot, j.self = 1, makeParticipantID(1, renewEvery)
@@ -610,7 +610,7 @@ func TestFewJoinersSearchInVain(t *testing.T) {
 	j.current = func(ParticipantID) bool { asked++; return true }
 	j.renewOthers()
 	require.Contains(t, j.postponed, "in the middle of ending a wait")
-	require.Equal(t, toldYields+1, asked, "it asked again")
+	require.Equal(t, toldYields+1, asked, "the joiner waited a second time")
 }
 
 func TestGenerationGaps(t *testing.T) {
@@ -638,7 +638,7 @@ func TestGenerationGaps(t *testing.T) {
 		}
 		require.EqualValues(t, longest, last-first+1)
 		for g := first; g <= last; g++ {
-			require.False(t, has[g], "%d is named", g)
+			require.False(t, has[g], "generation %d is in the set", g)
 		}
 	}
 }

@@ -39,8 +39,8 @@ type idSearch struct {
 	found [MaxSlots + 1]*generations
 }
 
-// add includes a slot in the search. The parameter now is the present generation of the slot, which
-// counts as found.
+// add includes a slot in the search. The parameter named now is the present generation of the slot,
+// which counts as found.
 func (s *idSearch) add(slot int, now uint32) {
 	s.slots = append(s.slots, slot)
 	s.found[slot] = &generations{}
