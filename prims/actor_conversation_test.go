@@ -139,13 +139,13 @@ func (x *conversation[O]) over(t testing.TB, id int) bool {
 	return ok
 }
 
-// reaches waits until there reports that the actor's process has come to the crash point at which it stops or dies. If
-// the order is done instead, reaches kills the process and returns false; see untilReached.
+// reaches waits until the actor's process stops or dies at its crash point; the function there reports whether it has.
+// If the order is done instead, reaches kills the process and returns false; see untilReached.
 func (x *conversation[O]) reaches(t testing.TB, id int, there func() bool) bool {
 	t.Helper()
 	reached := false
 	eventually(t, "the process comes to the point, or its order is done", x.dump, func() bool {
-		done := x.over(t, id) // before the question whether the process has come to the point, which it does first
+		done := x.over(t, id) // asked before there, because a process comes to the point before its order is done
 		reached = there()
 		return reached || done
 	})

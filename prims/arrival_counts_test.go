@@ -21,7 +21,8 @@ func requireOp(t *testing.T, err error, op string, cause error) {
 	require.Equal(t, op, e.Op)
 }
 
-// TestLatchArrivalSaysWhetherItCounted: the Op of an error of ArriveAndWaitContext says whether it has counted down.
+// TestLatchArrivalSaysWhetherItCounted: if ArriveAndWaitContext fails, the Op of the error says whether the call has
+// counted down.
 func TestLatchArrivalSaysWhetherItCounted(t *testing.T) {
 	a := newArena(t, nil)
 	l, other := newLatch(t, a, "l", 3), newLatch(t, a, "l", 3)
@@ -41,8 +42,8 @@ func TestLatchArrivalSaysWhetherItCounted(t *testing.T) {
 	require.EqualValues(t, 1, other.State().Count)
 }
 
-// TestBarrierArrivalSaysWhetherItCounted: the same for a Barrier. An arrival also does not count if its handle is closed
-// while another process runs a completion.
+// TestBarrierArrivalSaysWhetherItCounted: if ArriveAndWaitContext of a Barrier fails, the Op of the error says whether
+// the arrival counts. The arrival does not count if its handle is closed while the completion runs in another call.
 func TestBarrierArrivalSaysWhetherItCounted(t *testing.T) {
 	a := newArena(t, nil)
 	completing, goOn := make(chan bool), make(chan bool)

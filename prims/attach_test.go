@@ -146,7 +146,7 @@ func TestOpenRefusesZero(t *testing.T) {
 	require.ErrorIs(t, second(a.Block("block", 0)), fs.ErrInvalid)
 	require.Equal(t, before, countObjects(a))
 
-	// The creator comes second. A process that attaches gets the numbers of the creator.
+	// After the refused calls, another process creates the objects. A process that attaches gets the creator's numbers.
 	proctest.Start(t, "attach", proctest.Params(nameOf(a))).Await(t)
 	l, err := prims.AttachLatch(a, "latch", nil)
 	require.NoError(t, err)

@@ -179,8 +179,8 @@ func TestWaitAnyEventLowest(t *testing.T) {
 	})
 }
 
-// TestWaitAnyEventInLine: a WaitAny waits for an auto-reset Event together with other waiters, and
-// counts as one waiter for each place that the Event has in its list.
+// TestWaitAnyEventInLine: a WaitAny waits for an auto-reset Event together with other waiters. If the
+// list of the WaitAny has the Event several times, the WaitAny counts as that many waiters.
 func TestWaitAnyEventInLine(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		auto := mixEvents(t, a)
@@ -192,7 +192,7 @@ func TestWaitAnyEventInLine(t *testing.T) {
 		}
 		for i := range ids {
 			y.must(t, task{Op: "event.set", Name: "auto"})
-			require.False(t, y.must(t, task{Op: "event.try", Name: "auto"}).OK, "it passes by whoever waits")
+			require.False(t, y.must(t, task{Op: "event.try", Name: "auto"}).OK, "TryWait has taken a token that is for a waiter")
 			eventually(t, "one goes on", auto.String, func() bool { return prims.Queued(a, auto.Offset()) == 5-i })
 		}
 		for _, id := range ids {
@@ -216,8 +216,8 @@ func TestWaitAnyEventInLine(t *testing.T) {
 	})
 }
 
-// TestWaitAnyEventPulse: a set that is reset at once ends a wait for several objects, and so does a
-// reset that is set at once.
+// TestWaitAnyEventPulse: a Set ends a wait for several objects although a Reset follows at once. A
+// Reset ends a wait for the reset although a Set follows at once.
 func TestWaitAnyEventPulse(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		mixEvents(t, a)
@@ -263,7 +263,7 @@ func TestWaitAnyEventLeavesTheToken(t *testing.T) {
 				} else {
 					require.EqualValues(t, 1, auto.Tokens())
 				}
-				require.False(t, auto.IsSet(), "it is for a wait")
+				require.False(t, auto.IsSet(), "IsSet reports a token that is for a wait")
 				switch then {
 				case "dies":
 					x.proc.Kill(t)
@@ -278,7 +278,7 @@ func TestWaitAnyEventLeavesTheToken(t *testing.T) {
 					eventually(t, "the token is there", auto.String, auto.IsSet)
 					require.True(t, auto.TryWait())
 				}
-				require.False(t, auto.TryWait(), "there was one")
+				require.False(t, auto.TryWait(), "there was only one token")
 				eventually(t, "all is counted off", auto.String, func() bool { return auto.Counted() == 0 })
 				sound(t, a)
 			})
@@ -377,8 +377,8 @@ func TestWaitAnySequencerStop(t *testing.T) {
 	})
 }
 
-// TestWaitAnySequencerCloses: a process leaves the arena while a goroutine of it waits for
-// Sequencers.
+// TestWaitAnySequencerCloses: a process leaves the arena while one of its goroutines waits for a
+// Sequencer and Events. The wait ends, leaves no waiter behind, and takes no later token.
 func TestWaitAnySequencerCloses(t *testing.T) {
 	a := newArena(t, nil)
 	auto := mixEvents(t, a)

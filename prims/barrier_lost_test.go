@@ -32,7 +32,7 @@ func init() {
 			c.Fatal(err)
 		}
 		b.Register(1)
-		for !a.Fenced() { // from then on a death is seen before the process is gone
+		for !a.Fenced() { // once it is fenced, other processes see its death before it is gone
 			<-after(time.Millisecond)
 		}
 		heir := exec.Command("sleep", "1000")
@@ -100,7 +100,7 @@ func TestBarrierWaitForgottenPhase(t *testing.T) {
 	err := b.WaitContext(t.Context(), 0)
 	require.ErrorIs(t, err, shmsync.ErrOwnerDead)
 	require.ErrorContains(t, err, "nobody knows how phase 0 ended")
-	require.NoError(t, b.WaitContext(t.Context(), 1), "its record is its own")
+	require.NoError(t, b.WaitContext(t.Context(), 1), "no later phase has replaced the record of phase 1")
 }
 
 // TestBarrierResetAfterSeveralDeaths: after several deaths, State reports how many parties were
@@ -211,8 +211,10 @@ func TestBarrierDeathDuringCompletionLosesNoReplacedParty(t *testing.T) {
 	require.EqualValues(t, 3, b.State().Phase)
 }
 
-// TestBarrierDeathOfTheCompleterLosesNoReplacedParty: as in the previous test, but the process that
-// runs the completion dies, too. The parties are not lost either, because all of them had arrived.
+// TestBarrierDeathOfTheCompleterLosesNoReplacedParty: as in
+// TestBarrierDeathDuringCompletionLosesNoReplacedParty, but the process that runs the completion dies,
+// too. The replaced parties are not lost in this case either, because all parties of the phase had
+// arrived.
 func TestBarrierDeathOfTheCompleterLosesNoReplacedParty(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		t.Run(fmt.Sprint("reset between the deaths ", reset), func(t *testing.T) {
@@ -258,7 +260,7 @@ func TestBarrierBeginsWhenTheDeadAreGone(t *testing.T) {
 	require.ErrorIs(t, b.WaitContext(t.Context(), 0), shmsync.ErrOwnerDead)
 	done, err := b.Begin()
 	require.NoError(t, err)
-	require.False(t, done, "it began beside a process that may write")
+	require.False(t, done, "the next phase began although a dead process may still write")
 	require.NoError(t, syscall.Kill(heir, syscall.SIGKILL))
 	require.True(t, b.Reset())
 	require.EqualValues(t, 1, b.State().Expected)

@@ -22,20 +22,20 @@ type barEvents struct {
 	announced bool
 }
 
-// barBreak is a record of a broken phase. at is the number of the phase plus 1.
+// barBreak is a record of a broken phase. The field at is the number of the phase plus 1.
 type barBreak struct{ at, dead, lost uint8 }
 
 type barThread struct {
 	pc    uint8
-	then  uint8 // the step that follows a tell
+	then  uint8 // the step that follows the steps of tell
 	left  uint8 // how many more turns the thread has
 	phase uint64
-	c     uint8 // the commit word that was read
+	c     uint8 // the commit word that the thread has read
 	s     barrierState
 	e     barEvents
 	b     barBreak
-	seq   uint32 // the sequence on which it sleeps
-	slot  uint8  // the slot whose share it reaps
+	seq   uint32 // the sequence on which the thread sleeps
+	slot  uint8  // the slot whose share the thread reaps
 	op    uint8
 }
 
@@ -140,8 +140,8 @@ func (m *barModel) done(s *barState) bool {
 	return true
 }
 
-// gone reports whether a process that has a party has ended its turns, so that a phase may wait for
-// it for ever.
+// gone reports whether a living process that has a party has ended its turns. A phase may wait for
+// this party for ever.
 func (m *barModel) gone(s *barState) bool {
 	for i := range s.thread {
 		if t := &s.thread[i]; t.pc == barOver && m.turns[i] > 0 && !s.killed[i] {
@@ -237,7 +237,8 @@ func (m *barModel) owed(s *barState, t *barThread) bool {
 	return s.events.seq != t.seq || s.s.sequence() != t.seq || m.lost(s) != 0
 }
 
-// lost returns 1 plus the slot of a dead process that is a party or runs the completion, or 0.
+// lost looks for a dead process that is a party or runs the completion. It returns the slot of this process plus 1.
+// It returns 0 if there is no such process.
 func (m *barModel) lost(s *barState) uint8 {
 	for i := range s.share {
 		parties, _ := s.s.in(&s.share[i])
@@ -270,7 +271,7 @@ func (m *barModel) change(s *barState, t *barThread, i int) error {
 func (m *barModel) commit(s *barState, t *barThread, i int) error {
 	was := t.s
 	is := was
-	share := s.share // the shares as of the commit word, because the CAS checks that
+	share := s.share // as when the thread read the commit word: the CAS fails if it has changed since
 	me := barID(i)
 	next := barJudge
 	switch t.op {
@@ -332,7 +333,7 @@ func (m *barModel) publish(s *barState, was, is barrierState) {
 	s.commit++
 }
 
-// tell sets the sequence of the events to the sequence of the state.
+// tell makes a step of a thread that stores the sequence of the state into the events, and wakes the waiters.
 func (m *barModel) tell(s *barState, t *barThread) {
 	switch t.pc {
 	case barTellEvents:
@@ -393,14 +394,14 @@ func (m *barModel) wait(s *barState, t *barThread, i int) error {
 			*t = barThread{left: t.left}
 		case v.broken:
 			if s.ended[t.phase] == 1 {
-				return fmt.Errorf("a wait for phase %d fails", t.phase)
+				return fmt.Errorf("a wait for phase %d fails, although the phase ended without a break", t.phase)
 			}
 			if s.ended[t.phase] == 2 && v.lost != uint64(s.lost[t.phase]) {
-				return fmt.Errorf("phase %d has lost %d parties, told %d", t.phase, s.lost[t.phase], v.lost)
+				return fmt.Errorf("phase %d has lost %d parties, and a wait reports %d", t.phase, s.lost[t.phase], v.lost)
 			}
 			*t = barThread{left: t.left, pc: barResetRead}
 		case s.ended[t.phase] != 1:
-			return fmt.Errorf("a wait for phase %d ends well", t.phase)
+			return fmt.Errorf("a wait for phase %d returns no error, although the phase has not ended or has broken", t.phase)
 		default:
 			*t = barThread{left: t.left}
 		}

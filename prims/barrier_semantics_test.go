@@ -108,7 +108,7 @@ func TestBarrierCompletionElsewhere(t *testing.T) {
 	a := newArena(t, nil)
 	tr, err := arena.Value[gateTraces](a, "traces")
 	require.NoError(t, err)
-	b := newBarrier(t, a, "b", 2, func() { t.Error("not the last") })
+	b := newBarrier(t, a, "b", 2, func() { t.Error("the completion runs in a process that did not arrive last") })
 	x, y := gateActor(t, a, "x"), gateActor(t, a, "y")
 	p := b.Arrive(1)
 	waiting := make(chan error, 2)
@@ -191,7 +191,7 @@ func TestBarrierDeath(t *testing.T) {
 			if how == "after" {
 				alone(t, a, 2)
 				require.NoError(t, b.State().Err)
-				b.ArriveAndWait() // the arrivals of the victim are done
+				b.ArriveAndWait() // ends the phase, because the victim had made its arrivals
 				gateSmooth(t, x.wait(t, id))
 				phase++
 			} else {

@@ -57,7 +57,9 @@ func TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor(t *testing.T) {
 			blocks, err := open(b)
 			require.NoError(t, err)
 			blocks.Block()
-			const pairs = 8 // in one pair the Close meets the Update first, whatever its order
+			// Close takes the handles in a random order. With so many pairs, it probably takes the handle of some Update
+			// before the handle through which the function waits, and of another Update after it.
+			const pairs = 8
 			ends := make(chan error, pairs)
 			for i := range pairs {
 				s, err := prims.OpenSynchronized(a, fmt.Sprint("s", i), 0, nil)

@@ -23,7 +23,7 @@ func TestCloseDuringTheCall(t *testing.T) {
 			closed := make(chan error, 1)
 			crashpoint.ArmFunc("counter.zero.before_wake", 1, func() {
 				require.True(t, l.TryWait())
-				require.Equal(t, 3, l.Calls(), "that of the other waiter, this one, and its CountDown")
+				require.Equal(t, 3, l.Calls(), "the calls of the other waiter and of this one, and the CountDown within this one")
 				go func() { closed <- l.Close() }()
 				eventually(t, "the handle is being closed", l.String, l.Closing)
 			})

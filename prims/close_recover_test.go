@@ -24,10 +24,10 @@ type runsFunction struct {
 	die func(t *testing.T, a *arena.Arena)
 	// run makes the call, which runs f.
 	run func(t *testing.T, a *arena.Arena, f func() error) error
-	// again makes the call of another process after the first process has closed its arena. It returns whether its
-	// function has run.
+	// again makes the call in another process, after the first process has closed its arena. It reports whether the
+	// function of this second call has run.
 	again func(t *testing.T, a *arena.Arena) (ran bool)
-	// keeps says that the closer has a hold when the call has returned. So the object is lost again.
+	// keeps says that the call returns with a hold. When the process then closes the arena, the object is lost again.
 	keeps bool
 	// waits says that the call may still have to wait after its function has returned. Then Close ends the call.
 	waits bool
@@ -39,7 +39,7 @@ type recoverable interface {
 	Recover(repair func() error) error
 }
 
-// recovers describes the Recover of a lock, and locks describes a Lock with the option Repair.
+// recovers returns the runsFunction of the Recover of a lock. locks returns that of a Lock with the option Repair.
 func recovers(open func(a *arena.Arena, repair func() error) (recoverable, error)) runsFunction {
 	return runsFunction{
 		die: func(t *testing.T, a *arena.Arena) {
@@ -104,12 +104,13 @@ type oneKey struct{ x *prims.MultiLock }
 func (k oneKey) Lock()                             { k.x.Lock(7) }
 func (k oneKey) Recover(repair func() error) error { return k.x.Recover(7, repair) }
 
-// asRecoverable turns the open function of one kind into that of recovers.
+// asRecoverable turns the open function of one kind into the parameter of recovers.
 func asRecoverable[L recoverable](open func(*arena.Arena, func() error) (L, error)) func(*arena.Arena, func() error) (recoverable, error) {
 	return func(a *arena.Arena, repair func() error) (recoverable, error) { return open(a, repair) }
 }
 
-// functionsOfCalls has the calls that run a function of the program, except those that hold a lock in the usual way.
+// functionsOfCalls has the calls that run a function of the program, except those, such as Update, that run it while
+// they hold the lock in the usual way.
 var functionsOfCalls = map[string]runsFunction{
 	"mutex recover":      recovers(asRecoverable(openRepairedMutex)),
 	"cohort recover":     recovers(asRecoverable(openRepairedCohort)),

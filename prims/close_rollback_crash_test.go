@@ -112,8 +112,8 @@ func txLockIn(t *testing.T, a *arena.Arena, rw bool) (m txLock, l *ledger, leave
 	return x, l, x.LeaveLog
 }
 
-// unfinishedIn returns a lock with an undo log, and a function leave. The function leave puts the lock into the state
-// that a process leaves which dies in an Update after it has changed both fields of the ledger.
+// unfinishedIn returns a lock with an undo log, and a function leave. A call of leave makes the lock look as if its
+// holder had died in an Update, after it had changed both fields of the ledger.
 func unfinishedIn(t *testing.T, a *arena.Arena, rw bool) (m txLock, l *ledger, leave func()) {
 	m, l, left := txLockIn(t, a, rw)
 	l.From, l.To = 3, 4
@@ -131,9 +131,9 @@ func unfinishedIn(t *testing.T, a *arena.Arena, rw bool) (m txLock, l *ledger, l
 	}
 }
 
-// TestRWMutexLockBesideTheCloseOfTheArena: a Lock that finds m free does not count itself. It has the writers' mutex and
-// has closed the gate. Before it goes on, this process closes the arena, which opens the gate and releases the mutex.
-// The call ends with ErrClosed, and does not panic.
+// TestRWMutexLockBesideTheCloseOfTheArena: a Lock that finds the RWMutex free does not count itself, so Close does not
+// wait for it. The Lock has the writers' mutex and has closed the gate. Before the Lock goes on, its process closes the
+// arena, which opens the gate and releases the mutex. The Lock returns ErrClosed, and does not panic.
 func TestRWMutexLockBesideTheCloseOfTheArena(t *testing.T) {
 	w := arenatest.New(t, nil)
 	closer, peer := w.Join("closer"), w.Join("peer")

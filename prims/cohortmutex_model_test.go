@@ -46,7 +46,7 @@ type cohortThread struct {
 	life uint8
 	has  bool // the thread has its local lock
 	late bool // the context of the thread has ended
-	vain bool // the turn of its node was over, and it has let others go first, but they have not taken the lock
+	vain bool // the turn of its node was over, and the thread let the other node go first, which did not take the lock
 }
 
 const (
@@ -80,9 +80,9 @@ const (
 )
 
 var (
-	errCohortTwo       = errors.New("two are in")
-	errCohortLocalLock = errors.New("somebody has a local lock and does not wait")
-	errCohortRun       = errors.New("a node has had it too often while another waited")
+	errCohortTwo       = errors.New("two threads hold the mutex")
+	errCohortLocalLock = errors.New("a local lock names a living thread that does not have it")
+	errCohortRun       = errors.New("a node got the lock too often in a row while the other node waited")
 )
 
 func (m cohortModel) explore(b bug) model.Result {
@@ -91,8 +91,8 @@ func (m cohortModel) explore(b bug) model.Result {
 	return spec.Explore()
 }
 
-// few replaces a quiet or passes of 1 by the greatest value below its bound. The word acts alike at all
-// values in between, so the model need not visit them.
+// few skips values that need no visit: it changes the fields quiet and passes of t from 1 to the greatest value
+// below their bounds. The algorithm treats all values in between alike.
 func (cohortModel) few(t cohortTurn) cohortTurn {
 	quiet, passes := t.quiet(), t.passes()
 	if quiet == 1 {
@@ -132,8 +132,8 @@ func (m *cohortModel) time(b ...bug) bool {
 	return !m.patient
 }
 
-// unresponsive reports whether waiters of the other node may have been let go first lately, by a
-// call of node, and have not taken the lock.
+// unresponsive reports whether it is possible that a call of the given node has lately let waiters of the
+// other node go first, and that they have not taken the lock.
 func (m *cohortModel) unresponsive(s *cohortState, node int) bool {
 	return m.time() && s.turn.node() == node && s.turn.over()
 }
@@ -334,8 +334,8 @@ func (m *cohortModel) count(s *cohortState, node int) {
 }
 
 // cohortRunMost is how many times in a row a node may get the lock: 2 passes, which stand for 64 in
-// the model, and once more for each thread of that node, which may have decided before to take the
-// lock.
+// the model, and once more for each thread of that node, which may have decided to take the lock
+// before the turn was over.
 const cohortRunMost = 2 + 2
 
 func (m *cohortModel) check(s *cohortState) error {
@@ -389,8 +389,8 @@ func (m *cohortModel) show(s *cohortState) string {
 }
 
 // TestModelCohort: the parts of a CohortMutex work together correctly whatever its hints say, even
-// when threads die or are stopped. And the number of times for which it prefers one node is
-// bounded.
+// when threads die or are stopped. While waiters of another node wait, one node gets the lock only a
+// bounded number of times in a row.
 func TestModelCohort(t *testing.T) {
 	plain := cohortModel{nodes: []int{0, 0, 1}, cancels: true, wild: 1, policy: PolicyRelease}
 	dying := cohortModel{nodes: []int{0, 0, 1}, kills: 1, policy: PolicyReport}

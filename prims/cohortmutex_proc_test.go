@@ -116,7 +116,7 @@ func TestCohortMutexLocalLocks(t *testing.T) {
 	require.True(t, c.State().Waiting)
 	one.must(t, order{Op: "cancel", N: ids[0]})
 	require.Equal(t, []string{"ctx-canceled"}, one.wait(t, ids[0]).Is)
-	require.Zero(t, c.LocalLock(1), "who gave up has given its local lock back")
+	require.Zero(t, c.LocalLock(1), "the waiter that gave up still has its local lock")
 	holder.must(t, order{Op: "unlock", Object: "m"})
 	require.Empty(t, two.wait(t, ids[1]).Err)
 	require.Zero(t, c.LocalLock(2), "the holder has no local lock")
@@ -168,14 +168,14 @@ func TestCohortMutexWokenYields(t *testing.T) {
 	c.Lock()
 	far := remoteActor(t, a, "far", cohortOn(1, deferred)...)
 	id := far.blocked(t, order{Op: "lock", Object: "m"})
-	// This waiter of node 0 waits all the time, while other waiters of node 0 get the lock.
+	// The local lock of node 0 is held, as by a waiter of node 0 that never gets the CohortMutex.
 	c.TakeLocalLock(0)
 	near := remoteActor(t, a, "near", cohortOn(0)...)
 	c.SetTurn(prims.CohortTurnWord(0, 0, 3))
 	c.Unlock()
 	eventually(t, "the far one is woken", c.String, func() bool { return !c.Announced() })
 	for range 300 {
-		require.True(t, near.op(t, "trylock", "m").OK, "the far one has it")
+		require.True(t, near.op(t, "trylock", "m").OK, "the far waiter has the lock")
 		c.SetTurn(prims.CohortTurnWord(0, 0, 3))
 		near.must(t, order{Op: "unlock", Object: "m"})
 	}
@@ -201,7 +201,7 @@ func TestCohortMutexShut(t *testing.T) {
 		close(done)
 	}()
 	eventually(t, "it waits for the lock itself", c.String, func() bool { return c.Announced() })
-	require.False(t, c.Shut(0), "there was one hold all the time")
+	require.False(t, c.Shut(0), "the process bypasses the local lock although the global lock has not changed hands")
 	c.Unlock()
 	<-done
 	c.Unlock()
@@ -242,10 +242,10 @@ func TestCohortMutexBound(t *testing.T) {
 	begun := time.Now()
 	for ends < enough && (ends == 0 || time.Since(begun) < timeout()/2) {
 		if time.Since(begun) > timeout() {
-			t.Fatalf("%d in a row at most, and no long run\n%s", most, words(a))
+			t.Fatalf("node 0 got the lock at most %d times in a row, so there was no long run\n%s", most, words(a))
 		}
 		c.Lock()
-		if *v != seen || c.LocalLock(1) == 0 || c.Turn() == 0 { // it has had the lock, or does not wait, or still spins
+		if *v != seen || c.LocalLock(1) == 0 || c.Turn() == 0 { // the far actor has had the lock, does not wait, or spins
 			if run > prims.CohortPasses/2 {
 				ends++
 			}
@@ -257,7 +257,7 @@ func TestCohortMutexBound(t *testing.T) {
 		c.Unlock()
 	}
 	far.proc.Kill(t)
-	t.Logf("%d in a row at most; %d long runs", most, ends)
+	t.Logf("node 0 got the lock at most %d times in a row; %d long runs", most, ends)
 	// The first hold of a run does not count as a pass. A hold that began before the far waiter
 	// waited does not count either.
 	require.LessOrEqual(t, most, prims.CohortPasses+2)
@@ -300,7 +300,7 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 				require.Empty(t, far.wait(t, id).Err)
 			}
 			require.Less(t, time.Since(start), timeout())
-			require.NotZero(t, c.LocalLock(1), "it is stopped, and has its local lock")
+			require.NotZero(t, c.LocalLock(1), "the stopped waiter no longer has its local lock")
 			// Later calls do not try the local lock of a stopped holder each time.
 			for range 200 {
 				c.Lock()
@@ -343,7 +343,7 @@ func TestCohortMutexUnresponsive(t *testing.T) {
 	c.Unlock()
 	for _, passes := range []int{prims.CohortPasses, 1 << 15, 3} {
 		c.SetTurn(prims.CohortTurnWord(0, 0, passes))
-		require.False(t, c.Yields(0), "it is waited for once more")
+		require.False(t, c.Yields(0), "waiters let the unresponsive node go first once more")
 		for range prims.CohortQuiet + 1 { // the first hold may find a waiter that sleeps
 			c.Lock()
 			c.Unlock()
@@ -415,7 +415,7 @@ func TestCohortMutexClosedAtLocalLock(t *testing.T) {
 	x.must(t, order{Op: "unlock", Object: "m"})
 	require.NoError(t, a.Close())
 	require.ErrorIs(t, <-errs, shmsync.ErrClosed)
-	require.Empty(t, x.op(t, "lock", "m").Err, "nobody has died with it")
+	require.Empty(t, x.op(t, "lock", "m").Err, "no process has died with the lock")
 }
 
 // TestCohortMutexWithoutNodes: if no caller can learn its NUMA node, or if there is only one node,
@@ -432,8 +432,8 @@ func TestCohortMutexWithoutNodes(t *testing.T) {
 		c.Lock()
 		require.False(t, c.TryLock())
 		c.Unlock()
-		require.Equal(t, turn, c.Turn(), "it is not its word")
-		require.Zero(t, c.SeenTurn(), "the fast path is still there")
+		require.Equal(t, turn, c.Turn(), "the CohortMutex has changed the word turn")
+		require.Zero(t, c.SeenTurn(), "the fast path sees a turn")
 	}
 	c.SetSpin(20 * time.Microsecond) // stores the budgets in the arena, so other processes use them, too
 	require.Equal(t, 20*time.Microsecond, c.LocalLockSpin(1))
@@ -495,7 +495,7 @@ func TestCohortMutexCrash(t *testing.T) {
 						victim.proc.WaitSignal(t, syscall.SIGKILL)
 					}
 					if !holds || policy == prims.PolicyRelease {
-						require.Zero(t, told, "nobody has died as the holder, or nobody cares")
+						require.Zero(t, told, "a death was reported although the victim was not the holder, or under PolicyRelease")
 					}
 					alone(t, a, 2)
 					if c.State().Err != nil {
@@ -572,7 +572,7 @@ func TestHostileCohortMutex(t *testing.T) {
 		cancel()
 		require.NoError(t, guarded("the end of waits", c.String, wg.Wait))
 		c.Close()
-		// Another process would build its handle from these words.
+		// A process that opens the object now builds its handle from the overwritten words.
 		try("built anew", func(ctx context.Context) {
 			d, err := prims.CohortMutexAt(a, c.Offset())
 			if err != nil {

@@ -52,8 +52,8 @@ func TestCohortMutexDeaths(t *testing.T) {
 	})
 }
 
-// TestCohortMutexFallbacks: a CohortMutex works without the features of the kernel, or of a
-// sandbox, without which a Mutex works.
+// TestCohortMutexFallbacks: a Mutex works without some features of the kernel, which a sandbox may
+// forbid. A CohortMutex also works without these features.
 func TestCohortMutexFallbacks(t *testing.T) {
 	disabled := []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"}
 	onCohort(t, map[string]func(t *testing.T){

@@ -46,8 +46,8 @@ func TestModelCond(t *testing.T) {
 	})
 }
 
-// TestModelCondDeath checks the same if a process dies, at any step. A Signal that a dead waiter had passes on to
-// a wait that was queued when it was given.
+// TestModelCondDeath checks what TestModelCond checks, but a process dies, at any step. If a dead waiter had a Signal,
+// the Signal passes on to a wait that was queued when the Signal was given.
 func TestModelCondDeath(t *testing.T) {
 	requireModels(t, []exploration{
 		{
@@ -70,8 +70,8 @@ func TestModelCondDeath(t *testing.T) {
 	})
 }
 
-// TestModelCondStop checks the same if a process stops for ever, at any step. If it has a Signal, it has used the
-// Signal up. It delays no other wait that a Broadcast has covered.
+// TestModelCondStop checks what TestModelCond checks, but a process stops for ever, at any step. If a Signal has woken a
+// wait of that process, no other wait gets the Signal. The process delays no other wait that a Broadcast has covered.
 func TestModelCondStop(t *testing.T) {
 	requireModels(t, []exploration{
 		{"a Broadcast", small, cnModel(1, "0W", "1W", "2B").withStop().explore, []bug{cnNoForce}},
@@ -81,8 +81,8 @@ func TestModelCondStop(t *testing.T) {
 	})
 }
 
-// TestModelCondLeave checks the same if a process leaves the arena while its waiters get the lock again. Their
-// Waits end with an error, so what has woken these passes on.
+// TestModelCondLeave checks what TestModelCond checks, but a process leaves the arena while its waiters get the lock
+// again. Their Waits end with an error, so the Signal or the turn that has woken them passes on to other waits.
 func TestModelCondLeave(t *testing.T) {
 	requireModels(t, []exploration{
 		{"a Signal", small, cnModel(1, "0W", "0Q", "1W", "2S").explore, []bug{cnLandsLate}},

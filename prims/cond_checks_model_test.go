@@ -34,15 +34,15 @@ func (m *condModel) right(s *cnState) error {
 		}
 		switch {
 		case s.signalled&bit != 0 && s.owner[k] == 0:
-			return errors.New("a node is freed while it owes")
+			return errors.New("a node is freed while it owes a Signal")
 		case s.signalled&bit != 0 && (!owes || !signal):
-			return errors.New("a Signal is in no node")
+			return errors.New("a wait has a Signal, but its node does not owe one")
 		case owes && signal && s.signalled&bit == 0:
-			return errors.New("a node owes a Signal that there is not")
+			return errors.New("a node owes a Signal that was not given or is used up")
 		case owes && !signal && s.covered&bit == 0:
 			return errors.New("a node owes a turn, and no Broadcast has covered its wait")
 		case (x.next(k) == cnQueued) != (queued&bit != 0):
-			return errors.New("a node does not say whether it is queued")
+			return errors.New("a node says that it is queued but is not, or the other way round")
 		}
 	}
 	if has := x.word[cnFlying].v; has != flying {
@@ -100,8 +100,8 @@ func (s *cnState) queued() (bits uint8) {
 	return bits
 }
 
-// entitled returns those of some nodes that are queued now, that no Broadcast has covered, and whose owners are
-// not dead.
+// entitled returns the members of the set nodes that are queued now, that no Broadcast has covered, and whose
+// owners are not dead.
 func (s *cnState) entitled(nodes uint8) (bits uint8) {
 	x := s.after()
 	bits = nodes & x.queued() &^ s.covered
@@ -125,8 +125,8 @@ func (m *condModel) takesEffect(s *cnState, i int) {
 	if t.did == cnCovered {
 		s.covered |= s.queued()
 	}
-	// A Signal is in hand from the end of the wait that had it to the wake of another one. may has the waits
-	// that may get it.
+	// inHand says that a Signal is on its way: the wait that had it has ended, and no other wait has got it yet. The
+	// set may has the waits that can get it.
 	inHand, may := t.did == cnGives, t.handFor
 	for e := range t.rec.entry {
 		e := &t.rec.entry[e]
@@ -167,8 +167,8 @@ func (m *condModel) takesEffect(s *cnState, i int) {
 	}
 }
 
-// passes records that the wait of node k, which has a Signal, is settled. If a reaper does that, no other node of
-// a dead process has an earlier Signal that some wait may get.
+// passes records that the wait of node k ends and its Signal passes on. If a reaper ends the wait, passes checks the
+// order: no other node of a dead process may have an earlier Signal that some wait can get.
 func (m *condModel) passes(s *cnState, t *cnThread, k uint8) {
 	for j := range uint8(cnThreads) {
 		dead := s.owner[j] != 0 && t.saw&(1<<(s.owner[j]-1)) != 0
@@ -196,8 +196,8 @@ func (m *condModel) ends(s *cnState, t *cnThread, e *cnEntry) {
 	s.covered &^= bit
 }
 
-// wakes records that the change of t wakes the wait of the entry e. If a Signal is in hand, only the waits in may
-// can get it. wakes reports whether the wait has got a Signal.
+// wakes records that the change of t wakes the wait of the entry e. If inHand is true, only the waits in the set may
+// can get the Signal. wakes reports whether the wait has got a Signal.
 func (m *condModel) wakes(s *cnState, t *cnThread, e *cnEntry, inHand bool, may uint8) bool {
 	k, bit, _ := e.node()
 	covered := s.covered&bit != 0
@@ -231,9 +231,9 @@ func (m *condModel) wakes(s *cnState, t *cnThread, e *cnEntry, inHand bool, may 
 	return true
 }
 
-// canon replaces a state by another one that differs only in numbers of which the algorithm cannot tell the
-// difference: it compares a tag only with the present tag of the word and with the one before, and it compares
-// versions only by their order. canon also clears what no step reads any more.
+// canon renumbers the tags and versions of a state, so that states which act alike become equal. The algorithm
+// compares a tag only with the present tag of its word and with the one before, and it compares versions only by
+// their order. canon also clears what no step reads any more.
 func (m *condModel) canon(s *cnState) {
 	for i := range m.threads {
 		t := &s.thread[i]
@@ -270,8 +270,8 @@ func (m *condModel) canon(s *cnState) {
 	m.canonVersions(s)
 }
 
-// canonRecord renumbers the tags of a record. Later, the word of each entry gets the tag 2. If committed is
-// true, canonRecord also removes the entries that have no effect any more.
+// canonRecord renumbers the tags of a record so that they fit after canon has given each word the tag 2. If
+// committed is true, canonRecord also removes the entries that have no effect any more.
 func (m *condModel) canonRecord(s *cnState, r *cnRecord, committed bool) {
 	if r.was = 2 - min(s.queue.tag-r.was, 2); !r.queue || committed && r.was != 2 {
 		r.queue, r.was, r.to = false, 0, [cnThreads]uint8{}

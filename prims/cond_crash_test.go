@@ -61,12 +61,12 @@ func condDiesPassingOn(t *testing.T, point string) (died bool) {
 	return died
 }
 
-// TestCondStoppedPassingOn: the same process is stopped instead. Other processes go on: a Signal given
-// after that reaches the next waiter. If the process is killed then, the signal of the process passes on.
+// TestCondStoppedPassingOn: a process is stopped while it passes a Signal on. Other processes go on: a
+// later Signal reaches the next waiter. If the stopped process is then killed, its own Signal passes on.
 func TestCondStoppedPassingOn(t *testing.T) {
 	for _, point := range condPassing {
 		t.Run(point, func(t *testing.T) {
-			// Whether the Signal has passed on when the process is stopped.
+			// The variable passed says whether the Signal has passed on when the process is stopped.
 			passed := point != "cond.wait.woken:1" && point != "record.commit.written:2"
 			untilReached(t, point, func() bool { return condStoppedPassingOn(t, point, passed) })
 		})
@@ -151,7 +151,7 @@ func condStoppedAt(t *testing.T, op, point string) {
 		y.must(t, local("csignal"))
 	}
 	x.proc.AwaitStop(t)
-	// The others do what they like. At last, all of them but the victim are awake.
+	// The other processes begin two more waits. Broadcasts then wake all waits, except one of the victim.
 	ids = append(ids, here.start(local("cwait")))
 	third := y.start(local("cwait"))
 	condAwake(t, c, here, ids)

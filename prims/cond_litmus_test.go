@@ -166,7 +166,7 @@ func TestCondTimeoutAgainstSignal(t *testing.T) {
 	require.Zero(t, c.State())
 	require.Greater(t, found, int64(100))
 	require.GreaterOrEqual(t, v.Wakeups, found)
-	require.LessOrEqual(t, v.Wakeups, found+8, "more than the last broadcast's")
+	require.LessOrEqual(t, v.Wakeups, found+8, "more wakeups than the signals and the last broadcast can explain")
 	sound(t, a)
 }
 
@@ -263,14 +263,14 @@ func TestCondSignalledThenDied(t *testing.T) {
 					x.proc.Kill(t)
 					alone(t, a, 1)
 					c := condAt(t, a, "c")
-					require.Equal(t, prims.CondState{Waiting: 1}, c.State(), "who came after the signal")
+					require.Equal(t, prims.CondState{Waiting: 1}, c.State(), "only the waiter that came after the signal still waits")
 				} else {
 					stays(t, here, second)
 					x.proc.Kill(t)
 					require.Empty(t, here.wait(t, second).Err)
 					alone(t, a, 1)
 					c := condAt(t, a, "c")
-					require.Equal(t, prims.CondState{Waiting: 1}, c.State(), "it has passed once")
+					require.Equal(t, prims.CondState{Waiting: 1}, c.State(), "the signal has passed on once, so one waiter is left")
 				}
 				m.Unlock()
 				here.must(t, task{Op: "csignal", Name: "c", Lock: "local"})
@@ -300,7 +300,7 @@ func TestCondLockOwnerDies(t *testing.T) {
 	r = here.wait(t, second)
 	require.Equal(t, []string{"owner-dead"}, r.Is)
 	require.NotEmpty(t, r.Panic)
-	require.Empty(t, other.wait(t, third).Err, "its lock is another")
+	require.Empty(t, other.wait(t, third).Err, "this waiter uses another lock")
 	stays(t, other, fourth)
 	m, err := prims.OpenMutex(a, "lock of c", nil)
 	require.NoError(t, err)

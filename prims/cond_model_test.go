@@ -39,7 +39,8 @@ const (
 	cnRemoved
 )
 
-// cnSignal is set in the word extra of a node that owes a Signal. The other bits are the bound of the Signal.
+// cnSignal is set in the word extra of a node that owes a Signal. The other bits are the bound of the Signal: it may
+// pass on to waits whose number is at most the bound.
 const cnSignal uint8 = 0x80
 
 type cnQueue struct {
@@ -70,7 +71,8 @@ type cnThread struct {
 	saw                      uint8 // the dead processes that the thread knew of, if it reaps
 	rec                      cnRecord
 
-	// The mistake cnTwoRecords: the extra of the node that owed, and the waits that may get the Signal.
+	// Only for the mistake cnTwoRecords: hand is the word extra of the node that owed the Signal, and handFor has the
+	// waits that may get it.
 	hand, handFor uint8
 }
 
@@ -136,7 +138,7 @@ const (
 // The purposes of a change: what its author does after it.
 const (
 	cnOver  uint8 = iota // the call has ended
-	cnAgain              // the author makes another change first
+	cnAgain              // the author makes another change for the same call
 	cnJoined
 	cnSignalled
 	cnCovered

@@ -29,7 +29,7 @@ func TestCondSignalledDiesBesideStrangers(t *testing.T) {
 			id := z.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
 			owner.must(t, task{Op: "clock", Name: "c"})
 			if op == "cbroadcast" {
-				z.proc.Stop(t) // its wait is over, and its owner does not know
+				z.proc.Stop(t) // so the Broadcast ends its wait, and z does not learn of that
 			}
 			owner.must(t, task{Op: op, Name: "c"})
 			owner.proc.Stop(t)
@@ -56,15 +56,15 @@ func TestCondSignalledDiesBesideStrangers(t *testing.T) {
 	}
 }
 
-// TestCondReapListsNodesLast: a reap stores the count of deaths before it lists the wait nodes of the dead. So a death that
-// it counts is not missing in the list.
+// TestCondReapListsNodesLast: a reap stores the count of deaths before it lists the wait nodes of the dead. So the list
+// has the nodes of each participant whose death is in the count.
 func TestCondReapListsNodesLast(t *testing.T) {
 	a := newArena(t, nil)
 	require.True(t, condAt(t, a, "c").ReapAfter())
 }
 
-// TestCondManySignalledDie: many signalled waiters die at once. Each Signal reaches one of the waiters
-// that were there when it was given.
+// TestCondManySignalledDie: many signalled waiters die at once. Each Signal passes on to a waiter that
+// already waited when the Signal was given.
 func TestCondManySignalledDie(t *testing.T) {
 	const signals = 20
 	a := newArena(t, nil)
@@ -95,8 +95,9 @@ func TestCondManySignalledDie(t *testing.T) {
 	sound(t, a)
 }
 
-// TestCondBroadcastTurnsOfTheDead: the waiters of a Broadcast that were woken die. The others get their
-// turn, and no turn of a dead waiter counts.
+// TestCondBroadcastTurnsOfTheDead: a Broadcast covers all waiters, and wakes a first batch, whose process
+// dies. The other waiters are then woken. In the end the word flying, which counts waits that a
+// Broadcast has woken and that have not ended, is 0: the dead no longer count.
 func TestCondBroadcastTurnsOfTheDead(t *testing.T) {
 	const waiters = 40 // more than two batches
 	a := newArena(t, nil)
@@ -232,8 +233,8 @@ func TestCondLeaverPassesItsSignalOn(t *testing.T) {
 	}
 }
 
-// TestCondBatchHolds: as long as waiters of a Broadcast come back, no more of them are on their way than the
-// batch allows, although each keeps the lock for some time.
+// TestCondBatchHolds: the waiters of a Broadcast come back one by one, and each keeps the lock for some time.
+// At each moment, at most one batch of them has been woken and does not have the lock yet.
 func TestCondBatchHolds(t *testing.T) {
 	const waiters, batch = 24, 2
 	a := newArena(t, nil)

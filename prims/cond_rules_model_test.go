@@ -67,8 +67,8 @@ func (m *condModel) give(s *cnState, r *cnRecord, k, extra uint8) {
 	r.set(s, cnExtra+k, extra)
 }
 
-// turns adds to r that the first waits are woken if a Broadcast has covered them. A record has room for two of
-// them here.
+// turns adds to r that the first waits are woken if a Broadcast has covered them. In this model a record has room
+// for two such waits.
 func (m *condModel) turns(s *cnState, r *cnRecord, limit uint8) {
 	for range 2 {
 		first, flying := r.nodes(s)[0], r.get(s, cnFlying)
@@ -93,7 +93,8 @@ func (m *condModel) serve(s *cnState, r *cnRecord, limit uint8) bool {
 	return *r != cnRecord{}
 }
 
-// settle adds to r the end of the wait of node k, which owes. outcome is the new value of its word next.
+// settle adds to r the end of the wait of node k, which owes a Signal or a turn. outcome is the new value of the word
+// next of the node.
 func (m *condModel) settle(s *cnState, r *cnRecord, k, outcome uint8) (did uint8) {
 	extra := s.word[cnExtra+k].v
 	if extra&cnSignal == 0 {
@@ -209,7 +210,8 @@ func (m *condModel) rule(s *cnState, i int) (r cnRecord, did uint8) {
 			return r, did
 		}
 		if t.phase == cnRemoving && m.bug != cnLooksEarly {
-			// A wait that left the queue meanwhile owes only when the last record is carried out.
+			// The last record may have taken a wait of the dead off the queue. The node of that wait owes only when the rest
+			// of the record is carried out, so the thread begins again, which carries it out.
 			t.phase = m.nextPhase(t.phase)
 			return r, cnAgain
 		}

@@ -80,7 +80,7 @@ func (m *condModel) woken(s *cnState, i int) string {
 	t, p, k := &s.thread[i], m.proc(i), s.thread[i].node
 	next, signal := &s.word[cnNext+k], s.word[cnExtra+k].v&cnSignal != 0
 	if s.left&(1<<p) != 0 {
-		// The node has the tag of this wait as long as it belongs to the process.
+		// own stands for a comparison of tags: the node has the tag of this wait as long as it belongs to the process.
 		own := s.owner[k] == p+1
 		if late := m.bug == cnLandsLate && own || m.bug == cnLandsBlind && !own; !late || !signal || next.v != cnOwes {
 			m.finish(s, i)
@@ -110,7 +110,7 @@ func (m *condModel) lock(s *cnState, i int) string {
 	s.private[p] = uint8(i + 1)
 	switch {
 	case idle && t.mode == cnJoins:
-		// The thread prefers a node that a reaper has freed to its own.
+		// If a reaper has freed a node, the thread takes that node and not its own one.
 		if k := slices.Index(s.owner[:len(m.threads)], 0); k >= 0 {
 			s.owner[k], t.node = p+1, uint8(k)
 		}
@@ -141,8 +141,8 @@ func (m *condModel) nextPhase(phase uint8) uint8 {
 	return cnServing
 }
 
-// mayLeave reports whether the process of thread i may leave the arena. It waits for its other threads, except
-// for waiters that were woken and get the lock again.
+// mayLeave reports whether the process of thread i may leave the arena. The process first waits for the calls of its
+// other threads, except for waiters that were woken and get the lock again.
 func (m *condModel) mayLeave(s *cnState, i int) bool {
 	for j := range m.threads {
 		if pc := s.thread[j].pc; j != i && m.proc(j) == m.proc(i) && pc != cnEnded && pc != cnIdle && pc != cnWoken {

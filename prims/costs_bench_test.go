@@ -34,9 +34,10 @@ import (
 
 // BenchmarkDataCosts measures what data that survives a death costs, in Go and in C: Updates, Loads, a
 // rollback, the time until the next owner has the lock of a dead owner, and a join. It measures all rows in
-// each of many rounds, and takes the fastest slices of a round, so that other programs of the host disturb
-// all rows alike. The unit is the cost of Lock, two stores and Unlock of a Mutex. For each row it prints the
-// ratio to that unit with its interval over the rounds, the ratio of the prototype, and the target.
+// each of many rounds, so that other programs of the host disturb all rows alike. Of the slices of a row in a
+// round, only the fastest counts. The unit is the cost of Lock, two stores and Unlock of a Mutex. For each
+// row it prints the ratio to that unit with its interval over the rounds, the ratio of the prototype, and the
+// target.
 func BenchmarkDataCosts(b *testing.B) {
 	c := newCosts(b)
 	defer c.end()
@@ -244,7 +245,7 @@ func costInC(b testing.TB) (rows []costRow, end func()) {
 	program := filepath.Join(b.TempDir(), "costs")
 	include, source := filepath.Join("..", "include"), filepath.Join("..", "internal", "cinterop", "testdata", "costs.c")
 	optimize := "-O0"
-	if _, measures := b.(*testing.B); measures { // a test wants a figure in each row, and has no limits for these rows
+	if _, measures := b.(*testing.B); measures { // a test only needs some figure in each row, so it compiles faster
 		optimize = "-O2"
 	}
 	require.NoError(b, ccache.Compile(cc, []string{"-std=gnu11", optimize, "-pthread", "-I" + include, source}, program))

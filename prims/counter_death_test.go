@@ -197,5 +197,5 @@ func TestWaitGroupClaimAcrossZero(t *testing.T) {
 		g.Add(3)
 		b.must(t, order{Op: "wg.add", Object: "g", N: 2})
 	}))
-	require.EqualValues(t, 3, g.State().Own, "what another goroutine of this process added")
+	require.EqualValues(t, 3, g.State().Own, "the share has only what another goroutine of this process added")
 }

@@ -70,8 +70,8 @@ func (g *WaitGroup) ClaimHalfway(n uint64, f func()) bool {
 	return true
 }
 
-// Reap does what a reaper does after the participants have died for whose slots dead returns true. They need not be
-// dead.
+// Reap does what a reaper does after some participants have died. The function dead selects the participants by their
+// slots. They may in fact be alive.
 func (g *WaitGroup) Reap(dead func(slot int) bool) {
 	t := g.counter
 	if c := t.load(); c.owner() != 0 && !c.lost() && dead(c.owner().Slot()) && t.swap(c, c|counterDead) {
@@ -81,7 +81,7 @@ func (g *WaitGroup) Reap(dead func(slot int) bool) {
 	t.reap(func(n arenakernel.ParticipantID) bool { return dead(n.Slot()) })
 }
 
-// ReapLate does what a late reaper does: it finds the owner of the whole count dead, and goes on when a living
+// ReapLate does what a late reaper does: it finds that the owner of the whole count is dead. When it goes on, a living
 // participant has the ID of that owner.
 func (g *WaitGroup) ReapLate() {
 	late := false

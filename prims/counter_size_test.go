@@ -15,8 +15,8 @@ import (
 )
 
 // TestCounterSize: the size of a WaitGroup or a Latch does not depend on the number of participants that its arena can
-// have, except for one bit for each slot of the arena. Each participant that uses the object adds 128 bytes, once for
-// each slot.
+// have, except for one bit for each slot of the arena. A participant that uses the object adds 128 bytes, unless an
+// earlier participant in the same slot has added them.
 func TestCounterSize(t *testing.T) {
 	requireSizes(t, 128, func(a *arena.Arena) (sized, error) { return prims.OpenWaitGroup(a, "", nil) })
 	requireSizes(t, 128, func(a *arena.Arena) (sized, error) { return prims.OpenLatch(a, "", 3, nil) })
@@ -55,9 +55,10 @@ func TestCounterRecordWithoutRoom(t *testing.T) {
 	named.Done()
 }
 
-// TestWaitGroupReapedByOther: a process that has not opened the WaitGroup reaps a participant. If the participant leaves
-// work undone that only a record can turn into work that the dead owe, the process gets a slot record, and otherwise it
-// gets none. If the arena has no room for the record, waiters do it. All waits fail and name the dead participant.
+// TestWaitGroupReapedByOther: a process that has not opened the WaitGroup reaps a participant. The reaper gets a slot
+// record only if a record has to turn undone work of the participant into work that the dead owe. If the arena has no
+// room for the slot record, waiters find the undone work. If the participant has left work undone, all waits fail and
+// name the participant.
 func TestWaitGroupReapedByOther(t *testing.T) {
 	for _, c := range []struct {
 		name               string
@@ -156,8 +157,8 @@ func TestLatchClaimTakesOverWithoutRoom(t *testing.T) {
 	sound(t, a)
 }
 
-// TestWaitGroupRemembersItsShares: a peer damages the list of slot records, or shortens it. When a participant dies, a
-// process that knows the records from before still learns who left work undone.
+// TestWaitGroupRemembersItsShares: a peer damages the list of slot records, or shortens it. Then a participant dies. A
+// process that had read the records before the damage still learns which participant left work undone.
 func TestWaitGroupRemembersItsShares(t *testing.T) {
 	for what, change := range map[string]func(t *testing.T, a *arena.Arena, o arenakernel.Object) (undo func()){
 		"damaged": damageRecords, "shorter": hideLatestRecord,
@@ -168,7 +169,7 @@ func TestWaitGroupRemembersItsShares(t *testing.T) {
 			victim := gateActor(t, a, "victim")
 			g.Add(1)
 			victim.must(t, order{Op: "wg.add", Object: "g", N: 2})
-			require.EqualValues(t, 3, g.State().Count, "and reads the list")
+			require.EqualValues(t, 3, g.State().Count, "State counts all work, and reads the list")
 			o, err := objectNamed(a, "g")
 			require.NoError(t, err)
 			undo := change(t, a, o)

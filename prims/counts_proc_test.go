@@ -132,7 +132,7 @@ func TestCountsMutex(t *testing.T) {
 	require.NoError(t, m.Recover(func() error { return nil }))
 	m.Lock()
 	m.Unlock()
-	require.Panics(t, m.Unlock, "what is not held cannot be unlocked")
+	require.Panics(t, m.Unlock, "an Unlock of a free Mutex panics")
 }
 
 // TestCountsQueues: objects with a queue count their waits, and a FairMutex records when a hold
@@ -194,6 +194,6 @@ func TestCountsOff(t *testing.T) {
 	m.Unlock()
 	b, err := arena.Open(name, &arena.Options{Counted: true})
 	require.NoError(t, err)
-	require.False(t, b.Counted(), "it is as it was created")
+	require.False(t, b.Counted(), "an arena that was created without counters keeps none")
 	require.NoError(t, b.Close())
 }

@@ -39,7 +39,7 @@ var ours = []string{"mutex.", "futex.", "park.", "arena.poller.", "arena.ready."
 var notOurs = []string{
 	"arena.node.freeing", "arena.node.reset", // freeNode; package arenakernel
 	"arena.node.inherited", "arena.node.reclaimed", // queues; TestWorkerGroupCrash
-	"park.waitnode.asleep", "park.waitnode.parked", // the same
+	"park.waitnode.asleep", "park.waitnode.parked", // queues; TestWorkerGroupCrash
 }
 
 const (
@@ -582,7 +582,7 @@ func killBesideOthers(t *testing.T, reached map[string]int) {
 	require.NoError(t, a.Delete("clock"))
 	sound(t, a)
 	st := a.Stats()
-	require.EqualValues(t, 1, st.Objects, "the board: %+v", st)
+	require.EqualValues(t, 1, st.Objects, "only the board is left: %+v", st)
 	require.Zero(t, st.Nodes, "%+v", st)
 	require.Zero(t, st.Claimed, "%+v", st)
 	require.Zero(t, st.Raw, "%+v", st)

@@ -111,8 +111,8 @@ func TestModelAutoEventStop(t *testing.T) {
 	})
 }
 
-// TestModelAutoEventLess: if one of the steps is left out that the correctness does not depend on,
-// no token is lost.
+// TestModelAutoEventLess: the correctness does not depend on some steps. No token is lost if one of
+// these steps is left out.
 func TestModelAutoEventLess(t *testing.T) {
 	requireModels(t, []exploration{
 		{"counts are left to others", small, aeModel("0kw", "0kw", "1kSS").but(aeEndNoCountOff), nil},

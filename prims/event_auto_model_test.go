@@ -77,7 +77,7 @@ type aeState struct {
 	wrong   string
 	stopped uint8 // 0, or the slot of the stopped process plus 1
 	kills   uint8
-	excess  uint8 // how many tokens may be left that dead waits, or waits that gave up, would have taken
+	excess  uint8 // how many tokens may be left because the waits that would have taken them died or gave up
 	account uint8 // how many tokens the returned calls have made, minus the tokens that they have taken or removed
 	slot    [aeSlots]aeSlot
 	thread  [aeThreads]aeThread
@@ -236,7 +236,7 @@ func (m *autoEventModel) waits(s *aeState) (announced, begun uint8) {
 	return announced, begun
 }
 
-// note records, for each call, whether it would be correct for the call to do nothing at this
+// note records in the field saw of each call whether the call could correctly do nothing at this
 // moment.
 func (m *autoEventModel) note(s *aeState) {
 	announced, begun := m.waits(s)
@@ -298,7 +298,7 @@ func (m *autoEventModel) right(s *aeState) error {
 		}
 	}
 	if s.kills == 0 && s.stopped == 0 && m.done(s) && s.account != s.word.tokens {
-		return fmt.Errorf("there are %d tokens, and the calls that have returned know of %d", s.word.tokens, s.account)
+		return fmt.Errorf("there are %d tokens, and the calls that have returned account for %d", s.word.tokens, s.account)
 	}
 	if _, begun := m.waits(s); s.word.tokens > begun+1+s.excess {
 		return fmt.Errorf("%d tokens, %d waits", s.word.tokens, begun)

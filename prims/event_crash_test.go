@@ -58,8 +58,8 @@ func TestEventCrashOfTheSetter(t *testing.T) {
 	}
 }
 
-// TestEventCrashOfTheSetterWhileTheWaitRests: as in the previous test, but the periodic checks of the
-// waiter's process skip the Event, because it has not changed for a while.
+// TestEventCrashOfTheSetterWhileTheWaitRests: as in TestEventCrashOfTheSetter, but the periodic checks of
+// the waiter's process skip the Event, because it has not changed for a while.
 func TestEventCrashOfTheSetterWhileTheWaitRests(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		t.Run(how, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestEventCatalogue(t *testing.T) {
 			x.counter.must(t, eventSet)
 			require.True(t, x.waiter.must(t, eventIsSet).OK)
 			require.True(t, x.waiter.must(t, eventTryWait).OK)
-			require.True(t, x.waiter.must(t, eventIsSet).OK, "a wait does not take it")
+			require.True(t, x.waiter.must(t, eventIsSet).OK, "TryWait has reset a manual-reset Event")
 		},
 		"isUnsetAfterReset": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, eventSet)
@@ -192,7 +192,7 @@ func TestEventAutoReset(t *testing.T) {
 			for i := range ids {
 				x.counter.must(t, eventSet)
 				x.still(t, x.e.Offset(), 11-i)
-				require.False(t, x.e.IsSet(), "a wait takes it")
+				require.False(t, x.e.IsSet(), "IsSet reports a token that a wait takes")
 			}
 			for _, id := range ids {
 				x.waiter.ok(t, id)
@@ -216,7 +216,7 @@ func TestEventAutoReset(t *testing.T) {
 			id := victim.queues(t, x.a, x.e.Offset(), eventWait)
 			victim.proc.Stop(t)
 			x.counter.must(t, eventSet)
-			require.False(t, x.e.Reset(), "it was for the wait")
+			require.False(t, x.e.Reset(), "Reset has removed a token that is for a wait")
 			x.counter.must(t, eventSet)
 			require.True(t, x.e.Reset())
 			victim.proc.Cont(t)

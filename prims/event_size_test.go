@@ -14,8 +14,8 @@ import (
 )
 
 // TestEventSize: the size of an Event does not depend on the number of participants that its arena can have.
-// The exception is the arena's open bits of the object, one for each slot. Each participant that uses an
-// auto-reset Event adds 128 bytes, once.
+// The exception is the arena's open bits of the object, one for each slot. A participant that uses an
+// auto-reset Event adds 128 bytes, unless an earlier participant in the same slot has added them.
 func TestEventSize(t *testing.T) {
 	for mode, record := range map[prims.EventMode]uint64{prims.EventManualReset: 0, prims.EventAutoReset: 128, prims.EventBidirectional: 0} {
 		requireSizes(t, record, func(a *arena.Arena) (sized, error) { return prims.OpenEvent(a, "", &prims.EventOptions{Mode: mode}) })

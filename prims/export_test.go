@@ -428,7 +428,7 @@ func (m *RWMutex) LeaveLog(state uint64, records []byte) {
 	m.gate.Store(uint32(makeGate(gateHeld, arenakernel.ParticipantID(1<<11|9))))
 }
 
-// ReapUpdate does what a reaper of dead does with the gate of m. The handle m may be closed.
+// ReapUpdate does what a reaper of the participant dead does with the gate of m. The handle m may be closed.
 func (m *RWMutex) ReapUpdate(dead arenakernel.ParticipantID) {
 	reapUpdate(m.a, m.object, m.words, m.log, dead)
 }

@@ -112,7 +112,7 @@ const (
 // The purposes of a change: what its author does after it.
 const (
 	fmOver  uint8 = iota // the call has ended
-	fmAgain              // the author makes another change first
+	fmAgain              // the author makes another change for the same call
 	fmTook
 	fmJoined
 	fmGave

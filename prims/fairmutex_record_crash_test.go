@@ -46,7 +46,7 @@ func TestFairMutexTryLockSeesACommittedUnlock(t *testing.T) {
 	require.True(t, f.TryLock(), "%v", f)
 	x.proc.Cont(t)
 	require.Empty(t, x.wait(t, id).Panic)
-	require.False(t, f.TryLock(), "the process that goes on changes nothing")
+	require.False(t, f.TryLock(), "the process that was stopped has unlocked the lock a second time")
 	f.Unlock()
 	require.True(t, f.TryLock())
 	f.Unlock()

@@ -65,8 +65,8 @@ func TestFairMutexDeathOfAHolderBesideStrangers(t *testing.T) {
 }
 
 // TestFairMutexTakesOpenWordsBack: a reaper without a slot record takes the lock back from a dead holder if the owner
-// word is open. It finds by the same load whether it needs a record, because another process may open the word, with the
-// dead holder in it, at any time.
+// word is open. Another process may open the word, with the dead holder in it, at any time. So the load on which the
+// reaper acts also decides whether the reaper needs a record.
 func TestFairMutexTakesOpenWordsBack(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -121,7 +121,7 @@ func TestFairMutexOpensAgain(t *testing.T) {
 	q := f.LockAsync()
 	f.Unlock()
 	require.NoError(t, q.Wait())
-	require.False(t, open(), "it was granted")
+	require.False(t, open(), "the owner word is open although the lock was granted")
 	f.Unlock()
 	require.True(t, open())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

@@ -129,8 +129,8 @@ func TestFairMutexAsync(t *testing.T) {
 	f.Unlock()
 	<-q.Done()
 	require.False(t, q.Cancel())
-	require.NoError(t, q.Wait(), "its wait went on")
-	require.NoError(t, q.WaitContext(ctx), "what has ended beats a context")
+	require.NoError(t, q.Wait(), "the end of a context of WaitContext has ended the wait for the lock")
+	require.NoError(t, q.WaitContext(ctx), "a wait that was granted takes precedence over an ended context")
 	require.True(t, f.State().Held)
 	f.Unlock()
 }
@@ -320,7 +320,7 @@ func TestFairMutexOpen(t *testing.T) {
 	require.NoError(t, f.Close())
 	require.ErrorIs(t, f.Close(), shmsync.ErrClosed)
 	f = openFair(t, a, nil)
-	require.True(t, f.State().Held, "closing lets nothing go")
+	require.True(t, f.State().Held, "Close has released the lock")
 	f.Unlock()
 }
 
@@ -372,7 +372,7 @@ func TestFairMutexCancelVersusGrant(t *testing.T) {
 	require.Equal(t, rounds, held+gave)
 	t.Logf("held %d, given up %d", held, gave)
 	require.Zero(t, f.Queued())
-	require.True(t, f.TryLock(), "nothing is lost")
+	require.True(t, f.TryLock(), "the lock is not free at the end")
 	f.Unlock()
 }
 

@@ -343,7 +343,7 @@ var features = map[string]feature{
 			require.True(t, auto.TryWait())
 			require.False(t, auto.TryWait())
 			unset := must(prims.OpenEvent(a, "unset", &prims.EventOptions{InitiallySet: true}))
-			require.False(t, unset.IsSet(), "it is another process's, and was not new")
+			require.False(t, unset.IsSet(), "another process has created the Event, so InitiallySet has no effect")
 		},
 	},
 	// As in flare: an event is set at a deadline, unless it has been set before.
@@ -362,7 +362,7 @@ var features = map[string]feature{
 			require.True(t, e.IsSet())
 		},
 	},
-	// As in flare's Then: a process that has asked for it runs a function when the result is there.
+	// As in flare's Then: a process registers a function, and runs it when the result is there.
 	"future then": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			then := must(prims.OpenFuture(a, "then", nil))
@@ -402,7 +402,7 @@ var features = map[string]feature{
 			x := must(prims.OpenMultiLock(a, "m", nil))
 			before, nodes := a.Stats(), uint64(0)
 			for _, keys := range []uint64{2000, 20_000} {
-				before, nodes = a.Stats(), ownNodes(a) // only the second counts: the first allocates what stays
+				before, nodes = a.Stats(), ownNodes(a) // the test compares with these; the first round allocates what stays
 				p.Send(keys)
 				for key := range keys {
 					x.Lock(key * 0x9e3779b97f4a7c15).Unlock()
@@ -468,7 +468,7 @@ var features = map[string]feature{
 			require.ErrorIs(t, err, shmsync.ErrCanceled)
 			p.Send(1)
 			p.Recv(t, &got)
-			require.Zero(t, got, "it is shut down for the other process, too")
+			require.Zero(t, got, "the queue is not shut down for the other process")
 		},
 	},
 }

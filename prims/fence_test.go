@@ -13,9 +13,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestCallThatChangesNothing: a call finds that the previous call has not been answered yet, so it
-// changes nothing. The call that answers next must then see what was written before the call that
-// changed nothing. Without a fence this fails within a few hundred rounds.
+// TestCallThatChangesNothing: a call, such as a Set of an Event that is already set, changes nothing,
+// because no call has answered the previous Set yet. The next call that answers, such as a TryWait,
+// must see what was written before the call that changed nothing. Without a fence this fails within a
+// few hundred rounds.
 func TestCallThatChangesNothing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: the test has a data race, which a fence orders")

@@ -32,7 +32,7 @@ func TestFutexStateTable(t *testing.T) {
 				// Every post changes the low half, on which waiters sleep.
 				require.NotEqual(t, uint32(s), uint32(posted))
 			}
-			require.NotEqual(t, uint32(s|futexAnnounced), uint32(stopped), "a stop wakes those who are about to sleep")
+			require.NotEqual(t, uint32(s|futexAnnounced), uint32(stopped), "a stop changes the word on which a waiter is about to sleep")
 
 			for _, token := range []uint64{0, counter - 1, counter, counter + 1, maxToken} {
 				require.Equal(t, counter >= token, s.reached(token))

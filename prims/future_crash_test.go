@@ -32,7 +32,7 @@ func TestFutureCrashOfTheSetter(t *testing.T) {
 				sub := x.blocked(t, task{Op: "subscribe", Name: "f"})
 				asleep(t, a, "f")
 				comesToHand(t, how, victim, task{Op: "set", Name: "f", Errno: 5})
-				require.False(t, here.must(t, task{Op: "set", Name: "f", Errno: 6}).OK, "it is decided")
+				require.False(t, here.must(t, task{Op: "set", Name: "f", Errno: 6}).OK, "the result was decided before")
 				require.True(t, here.must(t, task{Op: "reset", Name: "f"}).OK)
 				require.True(t, here.must(t, task{Op: "own", Name: "f"}).OK)
 				require.EqualValues(t, 5, x.wait(t, waits).N)

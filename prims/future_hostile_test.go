@@ -29,7 +29,7 @@ func TestFutureZeroedUnderWaiters(t *testing.T) {
 		all := x.blocked(t, task{Op: "all", Name: "f", Names: []string{"f"}})
 		f.Overwrite(0)
 		if rounds == 0 {
-			require.True(t, f.Set(5), "it is what it was")
+			require.True(t, f.Set(5), "an unset Future is as it was")
 			require.EqualValues(t, 5, x.wait(t, waits).N)
 			require.EqualValues(t, 5, x.wait(t, sub).N)
 			require.Empty(t, x.wait(t, all).Err)
@@ -58,7 +58,7 @@ func TestFutureAbandonedByTheLiving(t *testing.T) {
 			require.ErrorIs(t, err, shmsync.ErrCorrupt)
 		}()
 		f.Reset()
-		t.Error("Reset returns")
+		t.Error("Reset has returned and not panicked")
 	}()
 	// After the end of the process, the word is no longer wrong.
 	x.proc.Kill(t)
@@ -121,7 +121,7 @@ func TestFutureStateOfOneRound(t *testing.T) {
 			return
 		default:
 			if st := f.State(); st.Set && st.Errno != 7 || !st.Set && st.Errno != 0 {
-				t.Errorf("a state that there never was: %+v", st)
+				t.Errorf("State returns a state that the Future never had: %+v", st)
 				<-ended
 			}
 		}

@@ -390,8 +390,8 @@ func TestWaitAnyConcurrent(t *testing.T) {
 	sound(t, a)
 }
 
-// TestWaitAnyEnds: a list has a Pending and a stopped Futex. Then a process leaves the arena while
-// it waits.
+// TestWaitAnyEnds: a WaitAny ends when a Pending in its list ends or is canceled, when a Futex in its
+// list is stopped, and when its process leaves the arena.
 func TestWaitAnyEnds(t *testing.T) {
 	a := newArena(t, nil)
 	f, g := newFuture(t, a), newFuture(t, a)

@@ -98,7 +98,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			for i := range uint64(o.N) {
 				g.Wait()
 				if tr.Count[0] != i+1 {
-					return fmt.Errorf("round %d: %d", i, tr.Count[0])
+					return fmt.Errorf("round %d: the other process has counted %d", i, tr.Count[0])
 				}
 				tr.Count[1]++
 				g.Add(1)
@@ -245,7 +245,7 @@ func walk(b *prims.Barrier, tr *gateTraces, who, phases int) error {
 		tr.Count[who] = i + 1
 		b.ArriveAndWait()
 		if other := tr.Count[1-who]; other != i+1 {
-			return fmt.Errorf("phase %d: the other is in %d", i, other)
+			return fmt.Errorf("phase %d: the other party is in phase %d", i, other)
 		}
 		b.ArriveAndWait()
 	}

@@ -30,7 +30,7 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 			a := newArena(t, nil)
 			tr, err := arena.Value[gateTraces](a, "traces")
 			require.NoError(t, err)
-			b := newBarrier(t, a, "b", 3, func() { t.Error("it runs again") })
+			b := newBarrier(t, a, "b", 3, func() { t.Error("the completion runs a second time") })
 			at := point + ":1"
 			switch point {
 			case "counter.commit.recorded", "counter.commit.named":
@@ -145,7 +145,7 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 			gateSmooth(t, ans)
 			require.Equal(t, !done, ans.OK)
 			require.True(t, o.Done())
-			o.Do(func() { t.Error("again") })
+			o.Do(func() { t.Error("the function runs although the Once is done") })
 		})
 	}
 }

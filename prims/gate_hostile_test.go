@@ -33,8 +33,7 @@ func (g *gateBody) words() string { return prims.Describe(g.a, g.o) }
 // context run. If these bytes named a holder that is alive, such calls would wait for ever.
 const latchBytes = 192
 
-// recordWords returns the offsets of the words of the slot records that all kinds of objects here have, without those
-// of the headers.
+// recordWords returns the offsets of the words of the object's slot records, without the words of their headers.
 func (g *gateBody) recordWords() (words []arena.Offset) {
 	(*arenakernel.Arena)(g.a).EachSlotRecord(g.o, 0, func(off arenakernel.Offset, _ int) bool {
 		for at := arena.Offset(arenakernel.SlotRecordHeader); at < 128; at += 8 {

@@ -15,7 +15,8 @@ import (
 )
 
 func init() {
-	// gaterace lets goroutines use plain variables; a gate orders the accesses, or it does not.
+	// gaterace lets goroutines use plain variables beside a WaitGroup, Latch, Barrier or Once. Depending on How, the
+	// object orders the accesses or does not.
 	proctest.Register("gaterace", func(c *proctest.Child) {
 		var p struct{ Arena, How string }
 		c.Params(&p)

@@ -137,7 +137,7 @@ func TestGateNoSpace(t *testing.T) {
 	require.Equal(t, context.DeadlineExceeded, g.WaitContext(soon))
 	require.Equal(t, context.DeadlineExceeded, l.WaitContext(soon))
 	require.Equal(t, context.DeadlineExceeded, b.ArriveAndWaitContext(soon))
-	require.Equal(t, context.DeadlineExceeded, o.DoContext(soon, func() { t.Error("beside the runner") }))
+	require.Equal(t, context.DeadlineExceeded, o.DoContext(soon, func() { t.Error("a function runs beside that of the runner") }))
 	require.Equal(t, int64(1), b.State().Pending, "the arrival stays")
 	b.Arrive(1)
 	require.NoError(t, b.WaitContext(ctx, 0))
@@ -165,7 +165,7 @@ func TestGateHerd(t *testing.T) {
 		go func() { errs <- g.WaitContext(ctx) }()
 		go func() { errs <- l.WaitContext(ctx) }()
 		go func() { errs <- b.ArriveAndWaitContext(ctx) }()
-		go func() { errs <- o.DoContext(ctx, func() { t.Error("a second one") }) }()
+		go func() { errs <- o.DoContext(ctx, func() { t.Error("a second function runs") }) }()
 	}
 	eventually(t, "all wait", func() string { return words(a) }, func() bool {
 		for _, x := range []gate{g, l, b, o} {
@@ -238,7 +238,7 @@ func TestGateAllocations(t *testing.T) {
 			return false
 		}
 	})
-	require.LessOrEqual(t, n, 1.0, "a wake has a list")
+	require.LessOrEqual(t, n, 1.0, "a wake allocates more than its list")
 }
 
 func BenchmarkWaitGroupAddDone(b *testing.B) {

@@ -105,8 +105,8 @@ func (w *waitGroupWorker) rest() error {
 	return nil
 }
 
-// latchWorker has a latch that never opens, so that it reports deaths. It also makes its own
-// latches, which open.
+// latchWorker has a common latch that never opens: a wait for it ends with the report of a death or with
+// its context. The latches that it makes itself open.
 type latchWorker struct {
 	a    *arena.Arena
 	deep *prims.Latch
@@ -280,7 +280,7 @@ func (w *onceWorker) turn(g int, r *rand.Rand) error {
 	})
 	switch {
 	case overlap:
-		return fmt.Errorf("two run %v", o)
+		return fmt.Errorf("two functions of %v run at once", o)
 	case err == nil && e.Ended.Load() == 0:
 		return fmt.Errorf("%v returned before its function had", o)
 	case err != nil && !gaveUp(err):
@@ -304,7 +304,7 @@ func (w *onceWorker) turn(g int, r *rand.Rand) error {
 func (w *onceWorker) rest() error {
 	for n := range min(w.board.Round.Load(), onceRounds) {
 		if w.board.Entries[n].Ended.Load() == 0 {
-			return fmt.Errorf("%w: nobody has run number %d", errLeft, n)
+			return fmt.Errorf("%w: no process has run the function of the Once number %d", errLeft, n)
 		}
 	}
 	return nil

@@ -107,8 +107,8 @@ func TestCommonPartEndsBeforeTheObject(t *testing.T) {
 	require.NoError(t, a.Delete("f"))
 }
 
-// All handles of a process on a FairMutex share their turns, including handles that are opened
-// while others are closed.
+// TestHandlesShareTheirTurns: all handles of a process on a FairMutex share their turns, including
+// handles that are opened while others are closed.
 func TestHandlesShareTheirTurns(t *testing.T) {
 	a := newArena(t, nil)
 	open := func() *prims.FairMutex {
@@ -203,7 +203,7 @@ func TestCloseDuringRecover(t *testing.T) {
 			alone(t, a, 1)
 			require.NoError(t, mine.recover(mine.close))
 			require.ErrorIs(t, mine.close(), shmsync.ErrClosed)
-			require.True(t, other.try(), "the lock after the repair")
+			require.True(t, other.try(), "the lock is not free after the repair")
 			require.NoError(t, other.close())
 		})
 	}

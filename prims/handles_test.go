@@ -338,7 +338,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 			"Update": func() error { return s.Update(nothing) }, "View": func() error { return s.View(nothing) },
 			"Store": plain(func() { s.Store(1) }), "Load": plain(func() { s.Load() }), "State": plain(func() { s.State() }),
 		}, func() {
-			h, err := prims.OpenSynchronized(a, "x", 0, nil) // another handle: Close waits for the Updates of its own
+			h, err := prims.OpenSynchronized(a, "x", 0, nil) // not s: Close waits for the Updates of its own handle
 			if err != nil {
 				panic(err)
 			}
@@ -490,15 +490,16 @@ func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
 		waiting(t, a, "x", 2)
 		require.NoError(t, mine.Close())
 		require.ErrorIs(t, <-ended, shmsync.ErrClosed)
-		require.Empty(t, granted, "the wait by another handle")
+		require.Empty(t, granted, "the wait through another handle has ended")
 		holder.Free()
 		require.NoError(t, <-granted)
 		sound(t, a)
 	})
 }
 
-// TestRLockBesideCloseLeavesNoHold: an RLock counts itself in the reader word, and then finds that its handle has
-// been closed. It takes its count back. A count in the word of a closed handle is not taken from the real word.
+// TestRLockBesideCloseLeavesNoHold: an RLock counts itself in the reader word, finds that its handle is being closed,
+// and takes its count back. A closed handle has a word of its own in place of the reader word. An RLock that counts
+// itself in that word subtracts nothing from the reader word.
 func TestRLockBesideCloseLeavesNoHold(t *testing.T) {
 	a := newArena(t, nil)
 	keep, err := prims.OpenRWMutex(a, "x", nil)

@@ -282,7 +282,7 @@ func condIn(a *arena.Arena, name string) (*prims.Cond, error) {
 	return prims.OpenCond(a, name, m, nil)
 }
 
-// fullLost are the kinds of which the death of a holder makes an object unusable.
+// fullLost are the kinds of objects that the death of a holder makes unusable.
 var fullLost = []string{"barrier", "cohort", "fair", "future", "group", "latch", "multi", "mutex", "rwmutex", "rwspin", "spin"}
 
 // free returns the name of an object of the kind that no process holds.
@@ -484,7 +484,7 @@ func TestLargeSlotRecordsPreventNoRecovery(t *testing.T) {
 	}
 }
 
-// lockFull and waitFull are the two users of the locks in TestFullHeadroomHidesNoLostLock.
+// lockFull opens the two locks of TestFullHeadroomHidesNoLostLock and calls lock with them.
 func lockFull(a *arena.Arena, lock func(f *prims.FairMutex, m *prims.MultiLock)) error {
 	f, err := prims.OpenFairMutex(a, "fair", nil)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestInspectorDatesNoHoldByAWaitThatIsOver: an Inspector reads a file while the file changes. It
-// has read a wait, and the wait ends before the Inspector reads the body of the object. It must not
-// use the date of this wait for the hold that came after it.
+// TestInspectorDatesNoHoldByAWaitThatIsOver: an Inspector reads the waits for a lock, and later the
+// body of the lock. In between, a wait ends and a new hold begins. The Inspector must not report the
+// date of that wait as the time at which the new hold began.
 func TestInspectorDatesNoHoldByAWaitThatIsOver(t *testing.T) {
 	// look opens an Inspector that has read the waits, but not the body of the lock.
 	look := func(t *testing.T, w *arenatest.World, a *arena.Arena) *arenakernel.Inspector {

@@ -286,7 +286,7 @@ func TestHostileFutex(t *testing.T) {
 }
 
 // TestHostileWipe: a peer clears the bytes of a Mutex, including the list through which releasers
-// find parked waiters. So the Mutex is free, and all waiters find out.
+// find parked waiters. The Mutex is free then, and all waiters still get it.
 func TestHostileWipe(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
@@ -305,7 +305,7 @@ func TestHostileWipe(t *testing.T) {
 	select {
 	case <-over:
 	case <-after(timeout()):
-		t.Fatalf("some wait for ever: %v", m)
+		t.Fatalf("some waiters do not get the lock: %v", m)
 	}
 }
 

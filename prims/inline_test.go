@@ -98,11 +98,12 @@ func TestAllocationsContended(t *testing.T) {
 }
 
 // waitsAllocateNothing repeats hammer, which makes a number of turns and returns how many of them
-// had a waiter. It ends when at least one turn in six had a waiter, and a turn cost fewer than most
-// allocations. That bound allows for the goroutines themselves, for what the collector does to
-// pools, and for the periodic checks, which may allocate. On a busy machine the goroutines may run
-// one after the other, so that none waits, or they may run on Ps whose pools were never used. So
-// one round is not enough. A wait that allocates does so in each round.
+// had a waiter. waitsAllocateNothing returns after a round in which more than one turn in six had a
+// waiter, and the mean number of allocations of a turn was below the parameter most. This bound
+// allows for the goroutines themselves, and for what the collector does to pools. The allocations of
+// the periodic checks are estimated and subtracted. On a busy machine the goroutines may run one
+// after the other, so that none waits, or on Ps whose pools were never used. So one round is not
+// enough. A wait that allocates does so in each round.
 func waitsAllocateNothing(t *testing.T, turns int, most float64, words func() string, hammer func() (waited int)) {
 	t.Helper()
 	begun := time.Now()

@@ -76,7 +76,7 @@ var lateCalls = map[string]struct {
 	}},
 }
 
-// lateMutex makes a Mutex. Before the call that the test examines, it is unlocked as often as the argument warm says
+// lateMutex makes a Mutex that this process holds. Before that, it unlocks the Mutex as often as the parameter warm says,
 // while a waiter is announced, because such an Unlock ends the bias.
 func lateMutex(t *testing.T, a *arena.Arena, opts *prims.MutexOptions, warm int) lateObject {
 	m, err := prims.OpenMutex(a, "x", opts)
@@ -134,10 +134,10 @@ func TestLateCallChangesNoOtherObject(t *testing.T) {
 	}
 }
 
-// lateFill is a word in which each bit is set for which a late call may look.
+// lateFill is the value of each word of the next object. In it, each bit that a late call may test is set.
 const lateFill = 0x0101010101010101
 
-// fillNext fills the body of an object, which is the next one at the place of a deleted object.
+// fillNext fills the body of the object next, which must lie at the place of a deleted object, with lateFill.
 func fillNext(t *testing.T, a *arena.Arena, next lateObject, body arena.Offset) (words []*atomic.Uint64) {
 	t.Helper()
 	require.Equal(t, body, next.body)
@@ -256,8 +256,8 @@ func TestCloseMakesTheWakesOfLateCalls(t *testing.T) {
 	}
 }
 
-// TestCloseOfTheArenaMakesWakesWhileAFunctionRuns: the same for the Close of the arena, which waits for a function of
-// another object.
+// TestCloseOfTheArenaMakesWakesWhileAFunctionRuns: the arena is closed while a call has taken effect and has not made its
+// wake. A waiter of another process is woken although Close still waits for a function of another object.
 func TestCloseOfTheArenaMakesWakesWhileAFunctionRuns(t *testing.T) {
 	for kind, point := range lateWakes {
 		t.Run(kind, func(t *testing.T) {
@@ -403,8 +403,8 @@ func TestRecoverBesideTheFinderOfADeath(t *testing.T) {
 }
 
 // TestLateFinderNamesNoEarlierDeath: a call is the first one that finds the death of the holder, and is stopped when it has
-// made the lock owner-dead. Meanwhile another call recovers the lock, the next holder dies, and a repair fails during which
-// the first call goes on. The lock names the second process that died.
+// made the lock owner-dead. Then another call recovers the lock, and the next holder dies. The first call goes on during
+// the next repair, which fails. The lock names the second process that died.
 func TestLateFinderNamesNoEarlierDeath(t *testing.T) {
 	for name, c := range triesOfADead {
 		t.Run(name, func(t *testing.T) {

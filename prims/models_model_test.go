@@ -32,8 +32,8 @@ type exploration struct {
 	bugs    []bug
 }
 
-// The names of threads and processes for traces. Each step of a model has such a name, so they are not made for each
-// step: that would take a sixth of the time.
+// The names of threads and processes for traces. Each step of a model needs such a name. To make the name anew in each
+// step would take a sixth of the time.
 var (
 	namesT       = numbered("T%d")
 	namesG       = numbered("g%d")
