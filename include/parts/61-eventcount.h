@@ -147,7 +147,7 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("eventcount.wait.woken");
             if (e->scan != NULL && (uint32_t)shmi_eventcount_load(e) == seq)
-                e->scan(e); /* a reaper that can change nothing wakes first, and then counts the death */
+                e->scan(e); /* a reaper that cannot make the change itself wakes the waiters before it counts the death */
             break;
         case SHMI_LOOK:
             shmi_eventcount_check(e);

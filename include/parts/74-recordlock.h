@@ -73,8 +73,8 @@ SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_chan
         s |= SHMI_FAIR_OPEN;
     shmi_rq_set(x, l->kind, l->where, l->state, s);
 }
-/* Adds to x that a wait is off the queue and was not granted. The word is closed. While a key has a holder it stays
- * closed: a record would change its tag, which names the hold. */
+/* Adds to x that a wait is off the queue and was not granted. The word is closed. While a key has a holder, the word
+ * stays closed: a record that opens it would change its tag, which names the hold. */
 SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t s;
