@@ -421,7 +421,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.object = m->object;
     sleep_spec.wanted = v;
     sleep_spec.owner = shmi_owner_name(o);
-    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone */
+    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone, so the waiter asks */
         shmi_follow(m->a);
         sleep_spec.bounded = shmi_next_ask(&w->ask);
         sleep_spec.owner = 0;
@@ -455,7 +455,8 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
             shmi_wake_word_wake_one(m->a, &m->line);
         o = UINT32_MAX;
     } else {
-        /* The waiter that was woken last may be stopped before it could announce the remaining waiters. */
+        /* The waiter that was woken last may be stopped before it could announce the remaining waiters. So this process
+         * announces them. */
         shmi_wake_word_announce(&m->line);
     }
     if (o != UINT32_MAX)

@@ -5,7 +5,7 @@
  * the slot record of its author, which any process carries out:
  *
  *     its author                            the next process
- *     completes the record of the word      finds the record of the author
+ *     completes the latest record           finds the record of the author
  *     reads words                           CAS of each of its words: what it was, what it becomes
  *     writes a record of its own            tells the waits that the record has granted
  *     CAS: the commit word names it         CAS of the commit word
@@ -266,7 +266,7 @@ SHMI_FN int shmi_rq_record_of(struct shmi_rq *q, uint32_t slot, shmi_rq_record *
     return 1;
 }
 
-/* Sets the private lock, which is that of the object, and makes the first check reap. */
+/* Chooses the private lock for the object among those of this process, and makes the first check reap. */
 SHMI_FN void shmi_rq_use_lock(struct shmi_rq *q)
 {
     q->lock = (uint32_t)(q->o.off / 64 % SHMI_recordLocks);

@@ -39,8 +39,8 @@ SHMI_FN int shmi_token_due(uint64_t state, uint64_t v)
 {
     return (state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) - 1 >= SHMI_TOKEN_FAR;
 }
-/* The word of the cell after the announcement of token, which the counter, at v, has not reached. No wake is due for
- * the word. */
+/* The word of the cell after token was announced. The caller has found that the counter, which was v, has not reached
+ * token, and that no wake is due for the word. */
 SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v)
 {
     uint64_t ahead = token - v;

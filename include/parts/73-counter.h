@@ -1157,7 +1157,7 @@ int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monoton
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    /* A thread that the count down has let go may close the handle. */
+    /* A thread that this count down has let go on may close the handle, so the call reads the handle only here. */
     struct shmi_counter *t = l->impl;
     shmsync_arena *a = t->a;
     int err = shmi_enter_for(t, a, "latch.count_down");

@@ -24,7 +24,9 @@ struct shmi_record_lock {
     uint64_t *died;
     uint32_t kind, where; /* they name the word state in a record; the word died has the next kind */
     int release;         /* policy PolicyRelease */
-    int key;             /* a key: the tag of state names a hold, and a state that is not recoverable has a name */
+    /* not 0: the lock is a key of a MultiLock. Then the tag of state names a hold, and a state that is not recoverable
+     * has a name. */
+    int key;
 };
 
 SHMI_FN int shmi_state_valid(uint32_t s, int key)

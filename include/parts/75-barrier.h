@@ -166,9 +166,9 @@ SHMI_FN uint64_t shmi_barrier_remembered(const shmi_barrier_state *s)
 {
     return (s->broken & SHMI_NAME_MASK) | shmi_min(s->lost, 31) << 29 | SHMI_BARRIER_RECORDED | s->phase >> 5 << 35;
 }
-/* How a wait for the end of phase p ends, if the phase is over: *end is 0 or EOWNERDEAD, and *dead is the participant
- * that died. r is the record at the place of p, read after the state. *dead is 0 with EOWNERDEAD if the record is
- * lost. */
+/* Whether a wait for the end of phase p ends. *end is then its result, 0 or EOWNERDEAD. With EOWNERDEAD, *dead is the
+ * participant that died, or 0 if the phase is so long ago that its record is lost. r is the record at the place of p,
+ * read after the state. */
 SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64_t r, int *end, shmi_participant_id *dead)
 {
     uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: laps from p to the record */

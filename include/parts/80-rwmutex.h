@@ -168,7 +168,7 @@ SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
     return t;
 }
 
-/* Begins a walk of the slot records, from the record at first on. The part of the list behind a record never
+/* Begins a walk of the slot records, at the record whose place is in first. The part of the list behind a record never
  * changes. */
 SHMI_FN void shmi_rw_walk(struct shmi_rwmutex *m, shmi_record_walk *v, uint32_t first)
 {
@@ -540,7 +540,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone */
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone, so the waiter asks */
             shmi_follow(m->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;

@@ -449,7 +449,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
-        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event says when the owner is gone */
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event says when the owner is gone, so the waiter asks */
             shmi_follow(l->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
