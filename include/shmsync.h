@@ -16728,8 +16728,8 @@ struct shmi_rq {
     shmi_object o;
     const shmi_rq_kind *kind;
     /* If the object has several queues, first and last are the ends of the queue that was chosen last. Records name
-     * that queue by the number queue, and the word wanted of each of its nodes has the value chosen. The private lock
-     * guards first, last, queue and chosen then. */
+     * that queue by the number in queue, and the word wanted of each of its nodes has the value in chosen. In such an
+     * object the private lock guards first, last, queue and chosen. */
     uint64_t *commit, *first, *last;
     uint32_t queue;
     uint64_t chosen;
@@ -17451,8 +17451,8 @@ SHMI_FN void shmi_rq_reap_again(struct shmi_rq *q)
     shmi_st32(&q->unreaped, 1);
     shmi_follow(q->a);
 }
-/* Makes the next call reap if the participant that a wait was granted to has died meanwhile: the last reap may have
- * looked before the grant. */
+/* Makes the next call reap if the participant to which a wait was granted is dead: the last reap may have visited the
+ * object before the grant. */
 SHMI_FN void shmi_rq_reconsider(struct shmi_rq *q, shmi_participant_id granted)
 {
     if (shmi_rq_absent(q, granted))
@@ -18443,8 +18443,8 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
     }
 }
 
-/* As shmi_event_claim. A token that a wait of a dead participant would have taken is free. So if there are tokens, but
- * none is free, this looks for such participants. */
+/* Does what shmi_event_claim does, and also finds deaths. A token that a wait of a dead participant would have taken is
+ * free. So if there are tokens, but none is free, this looks for dead participants with waits, and then tries again. */
 SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
 {
     uint32_t i, slots;
@@ -18634,7 +18634,8 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 /* Whether an Event that is reset by hand is set. */
 SHMI_FN int shmi_event_odd(struct shmi_event *e) { return (int)(shmi_eventcount_load(&e->count) & 1); }
 
-/* Sets an Event that is reset by hand, or resets it, as set says. A signal handler may call this function. */
+/* Sets an Event that is reset by hand if the parameter set is 1, and resets it if set is 0. A signal handler may call
+ * this. */
 SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
 {
     for (;;) {
@@ -18659,7 +18660,7 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
     }
 }
 
-/* Waits until the Event is set, or not set, as set says. */
+/* Waits until the Event is set if the parameter set is 1, and until it is not set if set is 0. */
 SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 {
     uint64_t s = shmi_eventcount_load(&e->count);
@@ -24008,7 +24009,7 @@ typedef struct shmi_cond_woken {
     shmi_participant_id who[SHMI_rqMost];
 } shmi_cond_woken;
 SHMI_FN void shmi_cond_note(shmi_cond_woken *k, struct shmi_wait w) { k->who[k->n++] = shmi_node_owner(w.n); }
-/* Makes the next call reap if the owner of a wait in k has died meanwhile. */
+/* Makes the next call reap if the owner of a wait that was woken is dead. The list k has these owners. */
 SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
 {
     uint32_t i;
@@ -28976,7 +28977,7 @@ SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_k
 
 /* The blocks that a table has room for. */
 SHMI_FN size_t shmi_table_room(shmi_multilock_block **table) { return table != NULL ? shmi_head_of(table)->size / sizeof *table - 1 : 0; }
-/* Makes room for more blocks in the table of a handle. Calls that are under way may still read the table before. */
+/* Makes room for more blocks in the table of a handle. Calls that are under way may still read the earlier table. */
 SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
 {
     shmi_multilock_block **was = k->table, **table;
@@ -30492,7 +30493,8 @@ SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
     shmi_signal_release(w, 1);
     return 1;
 }
-/* Takes a signal out of the summary if it has no bits. A second check finds a bit that is set meanwhile. */
+/* Takes a signal out of the summary if it has no bits. A second check after that finds a bit that was set before the
+ * signal was taken out. */
 SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;

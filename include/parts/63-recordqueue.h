@@ -68,8 +68,8 @@ struct shmi_rq {
     shmi_object o;
     const shmi_rq_kind *kind;
     /* If the object has several queues, first and last are the ends of the queue that was chosen last. Records name
-     * that queue by the number queue, and the word wanted of each of its nodes has the value chosen. The private lock
-     * guards first, last, queue and chosen then. */
+     * that queue by the number in queue, and the word wanted of each of its nodes has the value in chosen. In such an
+     * object the private lock guards first, last, queue and chosen. */
     uint64_t *commit, *first, *last;
     uint32_t queue;
     uint64_t chosen;

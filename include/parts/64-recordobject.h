@@ -23,8 +23,8 @@ SHMI_FN void shmi_rq_reap_again(struct shmi_rq *q)
     shmi_st32(&q->unreaped, 1);
     shmi_follow(q->a);
 }
-/* Makes the next call reap if the participant that a wait was granted to has died meanwhile: the last reap may have
- * looked before the grant. */
+/* Makes the next call reap if the participant to which a wait was granted is dead: the last reap may have visited the
+ * object before the grant. */
 SHMI_FN void shmi_rq_reconsider(struct shmi_rq *q, shmi_participant_id granted)
 {
     if (shmi_rq_absent(q, granted))

@@ -233,8 +233,8 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
     }
 }
 
-/* As shmi_event_claim. A token that a wait of a dead participant would have taken is free. So if there are tokens, but
- * none is free, this looks for such participants. */
+/* Does what shmi_event_claim does, and also finds deaths. A token that a wait of a dead participant would have taken is
+ * free. So if there are tokens, but none is free, this looks for dead participants with waits, and then tries again. */
 SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
 {
     uint32_t i, slots;
@@ -424,7 +424,8 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 /* Whether an Event that is reset by hand is set. */
 SHMI_FN int shmi_event_odd(struct shmi_event *e) { return (int)(shmi_eventcount_load(&e->count) & 1); }
 
-/* Sets an Event that is reset by hand, or resets it, as set says. A signal handler may call this function. */
+/* Sets an Event that is reset by hand if the parameter set is 1, and resets it if set is 0. A signal handler may call
+ * this. */
 SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
 {
     for (;;) {
@@ -449,7 +450,7 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
     }
 }
 
-/* Waits until the Event is set, or not set, as set says. */
+/* Waits until the Event is set if the parameter set is 1, and until it is not set if set is 0. */
 SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 {
     uint64_t s = shmi_eventcount_load(&e->count);

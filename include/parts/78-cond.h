@@ -51,7 +51,7 @@ typedef struct shmi_cond_woken {
     shmi_participant_id who[SHMI_rqMost];
 } shmi_cond_woken;
 SHMI_FN void shmi_cond_note(shmi_cond_woken *k, struct shmi_wait w) { k->who[k->n++] = shmi_node_owner(w.n); }
-/* Makes the next call reap if the owner of a wait in k has died meanwhile. */
+/* Makes the next call reap if the owner of a wait that was woken is dead. The list k has these owners. */
 SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
 {
     uint32_t i;

@@ -273,7 +273,7 @@ SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_k
 
 /* The blocks that a table has room for. */
 SHMI_FN size_t shmi_table_room(shmi_multilock_block **table) { return table != NULL ? shmi_head_of(table)->size / sizeof *table - 1 : 0; }
-/* Makes room for more blocks in the table of a handle. Calls that are under way may still read the table before. */
+/* Makes room for more blocks in the table of a handle. Calls that are under way may still read the earlier table. */
 SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
 {
     shmi_multilock_block **was = k->table, **table;

@@ -238,7 +238,8 @@ SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
     shmi_signal_release(w, 1);
     return 1;
 }
-/* Takes a signal out of the summary if it has no bits. A second check finds a bit that is set meanwhile. */
+/* Takes a signal out of the summary if it has no bits. A second check after that finds a bit that was set before the
+ * signal was taken out. */
 SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
