@@ -14631,8 +14631,9 @@ typedef struct shmi_mutex {
     const char *called;   /* name for messages; lives as long as the arena has the object open */
     int release;          /* policy PolicyRelease */
     int rollback;         /* policy PolicyRollback */
-    shmi_log log;         /* of that */
-    /* not 0: it guards words alone, so it passes on as soon as its holder is dead, before the holder is gone */
+    shmi_log log;         /* undo log, for PolicyRollback */
+    /* not 0: the mutex is a part of another object and guards only words, so it passes on as soon as its holder is dead,
+     * even if the holder is not gone yet */
     int internal;
     int (*repair)(void *);
     void *repair_arg;
@@ -14685,7 +14686,7 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
 
 /* The ID of this process, which is 0 in a child of fork. */
 SHMI_FAST uint32_t shmi_mutex_name(const shmi_mutex *m) { return __atomic_load_n(&m->me->name, __ATOMIC_RELAXED); }
-/* Takes the mutex for the participant with the ID name, if one instruction is enough for that. */
+/* Takes the mutex for the participant whose ID is in name, if one instruction is enough for that. */
 SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
 {
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
@@ -14698,12 +14699,12 @@ SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-/* Unlocks the mutex that the participant with the ID name holds, if its owner word o is biased. */
+/* Unlocks the mutex if its owner word o is biased and says that the participant whose ID is in name holds the mutex. */
 SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
 {
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
-        /* This is a release store, so the load of the wake word may be done before it. A waiter makes a fence
-         * instead of this process. */
+        /* The store is only a release, so the CPU may load the wake word before it stores. This process needs no fence
+         * for that: the waiter makes one, with shmi_fence, after its announcement. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))
@@ -14874,10 +14875,11 @@ typedef struct shmi_mutex_wait {
 
 enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
 
-/* As shmi_mark_owner_dead, for a call of a handle, and for the death watcher. A trylock is not counted, so it counts itself
- * while it rolls back: a close of the arena rolls back, too. If the count is refused, the close rolls back, and the result is
- * 0. The call does not count itself in the head of the handle: the death watcher must not be the one that ends the opening,
- * because shmi_await_look would then wait for the watcher's own check. */
+/* Does what shmi_mark_owner_dead does, for a call through a handle and for the death watcher. A close of the arena
+ * rolls back, too, and the two must not do so at the same time. So this function counts itself as a call while it rolls
+ * back. If the count is refused, the close rolls back, and the result is 0. The function does not count itself in the
+ * head of the handle: otherwise the death watcher could be the one that ends the opening, and shmi_await_look would
+ * then wait for the watcher's own check. */
 SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
 {
     int changed;
@@ -14941,15 +14943,15 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     int tries, err, counted = 0, result = EBUSY;
     if (shmi_self(m->a) == 0)
         return shmi_fail(shmi_nameless(m->a), "mutex.trylock", m->called, "%s", "");
-    for (tries = 0; tries < 1000; tries++) { /* each round is another's step; a peer may fake them */
+    for (tries = 0; tries < 1000; tries++) { /* a bound, because a hostile peer could change the word for ever */
         uint32_t o = shmi_ld32(m->own);
         shmi_participant_id n = shmi_owner_name(o);
         int step;
         if (!counted && n != 0 && n != m->a->self) {
             if (shmi_owner_kind(o) == SHMI_kindReserved || shmi_dead(m->a, n)) {
-                /* The call counts itself until it returns: when it has taken the lock from a dead process, the next holder
-                 * may close the handle. This call may be the first one that finds the death. If the word is reserved, the
-                 * step may find the death. */
+                /* This call may be the first one that finds the death, and may free the lock. The next holder may then
+                 * close the handle while this call still uses it. So the call counts itself until it returns. If the
+                 * word is reserved, shmi_mutex_step may find the death. */
                 counted = shmi_enter_late(shmi_mutex_thing(m), m->a);
                 if (!counted)
                     return EBUSY;
@@ -15109,7 +15111,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
-        ago = -1; /* that sleep cost nothing */
+        ago = -1; /* after a handoff inside a process the lock is hardly idle, so the next handoff need not wait */
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
         /* Only one process at a time can ask for the handoff: if another one does, this waiter stays an ordinary one.
          * It asks again before each sleep, because another thread may have used the handoff. */
@@ -15140,7 +15142,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.object = m->object;
     sleep_spec.wanted = v;
     sleep_spec.owner = shmi_owner_name(o);
-    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone */
+    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone, so the waiter asks */
         shmi_follow(m->a);
         sleep_spec.bounded = shmi_next_ask(&w->ask);
         sleep_spec.owner = 0;
@@ -15169,12 +15171,13 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
         shmi_mutex_meet_dead(m, o);
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
-            /* No waiter took the reservation: its process may be stopped. A reservation is not a hold, so it was
-             * taken back. */
+            /* The last check has seen the same reservation, so the process that it is for may be stopped. A reservation
+             * is not a hold, so it was taken back. */
             shmi_wake_word_wake_one(m->a, &m->line);
         o = UINT32_MAX;
     } else {
-        /* The waiter that was woken last may be stopped before it could announce the remaining waiters. */
+        /* The waiter that was woken last may be stopped before it could announce the remaining waiters. So this process
+         * announces them. */
         shmi_wake_word_announce(&m->line);
     }
     if (o != UINT32_MAX)
@@ -15210,8 +15213,9 @@ SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
     return shmi_fail(EPROTO, "mutex.recover", m->called, "it was overwritten during the repair, and is now %#010x", o);
 }
 
-/* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names the process that
- * died, it stores the ID in died. Only a process that has the mutex stores there: see taken in prims/mutex_repair.go. */
+/* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names the process
+ * that died, the call stores its ID in the word died. Only a process that has the mutex stores there: see the function
+ * taken in prims/mutex_repair.go. */
 SHMI_FN void shmi_mutex_taken(shmi_mutex *m, uint32_t o)
 {
     SHMSYNC_CRASHPOINT("mutex.recover.taken");
@@ -15276,8 +15280,7 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
             spun = 0;
             break;
         case SHMI_LATE:
-            /* If the lock is free, that takes precedence over the time. A wake that was sent to this waiter is not
-             * lost. */
+            /* A free lock takes precedence over the deadline: a wake that was sent to this waiter must not be lost. */
             for (tries = 0; tries < 1000; tries++) {
                 step = shmi_mutex_step(m, shmi_ld32(m->own), w->slept, &err);
                 if (step == SHMI_STEP_TOOK) {
@@ -15313,9 +15316,9 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
     return err;
 }
 
-/* Hands the lock to a waiter that has lost for long and asks for it. The lock is held by us or free, as from says.
- * Returns 1 if it did so, 0 if there is no such waiter or another process took the free lock meanwhile, and -1 if
- * the word is not from. */
+/* Hands the lock to a waiter that has lost for long and asks for it. The parameter from is the present owner word: 0,
+ * or a word that says that this process holds the lock. Returns 1 if it handed the lock over, and 0 if no waiter asks
+ * for it or another process took the free lock first. Returns -1 if from is not 0 and no longer the owner word. */
 SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
 {
     uint32_t asks = shmi_ld32(&m->w->starving), reserved;
@@ -15327,13 +15330,14 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
         return 0;
     }
     reserved = shmi_make_owner(SHMI_kindReserved, s);
-    /* The time is stored before the reservation, which would seem to be old otherwise. */
+    /* The time is stored before the reservation: otherwise the reservation would have the time of an earlier one, and
+     * seem old. */
     shmi_st64(&m->w->handed, (uint64_t)shmi_now() & ~SHMI_HANDED_LOCALLY);
     if (!shmi_cas32(m->own, from, reserved))
         return from == 0 ? 0 : -1;
     SHMSYNC_CRASHPOINT("mutex.unlock.reserved");
     if (!shmi_cas32(&m->w->starving, s, 0)) {
-        /* The waiter gave up meanwhile, perhaps before it could see the reservation. */
+        /* The waiter has given up, perhaps before it could see the reservation. So the reservation is taken back. */
         shmi_cas32(m->own, reserved, 0);
         shmi_wake_word_release(m->a, &m->line);
         return 1;
@@ -15341,7 +15345,8 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
     shmi_mutex_note(m);
     shmi_add32(&m->w->handoff, 1);
     shmi_wake(&m->w->handoff, SHMI_ALL);
-    /* The waiter may be awake and about to sleep, or parked behind its poller. */
+    /* The waiter may be about to sleep, or be a goroutine that is parked while its poller sleeps. So the changed wake
+     * word and the poller tell it of the reservation, too. */
     shmi_wake_word_touch(&m->line);
     shmi_ready_of(m->a, &m->w->poller, s);
     return 1;
@@ -15359,8 +15364,8 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     }
     shmi_exit_for(shmi_mutex_thing(m), m->a);
 }
-/* As shmi_mutex_reserve, for a lock that this process holds with the owner word o. The handoff takes effect before its last
- * store, so the call counts itself. */
+/* Does what shmi_mutex_reserve does, for a lock that this process holds with the owner word o. After the handoff has
+ * taken effect, the next holder may close the handle, but this call still uses it. So the call counts itself. */
 SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
 {
     int result;
@@ -15450,7 +15455,7 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
     m->rollback = (shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_ROLLBACK;
     if (m->rollback) {
         shmi_log_of(a, o, sizeof(shmi_mutex_words), &m->log);
-        m->rollback = m->log.head != NULL; /* else a peer has changed the words just now */
+        m->rollback = m->log.head != NULL; /* without a log, a peer has changed the words just now */
     }
     if (opt != NULL) {
         m->repair = opt->repair;
@@ -15635,8 +15640,8 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         if (!shmi_owner_valid(o))
             return shmi_mutex_report(m, EPROTO, o);
         if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
-            /* This comes before the lock is taken: even if this process dies here, the word then names the process
-             * that may still write. */
+            /* The call waits before it takes the lock. So if this process dies while it waits, the word still names the
+             * dead process that may still write. */
             err = shmi_await_gone32(m->a, shmi_owner_name(o), m->own, o, "mutex.recover", m->called, 0);
             if (err != 0)
                 return err;
@@ -15810,7 +15815,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 {
     if (shmi_self(f->a) == 0)
         return shmi_fail(shmi_nameless(f->a), op, shmi_called(&f->o), "%s", "");
-    if (!stop) { /* the note of the CPU comes first: a waiter that sees the post may read it */
+    if (!stop) { /* the CPU is noted before the post, because a waiter that sees the post may read the note */
         shmi_tuning t = shmi_futex_tuning(f);
         shmi_note_cpu(&t);
     }
@@ -15857,8 +15862,9 @@ SHMI_FN int shmi_futex_spun(void *arg)
     return shmi_futex_counter(s) >= x->token || (s & SHMI_FUTEX_STOPPED) != 0;
 }
 
-/* Sends, ten times a second, the wakes that a stopped or dead poster has not sent. After a post, an announcement
- * does not prove that the poster has woken the earlier waiters. */
+/* Sends, ten times a second, the wakes that a stopped or dead poster has not sent. If the counter has changed since the
+ * last check, the announcement may be newer than the post. Then it does not prove that the poster has woken the earlier
+ * waiters. */
 SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;
@@ -16015,7 +16021,8 @@ SHMI_FN int shmi_mutex_begun(shmi_mutex *m, const char *op, int err, shmsync_tx 
     tx->mutex = m;
     return 0;
 }
-/* Begins a transaction when the lock has to be waited for. A transaction needs the open handle. */
+/* Begins a transaction when the lock has to be waited for. If the handle was closed during the wait, it unlocks,
+ * because a transaction needs the open handle. */
 SHMI_COLD int shmi_mutex_begin_slow(shmi_mutex *m, const char *op, int64_t deadline, shmsync_tx *tx)
 {
     shmsync_arena *a = m->a;
@@ -16065,7 +16072,8 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
 SHMI_FN const char *shmi_tx_called(const shmsync_tx *tx) { return tx->mutex->called; }
 SHMI_FN uint64_t shmi_tx_active(const shmsync_tx *tx) { return shmi_make_log(SHMI_logActive, tx->arena->self, tx->tail); }
 
-/* Whether the transaction can go on: 0, ENOTCONN in a child of fork, or the error of an earlier save. */
+/* Whether the transaction can go on. Returns 0, EPERM if the transaction has ended, or the error of shmi_nameless if this
+ * process is no participant, for example a child of fork. */
 SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
 {
     if (SHMI_UNLIKELY(tx->mutex == NULL))
@@ -16081,7 +16089,8 @@ SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint
 {
     unsigned char *r = tx->log->records + tx->tail;
     uint64_t padded = shmi_log_padded(n);
-    uint64_t footer = n | (uint64_t)kind << 32; /* one whole word: a store in parts delays its copy */
+    /* The footer is one whole word. If it were stored in parts, the load of the whole word would have to wait. */
+    uint64_t footer = n | (uint64_t)kind << 32;
     if (n == sizeof(uint64_t)) /* most ranges are one word, and need no call of memcpy */
         memcpy(r, from, sizeof(uint64_t));
     else if (n != 0)
@@ -16217,7 +16226,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
             SHMSYNC_CRASHPOINT("tx.free.logged");
             return 0;
         }
-        shmi_tx_take_back(tx); /* otherwise an undo would take the block from the transaction that has it */
+        shmi_tx_take_back(tx); /* otherwise an undo would take the block away from the transaction that has it now */
     }
     return SHMI_TELL(tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off));
 }
@@ -16227,9 +16236,9 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 /* Releases the lock of a transaction that has ended. */
 SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
 
-/* Whether the transaction can end. Returns EPERM if this process has unlocked its mutex, or ENOTCONN. After EPERM
- * the log is lost: otherwise, if this process died as a later holder, its death would undo data that all processes
- * could change. */
+/* Whether the transaction can end. Returns EPERM if this process has unlocked its mutex, or an error of
+ * shmi_tx_going. If the mutex was unlocked, other processes may have changed the data since. So the call makes the log
+ * lost: otherwise, if this process died as a later holder, a rollback would undo the changes of others. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);
@@ -16432,9 +16441,9 @@ SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 }
 SHMI_FN void shmi_eventcount_wake_all(struct shmi_eventcount *e) { shmi_deliver_all(e->a, &e->line); }
 
-/* Sends the wakes that a stopped or dead process has not sent. A waiter that slept before the last check either still
- * sleeps on the sequence of that time, or was woken by that check. So no waiter needs a wake if the sequence is the
- * same and the word is announced. */
+/* Sends the wakes that a stopped or dead process has not sent. If the sequence is the same as at the last check and the
+ * word is announced, no waiter needs a wake: each waiter that slept before the last check sleeps on this sequence, or
+ * was woken by that check. */
 SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
 {
     uint64_t s, now;
@@ -16521,7 +16530,7 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("eventcount.wait.woken");
             if (e->scan != NULL && (uint32_t)shmi_eventcount_load(e) == seq)
-                e->scan(e); /* a reaper that can change nothing wakes first, and then counts the death */
+                e->scan(e); /* a reaper that cannot make the change itself wakes the waiters before it counts the death */
             break;
         case SHMI_LOOK:
             shmi_eventcount_check(e);
@@ -16575,7 +16584,7 @@ SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
     for (i = 0; i < n; i++) {
         uint64_t entry = shmi_ld64(&head[1 + i]), *w, was;
         if (shmi_ld64(head) != version || entry >> 32 == 0)
-            return 0; /* the head changes before the entries do */
+            return 0; /* no more entries, or the author writes its next record: the head changes first */
         w = r->tagged(r, (uint32_t)(entry >> 32));
         if (w == NULL)
             return r->corrupt(r, "a record changes a word that there is not");
@@ -16663,7 +16672,7 @@ SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t 
  * the slot record of its author, which any process carries out:
  *
  *     its author                            the next process
- *     completes the record of the word      finds the record of the author
+ *     completes the latest record           finds the record of the author
  *     reads words                           CAS of each of its words: what it was, what it becomes
  *     writes a record of its own            tells the waits that the record has granted
  *     CAS: the commit word names it         CAS of the commit word
@@ -16726,8 +16735,8 @@ struct shmi_rq {
     shmi_object o;
     const shmi_rq_kind *kind;
     /* If the object has several queues, first and last are the ends of the queue that was chosen last. Records name
-     * that queue by the number queue, and the word wanted of each of its nodes has the value chosen. The private lock
-     * guards first, last, queue and chosen then. */
+     * that queue by the number in queue, and the word wanted of each of its nodes has the value in chosen. In such an
+     * object the private lock guards first, last, queue and chosen. */
     uint64_t *commit, *first, *last;
     uint32_t queue;
     uint64_t chosen;
@@ -16735,7 +16744,8 @@ struct shmi_rq {
     const shmi_rq_parts *parts; /* NULL: the object has one part and one queue */
     /* A word that names the first wait behind a boundary in the queue, or has the value 0 if none is behind it. It
      * moves when that wait leaves the queue. In a record its kind is SHMI_rqOwnKinds. NULL: the queue has no boundary.
-     * In an object with a boundary, the owner of a wait that was woken owes the wake until it has settled that. */
+     * In an object with a boundary, a wait that was woken owes something to the other waits until its owner has settled
+     * this debt: see shmi_cond_settle. */
     uint64_t *boundary;
     void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* the rest of the periodic check, with the private lock held; NULL: none */
     unsigned char *own;    /* the slot record of this process; NULL in the view of a reaper */
@@ -16923,7 +16933,7 @@ SHMI_FN int shmi_rq_record_of(struct shmi_rq *q, uint32_t slot, shmi_rq_record *
     return 1;
 }
 
-/* Sets the private lock, which is that of the object, and makes the first check reap. */
+/* Chooses the private lock for the object among those of this process, and makes the first check reap. */
 SHMI_FN void shmi_rq_use_lock(struct shmi_rq *q)
 {
     q->lock = (uint32_t)(q->o.off / 64 % SHMI_recordLocks);
@@ -16947,7 +16957,7 @@ SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_ar
 }
 SHMI_FN void shmi_rq_free(void *handle)
 {
-    shmi_free_thing(((struct shmi_rq *)handle)->known); /* a call that is under way may still read it */
+    shmi_free_thing(((struct shmi_rq *)handle)->known); /* keeps the memory: a call that is under way may still read it */
     shmi_free_thing(handle);
 }
 /* Makes a handle of that many bytes, which begins with q. */
@@ -17011,7 +17021,8 @@ SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v)
  *     next: is it still that of the record?  word of the node: queued, of the next generation
  *     CAS of w: resolved
  *
- * So a process that finds next in place has read the word of this wait, and its CAS fails after it. */
+ * So if a process finds that next is still that of the record, the word w that it read belongs to this wait. Once the
+ * owner has begun its next wait, the word of the node has another generation, and the CAS of w fails. */
 SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off, uint64_t next)
 {
     int ended = shmi_rq_ended(q, next >> 32), telling = 0;
@@ -17040,7 +17051,7 @@ SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off,
         }
         if (state == SHMI_NodeQueued && owner != q->a->self) {
             shmi_tuning t = shmi_rq_tuning(q);
-            shmi_note_cpu(&t); /* the owner spins; a sleeping owner's wake records the CPU */
+            shmi_note_cpu(&t); /* the owner spins, so no wake records the CPU for it */
         }
         if (shmi_node_swap(of.n, w, shmi_node_with(w, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("record.tell.resolved");
@@ -17087,7 +17098,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         entries[2 * n] = shmi_ld64(&r.entries[2 * n]);
         entries[2 * n + 1] = shmi_ld64(&r.entries[2 * n + 1]);
     }
-    /* An author changes the head first, and only when this record is complete. */
+    /* If the head names another record, the record of c is complete: its author begins the next record only then, and
+     * changes the head before the rest. */
     if (shmi_ld64(r.head) != shmi_rq_head_of(q, c)) {
         shmi_st64(&q->completed, c);
         return 0;
@@ -17273,7 +17285,7 @@ SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
     uint32_t w;
     shmi_rq_note_tag(s);
     shmi_st64(&s->node->stamp, 0);
-    do /* it ends: only a peer that overwrites the node changes the word */
+    do /* the loop ends: only a peer that overwrites the node changes the word */
         w = shmi_node_load(s->node);
     while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
     shmi_wait_node_return(q->a, s);
@@ -17318,7 +17330,8 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
     uint32_t again = 0, steps, anchor = 0, lap = 64, v;
     shmi_node *before = NULL; /* the node in front of v, or NULL if v was the first */
     uint64_t link = 0;        /* its word next */
-    int damaged = 0, begun = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
+    /* The begin completes the last change, which may be a join of a dead participant. */
+    int damaged = 0, begun = shmi_rq_begin(q, x, b);
     if (begun != 0)
         return begun;
     v = shmi_recorded_value(q->first);
@@ -17405,8 +17418,8 @@ SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
     }
 }
 
-/* Stores, for tools, since when the first wait of the queue has been first: it stays first until it ends. The date is
- * the low half of its stamp. */
+/* Stores, for tools, since when the first wait of the queue has been first. This date is the low half of the stamp of the
+ * wait. It stays right, because the wait is first until it ends. */
 SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
 {
     uint32_t v = shmi_recorded_value(q->first);
@@ -17445,8 +17458,8 @@ SHMI_FN void shmi_rq_reap_again(struct shmi_rq *q)
     shmi_st32(&q->unreaped, 1);
     shmi_follow(q->a);
 }
-/* Makes the next call reap if the participant that a wait was granted to has died meanwhile: the last reap may have
- * looked before the grant. */
+/* Makes the next call reap if the participant to which a wait was granted is dead: the last reap may have visited the
+ * object before the grant. */
 SHMI_FN void shmi_rq_reconsider(struct shmi_rq *q, shmi_participant_id granted)
 {
     if (shmi_rq_absent(q, granted))
@@ -17515,8 +17528,9 @@ SHMI_FN int shmi_rq_torn_at(struct shmi_rq *q, struct shmi_wait w)
 {
     uint32_t next = shmi_recorded_value(&w.n->next), me = (uint32_t)(w.off / SHMI_nodeSize), prev, i;
     shmi_node *n;
+    /* The record of a wait that has ended is complete, so only a peer can have made the node queued again. */
     if (shmi_rq_ended(q, next))
-        return shmi_node_queued(shmi_node_load(w.n)); /* each process that completes a record resolves the waits that it ends */
+        return shmi_node_queued(shmi_node_load(w.n));
     if (!shmi_recorded_queued(next) || shmi_ld64(&w.n->object) != q->o.off)
         return 1;
     if (next == SHMI_RECORDED_LAST) {
@@ -17586,8 +17600,8 @@ SHMI_FN int shmi_rq_is_torn(struct shmi_rq *q, const shmi_wait_node *wait_node)
     return torn;
 }
 
-/* Takes a wait of this process off the queue, and gives its wait node back; 0 if a record has ended the wait. *before
- * says whether the wait was before the boundary then. */
+/* Takes a wait of this process off the queue, and gives its wait node back; 0 if a record has ended the wait. It sets
+ * *before to whether the wait was before the boundary when it left. */
 SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *before)
 {
     struct shmi_rq_change x;
@@ -17619,7 +17633,7 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
             q->kind->remove(q, &x, w, SHMI_RECORDED_LEFT);
             err = shmi_rq_end(q, &x, &b, &ok);
         } else if (shmi_ld64(q->commit) != x.c) {
-            ok = 0; /* the record that ends it may be incomplete */
+            ok = 0; /* a record that is not complete yet may end the wait */
         } else {
             err = EPROTO; /* a peer has overwritten the node */
         }
@@ -17644,7 +17658,7 @@ SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
 }
 /* Waits, in a call that shmi_enter has counted, until the wait of a queued node is resolved. It spins first if spin is
  * not 0. After an error, which is ETIMEDOUT, EBADF or EPROTO, the wait is off the queue, and the wait node was given
- * back. *before says whether the wait was before the boundary then. */
+ * back, and *before says whether the wait was before the boundary when it left. */
 SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, int *before)
 {
     shmi_tuning t = shmi_rq_tuning(q);
@@ -17706,7 +17720,8 @@ SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
     struct shmi_wakes b;
     int member = shmi_rq_slot(q, q->a->my_slot) != NULL;
     if (dead == q->a->self)
-        /* this process leaves, and its ID is still current; another dead ID is not, or names a new participant */
+        /* This process leaves, and its ID is still current, so shmi_rq_current must be told of it. Another
+         * dead participant is not current, unless a new participant has got its ID. */
         q->without = dead;
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
@@ -17780,8 +17795,8 @@ SHMI_FN int shmi_token_due(uint64_t state, uint64_t v)
 {
     return (state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) - 1 >= SHMI_TOKEN_FAR;
 }
-/* The word of the cell after the announcement of token, which the counter, at v, has not reached. No wake is due for
- * the word. */
+/* The word of the cell after token was announced. The caller has found that the counter, which was v, has not reached
+ * token, and that no wake is due for the word. */
 SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v)
 {
     uint64_t ahead = token - v;
@@ -17801,7 +17816,7 @@ SHMI_FN int shmi_token_over(const shmi_token_wait *w)
     uint64_t turns = shmi_ld64(&s->w->turns);
     return turns != w->turns || (turns & SHMI_TURNS_STOPPED) != 0 || shmi_sequencer_now(s) >= w->token;
 }
-/* How a wait that is over has ended. */
+/* The result of a wait that is over: 0, or ECANCELED if the counter has not reached the token. */
 SHMI_FN int shmi_token_judge(const shmi_token_wait *w) { return shmi_sequencer_now(w->cell->s) >= w->token ? 0 : ECANCELED; }
 SHMI_FN shmi_token_wait shmi_token_begin(struct shmi_sequencer *s, uint64_t token)
 {
@@ -17837,7 +17852,7 @@ SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
     }
     return 1;
 }
-/* Called after the counter has become v, by a jump of that length. */
+/* Called after the counter has become v, by a jump whose length is in jump. */
 SHMI_FN void shmi_token_hit_if_due(shmi_token_cell *c, uint64_t v, uint64_t jump)
 {
     for (;;) {
@@ -17857,7 +17872,7 @@ SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
     int all = v - shmi_xchg64(&c->value, v) > SHMI_TOKEN_FAR;
     all = shmi_xchg64(&c->turns, turns) != turns || all;
     /* After a jump of more than SHMI_TOKEN_FAR, the word of the cell does not show which tokens are reached. It never
-     * shows a change of turns. So the word is changed in any case, because a waiter may be about to sleep. */
+     * shows a change of the word turns. In both cases a waiter may be about to sleep, so the word of the cell changes. */
     while (all && !shmi_token_hit(c, shmi_ld64(c->state))) {
     }
     shmi_token_hit_if_due(c, v, 0);
@@ -17952,7 +17967,7 @@ SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64
     return err;
 }
 
-/* Wakes the waiters that have to read the counter again after it has become v, by a jump of that length. */
+/* Wakes the waiters that have to read the counter again after it has become v, by a jump whose length is in jump. */
 SHMI_FN void shmi_sequencer_counted(struct shmi_sequencer *s, uint64_t v, uint64_t jump)
 {
     uint64_t back;
@@ -18252,7 +18267,7 @@ SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t from, uint64_t to) { 
  * last wait that was counted off. */
 SHMI_FN uint32_t shmi_event_share_waits(uint64_t h) { return (uint32_t)h; }
 SHMI_FN uint32_t shmi_event_share_ended(uint64_t h) { return (uint32_t)(h >> 32); }
-/* The share after a wait that ended with that version has been counted off. */
+/* What the share h becomes when a wait is counted off. The word had the given version when that wait ended. */
 SHMI_FN uint64_t shmi_event_share_less(uint64_t h, uint32_t version)
 {
     uint32_t waits = shmi_event_share_waits(h);
@@ -18417,8 +18432,9 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
     return shmi_event_tokens(s) > waits;
 }
 
-/* Takes all tokens that no wait will take. A reset does so, and a wait that can end before it begins. Returns 0 if
- * there is none. Usually there is one. There are more if waiting participants have died, or if waits were given up. */
+/* Takes all tokens that no wait will take. A reset does so, and so does a wait that need not sleep. Returns 0 if there
+ * is no such token. Usually there is one at most. There are more if waiting participants have died, or if waits were
+ * given up. */
 SHMI_FN int shmi_event_claim(struct shmi_event *e)
 {
     for (;;) {
@@ -18426,15 +18442,16 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
         if (shmi_event_tokens(s) <= waits)
             return 0;
         if (shmi_event_swap(e, s, shmi_event_with(s, waits))) {
-            /* a set that still finds the token changes nothing, and relies on the loads after this */
+            /* A set that still finds the token changes nothing. So the loads after this claim must see what the caller of
+             * that set stored before it. */
             shmi_order_loads();
             return 1;
         }
     }
 }
 
-/* As shmi_event_claim. A token that a wait of a dead participant would have taken is free. So if there are tokens, but
- * none is free, this looks for such participants. */
+/* Does what shmi_event_claim does, and also finds deaths. A token that a wait of a dead participant would have taken is
+ * free. So if there are tokens, but none is free, this looks for dead participants with waits, and then tries again. */
 SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
 {
     uint32_t i, slots;
@@ -18520,7 +18537,8 @@ SHMI_FN int shmi_event_take(shmi_event_wait *w)
         }
     }
 }
-/* Ends the wait without a token. But if unless is not 0 and there is a token, it takes the token, and returns 1. */
+/* Ends the wait without a token and returns 0. But if the parameter unless is not 0 and there is a token, it takes the
+ * token and returns 1. */
 SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 {
     for (;;) {
@@ -18534,8 +18552,9 @@ SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 /* How long a wait may sleep on its word at most, in ns; 0: until it is woken. */
 SHMI_FN int64_t shmi_event_bound(const shmi_event_wait *w) { return shmi_event_tokens(w->word) > 0 ? SHMI_EVENT_YIELD : 0; }
 
-/* The periodic check of an Event, at most ten times a second while a thread of this process waits. A wake may have gone
- * to a process that is stopped, or a process may have been stopped before it sent the wake. */
+/* The periodic check of an Event, at most ten times a second while a thread of this process waits. If there is a token,
+ * it wakes one wait: the wake for the token may have gone to a stopped process, or may never have been sent. If the
+ * word is also the same as at the last check, the wait that was woken did not take the token, so it wakes all waits. */
 SHMI_FN void shmi_event_check(void *event)
 {
     struct shmi_event *e = (struct shmi_event *)event;
@@ -18592,7 +18611,7 @@ SHMI_FN int shmi_event_await_token(struct shmi_event *e, int64_t deadline)
             break;
         case SHMI_LOOK:
             shmi_event_check(e);
-            w.slept = since != 0; /* a check that is due comes before the first sleep */
+            w.slept = since != 0; /* if the check was due before the first sleep, the wait has not slept */
             break;
         case SHMI_LATE:
         case SHMI_CLOSED: /* a token that is there takes precedence over the close */
@@ -18622,7 +18641,8 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 /* Whether an Event that is reset by hand is set. */
 SHMI_FN int shmi_event_odd(struct shmi_event *e) { return (int)(shmi_eventcount_load(&e->count) & 1); }
 
-/* Sets an Event that is reset by hand, or resets it, as set says. A signal handler may call this function. */
+/* Sets an Event that is reset by hand if the parameter set is 1, and resets it if set is 0. A signal handler may call
+ * this. */
 SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
 {
     for (;;) {
@@ -18636,7 +18656,8 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
         shmi_eventcount_note_cpu(&e->count, s);
         if (!shmi_cas64(&e->count.w->state, s, shmi_eventcount_next(s)))
             continue;
-        /* a call that still finds the old state changes nothing, and relies on the loads after this */
+        /* Another call that still finds the old state changes nothing. So the loads after this change must see what the
+         * caller of that other call stored before it. */
         shmi_order_loads();
         if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
             SHMSYNC_CRASHPOINT("event.turn.before_wake");
@@ -18646,7 +18667,7 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
     }
 }
 
-/* Waits until the Event is set, or not set, as set says. */
+/* Waits until the Event is set if the parameter set is 1, and until it is not set if set is 0. */
 SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 {
     uint64_t s = shmi_eventcount_load(&e->count);
@@ -18686,7 +18707,7 @@ SHMI_FN void shmi_event_end(void *handle)
 {
     struct shmi_event *e = (struct shmi_event *)handle;
     if (e->known != NULL)
-        shmi_free_thing(e->known); /* a call that is under way may still use it */
+        shmi_free_thing(e->known); /* keeps the memory: a call that is under way may still use it */
     shmi_free_thing(e);
 }
 
@@ -18787,7 +18808,7 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
         return err;
     err = shmi_open_object(a, &spec, &o, &created);
     is = err == 0 ? shmi_event_mode_of(a, &o) : -1;
-    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* before this process gets a record */
+    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* the check comes before this process gets a slot record */
         shmi_close_object(a, o.off);
         err = shmi_fail(EINVAL, "event.open", name, "it is of another mode than was asked for");
     }
@@ -19009,8 +19030,8 @@ SHMI_FN uint64_t shmi_queue_tag(uint64_t s) { return s >> 33; }
 SHMI_FN shmi_participant_id shmi_queue_name(uint64_t s) { return shmi_queue_kind(s) == SHMI_queueReturned ? 0 : (shmi_participant_id)(s & SHMI_NAME_MASK); }
 SHMI_FN uint64_t shmi_queue_with(uint64_t s, uint32_t kind, shmi_participant_id n) { return shmi_queue_state(kind, n, shmi_queue_tag(s)); }
 SHMI_FN int shmi_queue_is_at(uint64_t s, uint64_t p) { return shmi_queue_kind(s) == SHMI_queueFull && shmi_queue_tag(s) == (p & SHMI_QUEUE_TAG); }
-/* Whether the item of s was put before the item of t. Both were put before the position later, and fewer than 2^31 positions
- * before it. See shmi_queue_later. */
+/* Whether the item of s was put before the item of t. The parameter later is a position after those of both items, by
+ * fewer than 2^31 positions: see shmi_queue_later. */
 SHMI_FN int shmi_queue_before(uint64_t s, uint64_t t, uint64_t later)
 {
     return ((later - shmi_queue_tag(s)) & SHMI_QUEUE_TAG) > ((later - shmi_queue_tag(t)) & SHMI_QUEUE_TAG);
@@ -19062,7 +19083,7 @@ SHMI_FN void shmi_queue_deviate(struct shmi_queue *x)
     if (shmi_queue_regular(x))
         shmi_or64(&x->w->flags, SHMI_queueIrregularFlag);
 }
-/* No slot with a higher number was ever claimed. */
+/* The number of the last slot that may be in use: no slot with a higher number was ever claimed. */
 SHMI_FN uint32_t shmi_queue_used(struct shmi_queue *x)
 {
     uint64_t n = shmi_ld64(&x->w->used);
@@ -19351,8 +19372,8 @@ SHMI_FN void shmi_queue_unnote(struct shmi_queue *x, uint64_t *word, uint32_t i)
     if (word != NULL)
         shmi_cas64(word, (uint64_t)i << 32 | x->a->self, 0);
 }
-/* Lets gets search for returned slots, if a note shows one that they may not know. It also frees the notes of dead
- * participants. */
+/* If a note names a returned slot that the get calls may not have been told of, this makes them search for returned
+ * slots. It also frees the notes of dead participants. */
 SHMI_FN void shmi_queue_check_notes(struct shmi_queue *x)
 {
     int k;
@@ -19409,7 +19430,8 @@ SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
         r->slot[n] = i;
     }
 }
-/* The first returned slot, if no slot has come back since the count of returns was back. Returns 0 if there is none. */
+/* The first returned slot, or 0 if there is none. The parameter back is a value of the word returned. If slots were
+ * returned since the word had this value, the result may be another slot than the first. */
 SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, uint64_t *st)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -19538,8 +19560,8 @@ SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
         shmi_wake_word_release(x->a, &side->line);
 }
 
-/* Sets the bit that ends lease w. Returns 0 if the slot does not have that lease any more. Meanwhile the word
- * changes at most once, by a date, unless a peer breaks the rules. */
+/* Sets the bit that ends lease w. Returns 0 if the slot does not have that lease any more. During the call the word
+ * changes at most once, because it gets a date, unless a peer breaks the rules. */
 SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
 {
     uint64_t was = w;
@@ -19561,9 +19583,9 @@ SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
     if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
         shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* Makes gets find the items that were put back by a process that died, or was stopped, before it told of them. It tells
- * also if the bit of the word returned is set: a get that has searched before such an item came back would clear the
- * bit. */
+/* Makes the get calls find items that a process put back before it died or was stopped, so that it did not tell of
+ * them. It does so even if the bit of the word returned is set already: a get that searched before such an item came
+ * back would otherwise clear the bit. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
     if (shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
@@ -19571,8 +19593,8 @@ SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
         shmi_queue_tell(x, &x->items, 1);
     }
 }
-/* Takes back what dead and gone participants have. If leaving is this process, which then leaves the arena, its slots
- * are taken back, too. */
+/* Takes back what participants that are dead and gone have. If this process leaves the arena, the parameter leaving is
+ * its ID, and its slots are taken back, too. */
 SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
 {
     uint32_t i, used = shmi_queue_used(x);
@@ -20102,7 +20124,7 @@ int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *
     return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
 }
 
-/* Converts a deadline that may be NULL, which gives 0, for no limit. */
+/* Converts a deadline. NULL means no deadline, and *abs is 0 then. */
 SHMI_FN int shmi_queue_until(const struct timespec *abs_monotonic, int64_t *abs)
 {
     *abs = 0;
@@ -20413,7 +20435,8 @@ SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c) { return s
  * the record of c is complete. */
 SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_record_change *ch, int *ok) { return shmi_records_commit(&t->r, t->a->my_slot, c, ch, ok); }
 
-/* A period that no share has: the low half of a ticket. It repeats after 2^32 tickets. */
+/* A period that no share has: the low half of a ticket. The low halves repeat after 2^32 tickets. From then on the call
+ * compares the period with those of the shares. */
 SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
 {
     uint32_t tries, slot, period = 0;
@@ -20501,8 +20524,8 @@ SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
     else if (due != 0)
         shmi_counter_tell_zero(t, due);
 }
-/* Sets the counter to 0 if its commit word is still c, and returns whether it did. The caller then passes *due to
- * shmi_counter_pay, which wakes the waiters. */
+/* Sets the counter to 0 if its commit word is still c, and returns whether it did. If waiters must be woken, it also sets
+ * *due, which the caller has set to 0 before. The caller then passes *due to shmi_counter_pay. */
 SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_t *due)
 {
     shmi_tuning u = shmi_counter_tuning(t);
@@ -20707,8 +20730,8 @@ SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *o
 }
 
 #define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
-/* The dead participant that leaves work undone, or 0. The answer was right at some moment after c was read. *current is
- * 0 if *died may be another dead participant. */
+/* Sets *died to the dead participant that leaves work undone, or to 0. This was right at some moment after c was read,
+ * unless *current is 0: then *died may belong to a later commit word. */
 SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
     int err;
@@ -20746,9 +20769,9 @@ SHMI_FN int shmi_counter_share_left(struct shmi_counter *t, shmi_counter_slot *s
 {
     return shmi_counter_has(t, s) != 0 && shmi_counter_leaves(t, shmi_counter_holder(s), without);
 }
-/* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant, or of without, which is
- * leaving. *next is SHMI_counterDone if the slot has no such share now, and SHMI_counterNot if this participant has no
- * slot record, which it needs for a change. */
+/* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant, or of the participant
+ * without, which is leaving. *next is SHMI_counterDone if the slot has no such share now, and SHMI_counterNot if this
+ * participant has no slot record, which it needs for a change. */
 SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_counter_slot *s, uint32_t slot, shmi_participant_id without, int *next)
 {
     uint64_t due = 0;
@@ -20843,8 +20866,8 @@ SHMI_FN void shmi_counter_reap_dead(struct shmi_counter *t)
 }
 /* Calls shmi_counter_reap_dead if participants have died since a waiter of this process last called it, or if the word
  * events, whose value is e, has changed since then. A reaper that cannot fold the share of a dead participant changes
- * events, and counts the death only after that. The caller has read events before. So either this call finds the share,
- * or events changes before the caller sleeps on it. */
+ * events, and counts the death only after that. The caller has read e before this call. So either this call finds the
+ * share, or events changes before the caller sleeps on it. */
 SHMI_FN void shmi_counter_look_for_dead(struct shmi_counter *t, uint64_t e)
 {
     uint32_t deaths = shmi_deaths(t->a);
@@ -21436,7 +21459,7 @@ int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monoton
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    /* A thread that the count down has let go may close the handle. */
+    /* A thread that this count down has let go on may close the handle, so the call reads the handle only here. */
     struct shmi_counter *t = l->impl;
     shmsync_arena *a = t->a;
     int err = shmi_enter_for(t, a, "latch.count_down");
@@ -21592,8 +21615,8 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* Takes the turn from a runner that is dead or, as without says, is leaving, when the runner is gone. Then it wakes the
- * waiters. */
+/* If the runner is dead and gone, takes the turn from it and wakes the waiters. The participant without, which is
+ * leaving, counts as dead; 0: none. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
     for (;;) {
@@ -21800,7 +21823,9 @@ struct shmi_record_lock {
     uint64_t *died;
     uint32_t kind, where; /* they name the word state in a record; the word died has the next kind */
     int release;         /* policy PolicyRelease */
-    int key;             /* a key: the tag of state names a hold, and a state that is not recoverable has a name */
+    /* not 0: the lock is a key of a MultiLock. Then the tag of state names a hold, and a state that is not recoverable
+     * has a name. */
+    int key;
 };
 
 SHMI_FN int shmi_state_valid(uint32_t s, int key)
@@ -21849,8 +21874,8 @@ SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_chan
         s |= SHMI_FAIR_OPEN;
     shmi_rq_set(x, l->kind, l->where, l->state, s);
 }
-/* Adds to x that a wait is off the queue and was not granted. The word is closed. While a key has a holder it stays
- * closed: a record would change its tag, which names the hold. */
+/* Adds to x that a wait is off the queue and was not granted. The word is closed. While a key has a holder, the word
+ * stays closed: a record that opens it would change its tag, which names the hold. */
 SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t s;
@@ -22091,8 +22116,8 @@ SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_p
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
         s->broken = dead | SHMI_BARRIER_BROKEN | (uint32_t)(phase & 1) << 30;
 }
-/* Whether all arrivals of this phase have come. If a share has arrivals left, other processes made them, and have
- * these parties now. */
+/* Whether all arrivals of this phase have come. A share may still show arrivals that are left: other processes have
+ * arrived in their place, and these parties now belong to them. */
 SHMI_FN int shmi_barrier_full(const shmi_barrier_state *s) { return s->completer != 0 || (shmi_barrier_broken(s) && s->pending == 0 && s->expected > 0); }
 /* Breaks the phase that the dead participant of a share leaves incomplete: this one, or the next one if its arrivals
  * in this one have come. Its parties are lost. */
@@ -22174,9 +22199,9 @@ SHMI_FN uint64_t shmi_barrier_remembered(const shmi_barrier_state *s)
 {
     return (s->broken & SHMI_NAME_MASK) | shmi_min(s->lost, 31) << 29 | SHMI_BARRIER_RECORDED | s->phase >> 5 << 35;
 }
-/* How a wait for the end of phase p ends, if the phase is over: *end is 0 or EOWNERDEAD, and *dead is the participant
- * that died. r is the record at the place of p, read after the state. *dead is 0 with EOWNERDEAD if the record is
- * lost. */
+/* Whether a wait for the end of phase p ends. *end is then its result, 0 or EOWNERDEAD. With EOWNERDEAD, *dead is the
+ * participant that died, or 0 if the phase is so long ago that its record is lost. r is the record at the place of p,
+ * read after the state. */
 SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64_t r, int *end, shmi_participant_id *dead)
 {
     uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: laps from p to the record */
@@ -22216,7 +22241,8 @@ SHMI_FN shmi_barrier_slot *shmi_barrier_slot_of(struct shmi_barrier *x, uint32_t
     if (__atomic_load_n(&x->head, __ATOMIC_ACQUIRE) != head) {
         shmi_record_walk v;
         for (shmi_walk_records(a, &v, x->e.o.off, sizeof(shmi_barrier_slot)); shmi_next_record(a, &v);)
-            if (__atomic_load_n(&x->of[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* whatever a peer does to the list */
+            /* A record that is known stays known, whatever a peer does to the list. */
+            if (__atomic_load_n(&x->of[v.slot - 1], __ATOMIC_RELAXED) == NULL)
                 __atomic_store_n(&x->of[v.slot - 1], (shmi_barrier_slot *)shmi_ptr(a, v.b.off, sizeof(shmi_barrier_slot), 8), __ATOMIC_RELEASE);
         __atomic_store_n(&x->head, head, __ATOMIC_RELEASE);
     }
@@ -22386,8 +22412,8 @@ SHMI_FN void shmi_barrier_without_share(struct shmi_barrier *x, shmi_barrier_sta
     if (h->name != 0 && shmi_barrier_absent(x, h->name, *arg))
         shmi_barrier_lose(s, h);
 }
-/* Breaks the phases that dead participants leave incomplete. without is a participant that is leaving, or 0: it counts
- * as dead. A process that has no slot record cannot do that, so the waiters or the next call do it. */
+/* Breaks the phases that dead participants leave incomplete. The parameter without is a participant that is leaving,
+ * which counts as dead, or 0. A process without a slot record cannot do that, so the waiters or the next call do. */
 SHMI_FN void shmi_barrier_reap(struct shmi_barrier *x, shmi_participant_id without)
 {
     shmsync_arena *a = x->e.a;
@@ -23053,7 +23079,7 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
             continue;
         }
         if (shmi_fair_is_open(o) && wait_node == NULL)
-            return 0; /* it stays open for its holder */
+            return 0; /* the word stays open, so that its holder can unlock by a CAS */
         shmi_fair_shut(f);
         o = shmi_rq_get(&x, &f->w->owner);
         if (shmi_state_refuses(o, 0)) {
@@ -23270,7 +23296,7 @@ SHMI_FN int shmi_fair_refused_by(struct shmi_fairmutex *f, const char *op, uint3
     if (shmi_owner_kind(why) == SHMI_kindNotRecoverable)
         return shmi_fail_who(f->q.a, ENOTRECOVERABLE, op, shmi_called(&f->q.o), shmi_owner_name(why));
     err = shmi_fair_refusal(f, op, why != 0 ? why : shmi_fair_owner(f));
-    /* Nobody said why, and another process has recovered the lock since. */
+    /* The record did not say why it refused the wait, and another process has recovered the lock since. */
     return err != 0 ? err : shmi_fail_who(f->q.a, EOWNERDEAD, op, shmi_called(&f->q.o), shmi_fair_died(f));
 }
 
@@ -23611,7 +23637,8 @@ SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 }
 SHMI_FN uint64_t *shmi_future_slot(struct shmi_future *f, uint32_t round) { return &f->w->results[round % SHMI_FUTURE_ROUNDS]; }
 
-/* Whether n, the producer, is another process, and has died. */
+/* Whether the producer n has died. In a repair, the participant without, which is leaving, counts as dead, too. Otherwise
+ * this process itself never counts as dead. */
 SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int repairs, shmi_participant_id without)
 {
     if (repairs)
@@ -23664,8 +23691,8 @@ SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
 }
 SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
 
-/* How that round, which is over, ended: 0 and the result, EOWNERDEAD or EPROTO. If more than 31 rounds have ended
- * since, the answer is that of the last of them. */
+/* How the given round, which is over, ended: 0 and the result, EOWNERDEAD or EPROTO. If its result was overwritten,
+ * because more than 31 later rounds have ended, the answer is that of the latest round that has ended. */
 SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
 {
     for (;;) {
@@ -23867,8 +23894,8 @@ int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timesp
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
-/* Waits until the dead producer that s names is gone, or until the state is no longer s. After that, another
- * participant may get the producer's ID. */
+/* Waits until the dead producer that the state s names is gone. It also returns when the state is no longer s, or when a
+ * living participant has got the ID of the producer. */
 SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
 {
     shmsync_arena *a = f->e.a;
@@ -23989,7 +24016,7 @@ typedef struct shmi_cond_woken {
     shmi_participant_id who[SHMI_rqMost];
 } shmi_cond_woken;
 SHMI_FN void shmi_cond_note(shmi_cond_woken *k, struct shmi_wait w) { k->who[k->n++] = shmi_node_owner(w.n); }
-/* Makes the next call reap if the owner of a wait in k has died meanwhile. */
+/* Makes the next call reap if the owner of a wait that was woken is dead. The list k has these owners. */
 SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
 {
     uint32_t i;
@@ -24079,9 +24106,9 @@ SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
 {
     return shmi_ld64(&n->object) == q->o.off && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_rq_absent(q, shmi_node_owner(n));
 }
-/* Settles what the wait w owes. A Signal passes on to the next wait that was queued when it was given. After a Broadcast,
- * further waits get their turn. outcome is the new value of next of the node: SHMI_RECORDED_LEFT if this process is the
- * owner, SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
+/* Settles what the wait w owes. A Signal passes on to the next wait, if that was queued before the Signal was given.
+ * After a Broadcast, further waits are woken. outcome is the new value of next of the node: SHMI_RECORDED_LEFT if this
+ * process is the owner, SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
 SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
 {
     struct shmi_rq *q = &k->q;
@@ -24119,8 +24146,8 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
                     shmi_cond_give(q, x, to, extra, &woken);
             }
             if (x->torn) {
-                /* A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. Only what
-                 * the node owes ends. */
+                /* A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. The
+                 * change only says that the node owes nothing any more. */
                 x->torn = 0;
                 x->n = woken.n = 0;
                 done = 1;
@@ -24218,8 +24245,8 @@ SHMI_FN int shmi_cond_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct s
         shmi_st64(&shmi_cond_of(q)->there, there);
     return first != 0 ? first : err;
 }
-/* Marks the participants that are dead and not marked yet, at most once in 50 ms in each process. All processes that watch
- * a participant may be stopped. */
+/* Marks the participants that are dead and not marked yet, at most once in 50 ms in each process. This is
+ * necessary because all processes that watch a participant may be stopped. */
 SHMI_FN void shmi_mark_dead(shmsync_arena *a)
 {
     uint64_t now = (uint64_t)shmi_now(), last = shmi_ld64(&a->marked);
@@ -24723,7 +24750,7 @@ SHMI_FN uint64_t shmi_sem_free_in(struct shmi_semaphore *s, const struct shmi_rq
     return (shmi_rq_get(x, &s->w->free) & SHMI_FAST_MOST) | (uint64_t)shmi_rq_get(x, &s->w->freeHigh) << 31;
 }
 /* Adds to x that n permits are free. If the semaphore is transferable, and no wait is queued after x, it also opens the
- * pool. So the caller adds the changes of the queue to x before. */
+ * pool. So the caller adds the changes of the queue to x before this call. */
 SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n)
 {
     uint32_t low = (uint32_t)(n & SHMI_FAST_MOST);
@@ -24812,8 +24839,9 @@ SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x,
 
 /* ---- The rules. The private lock is held. ---- */
 
-/* Whether n permits are free at the commit word of x. If *again is 1, this call or another one has made a change: the
- * caller begins again. If fewer are free, then no share has spare permits. */
+/* Sets *enough to whether n permits are free at the commit word of x. If not, the call also looks for spare permits in
+ * the shares. If *again is 1, it has tried to make those of one share free, and the caller begins again. If *enough and
+ * *again are both 0, no share has spare permits. */
 SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
     shmi_semaphore_record *r;
@@ -24856,7 +24884,8 @@ SHMI_FN void shmi_sem_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct
     if (s->moves)
         shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* the pool is opened if the queue is empty */
 }
-/* Adds to the change x a grant to the first wait, if it is possible and fits into the record. Gives the owner of the wait, or 0. */
+/* Adds to x that the first wait is granted, if that is possible and fits into the record. Returns the owner of the
+ * wait, or 0 if the wait is not granted. */
 SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y = *x;
@@ -25584,7 +25613,7 @@ SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
     return t;
 }
 
-/* Begins a walk of the slot records, from the record at first on. The part of the list behind a record never
+/* Begins a walk of the slot records, at the record whose place is in first. The part of the list behind a record never
  * changes. */
 SHMI_FN void shmi_rw_walk(struct shmi_rwmutex *m, shmi_record_walk *v, uint32_t first)
 {
@@ -25663,9 +25692,9 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* Returns the first place, from at on, whose participant reads, and sets *found to its reader word. 0: there is none.
- * Places begin with 1 and are in the order in which the words were added. If the list is corrupt, a reader may always
- * be there, and its word is NULL. */
+/* Searches the places, from the place in at on, for the first one whose participant reads. Returns this place, and sets
+ * *found to its reader word. 0: there is none. Places begin with 1 and are in the order in which the words were added.
+ * If the list is corrupt, a reader may always be there, and its word is NULL. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -25733,8 +25762,8 @@ SHMI_FN void shmi_rw_take_back(struct shmi_rwmutex *m) { shmi_rw_runlock_slow(m,
 /* The changes of its process's word that a reader makes. */
 enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave };
 
-/* Notes a grant. A grant lets in all waiting readers of the word, so nobody waits in w after it, although m->waiting
- * is not 0. guarded by: registry */
+/* Notes a grant, if the reader word w shows one. A grant lets in all waiting readers of the word. So w shows one if it
+ * counts no waiting reader, although m->waiting is not 0. guarded by: registry */
 SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
 {
     if (m->waiting != 0 && shmi_rw_waiting(w) == 0) {
@@ -25956,7 +25985,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone */
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone, so the waiter asks */
             shmi_follow(m->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -26459,7 +26488,7 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
 SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.lock_upgradable";
-    int err = shmi_enter_for(m, m->a, op); /* until the handle knows the hold: see shmi_rw_end */
+    int err = shmi_enter_for(m, m->a, op); /* the call is counted until the handle knows the hold: see shmi_rw_end */
     if (err != 0)
         return err;
     if (shmi_mutex_trylock(&m->writers) == 0) {
@@ -26575,7 +26604,7 @@ SHMI_FN void shmi_rw_end(void *handle)
     pthread_mutex_destroy(&m->registry);
     while (m->known != NULL) {
         shmi_rw_readers *older = m->known->older;
-        shmi_free_thing(m->known); /* a call that is under way may still read it */
+        shmi_free_thing(m->known); /* keeps the memory: a call that is under way may still read it */
         m->known = older;
     }
     if (shmi_ld32(&m->upgradable) == SHMI_upHeld)
@@ -27263,7 +27292,8 @@ SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
         shmi_exit_for(l, l->a);
     }
 }
-/* Gives a hold of this process back, or turns it into another hold, as from and to say. */
+/* Ends a hold of this process, whose kind is in from: the state word becomes the value in to, which is 0 or another
+ * hold. */
 SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
 {
     int err = shmi_use(l->a, op);
@@ -27432,7 +27462,8 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
         *changed = shmi_spin_mark_owner_dead(l, o);
     return err;
 }
-/* Takes the lock as kind as says, if that is possible without a wait. Returns 0, EBUSY or another errno. */
+/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. The parameter as is
+ * SHMI_SPIN_READ for a hold for reading, and otherwise the kind that the state word gets. */
 SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
     int took, changed, err, counted = 0;
@@ -27441,8 +27472,8 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
         shmi_participant_id n = shmi_owner_name(o);
         if (!counted && n != 0 && n != l->a->self) {
             if (shmi_dead(l->a, n)) {
-                /* The call counts itself until it returns: when it has taken the lock from a dead process, the next holder
-                 * may close the handle. This call may be the first one that finds the death. */
+                /* This call may be the first one that finds the death, and may free the lock. The next holder may then
+                 * close the handle while this call still uses it. So the call counts itself until it returns. */
                 counted = shmi_enter_late(l, l->a);
                 if (!counted)
                     return EBUSY;
@@ -27541,7 +27572,8 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
         shmi_wake_word_release(l->a, &l->next);
 }
 
-/* Takes the lock as kind says, and waits until that is possible, in a call that shmi_enter has counted. */
+/* Takes the lock, and waits until that is possible, in a call that shmi_enter has counted. For the parameter as see
+ * shmi_spin_try. */
 SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
     shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
@@ -27591,7 +27623,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
-        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event says when the owner is gone */
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event says when the owner is gone, so the waiter asks */
             shmi_follow(l->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -27771,8 +27803,8 @@ SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
     return err;
 }
 
-/* Releases the lock after a repair that succeeded. EPROTO: the state word is no longer mine, which says that this process
- * recovers the lock; see shmi_mutex_repaired. */
+/* Releases the lock after a repair that succeeded. EPROTO: the state word no longer has the value in mine, which says
+ * that this process recovers the lock; see shmi_mutex_repaired. */
 SHMI_FN int shmi_spin_repaired(struct shmi_spinlock *l, uint32_t mine)
 {
     uint32_t o = shmi_spin_state(l);
@@ -27874,7 +27906,7 @@ SHMI_FN void shmi_spin_end(void *handle)
     if (!shmi_unmapped(l->a) && l->readers && shmi_wake_word_announced(&l->drained) && shmi_rwspin_nobody_reads(l))
         shmi_wake_word_wake_all(l->a, &l->drained);
     if (l->known != NULL)
-        shmi_free_thing(l->known); /* a call that is under way may still use it */
+        shmi_free_thing(l->known); /* keeps the memory: a call that is under way may still use it */
     shmi_free_thing(l);
 }
 /* Finds the count of this process, and those of the others. Returns 0 or an errno. */
@@ -28169,7 +28201,7 @@ int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
     SHMI_OPENED(l);
     return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
 }
-/* Returns EPERM unless this process holds l as kind says. */
+/* Returns EPERM unless this process has the hold of l whose kind is in kind. EPROTO: the state word is not valid. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
 {
     uint32_t o = shmi_spin_state(l);
@@ -28952,7 +28984,7 @@ SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_k
 
 /* The blocks that a table has room for. */
 SHMI_FN size_t shmi_table_room(shmi_multilock_block **table) { return table != NULL ? shmi_head_of(table)->size / sizeof *table - 1 : 0; }
-/* Makes room for more blocks in the table of a handle. Calls that are under way may still read the table before. */
+/* Makes room for more blocks in the table of a handle. Calls that are under way may still read the earlier table. */
 SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
 {
     shmi_multilock_block **was = k->table, **table;
@@ -29142,7 +29174,7 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     int err;
     shmi_st32(&q->deaths, shmi_deaths(q->a));
     shmi_st32(&q->unreaped, 0);
-    err = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
+    err = shmi_rq_begin(q, x, b); /* it completes the last change, which may be a join of a dead participant */
     if (err != 0)
         return err;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
@@ -29466,7 +29498,7 @@ SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change
     }
     return 0;
 }
-/* Adds to x that this process takes the key of the chosen entry, or makes it the entry of that key first. */
+/* Adds to x that this process takes the key. If the chosen entry has another key, x also gives the entry this key. */
 SHMI_FN void shmi_key_take_free(struct shmi_key_bucket *k, struct shmi_rq_change *x, uint64_t key, shmi_key_result *r)
 {
     shmi_rq_set(x, SHMI_multiKeyLow, k->q.queue, &k->focus->keyLow, (uint32_t)key);
@@ -29518,7 +29550,7 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
             takes = 1;
         } else {
             s = shmi_key_state(at.e);
-            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* it stays open for its holder */
+            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* a holder's word stays open */
                 shmsync_hold h;
                 if (s == SHMI_FAIR_OPEN && shmi_key_lock_open(k, at.e, key, &h)) {
                     r->how = SHMI_keyTaken;
@@ -29799,7 +29831,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     size_t i, distinct = 0;
     int err;
     *held = 0;
-    /* the count lasts until the keys are unlocked that were locked before an error */
+    /* After an error, this call unlocks the keys that it has locked, and it is counted until it has done so. */
     err = shmi_enter_for(x, x->a, "multilock.lock");
     if (err != 0) {
         shmi_no_holds(out, n, held);
@@ -29864,10 +29896,10 @@ typedef struct shmi_key_recovery {
     struct shmi_key_bucket *k;
     uint64_t key;
     int took;                  /* this process recovers the key */
-    uint32_t tag;              /* of the word hold since then */
-    shmi_participant_id died;  /* whose death is the reason */
-    shmi_participant_id waits; /* the participant that must be gone before that, or 0 */
-    uint64_t *word, was;       /* the word that names it, and its value */
+    uint32_t tag;              /* the tag that the word hold has got from this recovery */
+    shmi_participant_id died;  /* the participant whose death made the recovery necessary */
+    shmi_participant_id waits; /* the participant that must be gone before this process can recover the key, or 0 */
+    uint64_t *word, was;       /* the word that names this participant, and the value of the word */
 } shmi_key_recovery;
 
 /* Makes this process the recoverer, if the key is owner-dead or not recoverable. The private lock is held. */
@@ -29915,7 +29947,7 @@ SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
 {
     struct shmi_rq *q = &r->k->q;
     int err;
-    do { /* it is taken from a participant that is gone */
+    do { /* the key is taken only from a participant that is gone */
         struct shmi_wakes b;
         r->waits = 0;
         shmi_multi_catch_up(q);
@@ -30018,7 +30050,8 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
     shmi_exit_for(x, x->a);
     return SHMI_TELL(err);
 }
-/* A death that no call has met, and a change that is committed and not carried out, count. */
+/* The result takes into account a death that no call has noticed yet, and a change that is committed and not yet carried
+ * out. */
 SHMI_FN int shmi_multi_state(struct shmi_multilock *x, uint64_t key)
 {
     struct shmi_key_bucket *k;
@@ -30325,7 +30358,7 @@ SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_participant_id n)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
 }
-/* The word after an execution. With again, the queue is scheduled even if no item came meanwhile. */
+/* The word after an execution. If again is not 0, the queue is scheduled even if no item came during the execution. */
 SHMI_FN uint64_t shmi_gate_finished(uint64_t g, int again)
 {
     return (g & (SHMI_SIGNAL_GATE_EPOCH_MASK | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) | (again ? SHMI_SIGNAL_GATE_SCHEDULED_MASK : 0);
@@ -30434,8 +30467,8 @@ SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
     if (shmi_ld64(&w->w->permits) != 0)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
-/* Makes sure that there are as many permits as the index has reasons for, and no fewer than least. This replaces a
- * permit that a dead process took without acting on it, or should have issued. */
+/* Makes sure that there is a permit for each bit of the summary and of the status that shows work, and no fewer permits
+ * than least. This replaces a permit that a dead process took without acting on it, or should have issued. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -30467,7 +30500,8 @@ SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
     shmi_signal_release(w, 1);
     return 1;
 }
-/* Takes a signal out of the summary if it has no bits. A second check finds a bit that is set meanwhile. */
+/* Takes a signal out of the summary if it has no bits. A second check after that finds a bit that was set before the
+ * signal was taken out. */
 SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -30815,7 +30849,8 @@ SHMI_FN int shmi_gate_begin(shmsync_gate *g)
             return 0;
         next = shmi_gate_begun(s, w->a->self);
         if (shmi_cas64(word, s, next)) {
-            /* a schedule that still finds the queue scheduled changes nothing, and relies on the loads after this */
+            /* A schedule that still finds the queue scheduled changes nothing. So the loads after this CAS must see
+             * what the caller of that schedule stored before it. */
             shmi_order_loads();
             g->running = next;
             shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
@@ -31859,7 +31894,7 @@ typedef struct shmi_recovery {
     void *arg;
     shmsync_lost lost;
     size_t recovered;
-    int err; /* the first */
+    int err; /* the first error of the recovery */
 } shmi_recovery;
 
 SHMI_FN int shmi_recovery_repair(void *arg)
@@ -31991,9 +32026,10 @@ SHMI_FN int shmi_recovery_needs(shmi_recovery *r, uint32_t kind, uint16_t versio
     return yes;
 }
 
-/* If n, the holder of the lock o, has died, and no call has noticed that yet, the first call that notices it makes the lock
- * owner-dead. This does it as a reaper of n does: it takes no lock, except one whose transaction it rolls back. A trylock
- * would not do: it returns EBUSY beside a reader, or beside a process that is about to find the death. */
+/* If n, the holder of the lock o, has died, and no call has noticed that yet, the first call that notices it makes the
+ * lock owner-dead. This function does so as a reaper of n would: it takes no lock, except one whose transaction it
+ * rolls back. A trylock would not do: it returns EBUSY beside a reader, or beside a process that is about to find the
+ * death. */
 SHMI_FN void shmi_recovery_meet(shmsync_arena *a, const shmi_object *o, shmi_participant_id n)
 {
     const shmi_kind_ops *ops = shmi_kind_of(o);
@@ -32192,7 +32228,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
         *recovered = 0;
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
-    r.err = shmi_enter(a, "recover_all"); /* a walk writes into the slot, which a close gives to others */
+    r.err = shmi_enter(a, "recover_all"); /* the walk writes into the slot, which a close would give to others */
     if (r.err != 0)
         return SHMI_TELL(r.err);
     memset(&r, 0, sizeof r);

@@ -45,8 +45,9 @@ typedef struct shmi_mutex {
     const char *called;   /* name for messages; lives as long as the arena has the object open */
     int release;          /* policy PolicyRelease */
     int rollback;         /* policy PolicyRollback */
-    shmi_log log;         /* of that */
-    /* not 0: it guards words alone, so it passes on as soon as its holder is dead, before the holder is gone */
+    shmi_log log;         /* undo log, for PolicyRollback */
+    /* not 0: the mutex is a part of another object and guards only words, so it passes on as soon as its holder is dead,
+     * even if the holder is not gone yet */
     int internal;
     int (*repair)(void *);
     void *repair_arg;
@@ -99,7 +100,7 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
 
 /* The ID of this process, which is 0 in a child of fork. */
 SHMI_FAST uint32_t shmi_mutex_name(const shmi_mutex *m) { return __atomic_load_n(&m->me->name, __ATOMIC_RELAXED); }
-/* Takes the mutex for the participant with the ID name, if one instruction is enough for that. */
+/* Takes the mutex for the participant whose ID is in name, if one instruction is enough for that. */
 SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
 {
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
@@ -112,12 +113,12 @@ SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-/* Unlocks the mutex that the participant with the ID name holds, if its owner word o is biased. */
+/* Unlocks the mutex if its owner word o is biased and says that the participant whose ID is in name holds the mutex. */
 SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
 {
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
-        /* This is a release store, so the load of the wake word may be done before it. A waiter makes a fence
-         * instead of this process. */
+        /* The store is only a release, so the CPU may load the wake word before it stores. This process needs no fence
+         * for that: the waiter makes one, with shmi_fence, after its announcement. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))

@@ -154,10 +154,11 @@ typedef struct shmi_mutex_wait {
 
 enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
 
-/* As shmi_mark_owner_dead, for a call of a handle, and for the death watcher. A trylock is not counted, so it counts itself
- * while it rolls back: a close of the arena rolls back, too. If the count is refused, the close rolls back, and the result is
- * 0. The call does not count itself in the head of the handle: the death watcher must not be the one that ends the opening,
- * because shmi_await_look would then wait for the watcher's own check. */
+/* Does what shmi_mark_owner_dead does, for a call through a handle and for the death watcher. A close of the arena
+ * rolls back, too, and the two must not do so at the same time. So this function counts itself as a call while it rolls
+ * back. If the count is refused, the close rolls back, and the result is 0. The function does not count itself in the
+ * head of the handle: otherwise the death watcher could be the one that ends the opening, and shmi_await_look would
+ * then wait for the watcher's own check. */
 SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
 {
     int changed;
@@ -221,15 +222,15 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     int tries, err, counted = 0, result = EBUSY;
     if (shmi_self(m->a) == 0)
         return shmi_fail(shmi_nameless(m->a), "mutex.trylock", m->called, "%s", "");
-    for (tries = 0; tries < 1000; tries++) { /* each round is another's step; a peer may fake them */
+    for (tries = 0; tries < 1000; tries++) { /* a bound, because a hostile peer could change the word for ever */
         uint32_t o = shmi_ld32(m->own);
         shmi_participant_id n = shmi_owner_name(o);
         int step;
         if (!counted && n != 0 && n != m->a->self) {
             if (shmi_owner_kind(o) == SHMI_kindReserved || shmi_dead(m->a, n)) {
-                /* The call counts itself until it returns: when it has taken the lock from a dead process, the next holder
-                 * may close the handle. This call may be the first one that finds the death. If the word is reserved, the
-                 * step may find the death. */
+                /* This call may be the first one that finds the death, and may free the lock. The next holder may then
+                 * close the handle while this call still uses it. So the call counts itself until it returns. If the
+                 * word is reserved, shmi_mutex_step may find the death. */
                 counted = shmi_enter_late(shmi_mutex_thing(m), m->a);
                 if (!counted)
                     return EBUSY;
@@ -389,7 +390,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
-        ago = -1; /* that sleep cost nothing */
+        ago = -1; /* after a handoff inside a process the lock is hardly idle, so the next handoff need not wait */
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
         /* Only one process at a time can ask for the handoff: if another one does, this waiter stays an ordinary one.
          * It asks again before each sleep, because another thread may have used the handoff. */
@@ -420,7 +421,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.object = m->object;
     sleep_spec.wanted = v;
     sleep_spec.owner = shmi_owner_name(o);
-    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone */
+    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone, so the waiter asks */
         shmi_follow(m->a);
         sleep_spec.bounded = shmi_next_ask(&w->ask);
         sleep_spec.owner = 0;
@@ -449,12 +450,13 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
         shmi_mutex_meet_dead(m, o);
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
-            /* No waiter took the reservation: its process may be stopped. A reservation is not a hold, so it was
-             * taken back. */
+            /* The last check has seen the same reservation, so the process that it is for may be stopped. A reservation
+             * is not a hold, so it was taken back. */
             shmi_wake_word_wake_one(m->a, &m->line);
         o = UINT32_MAX;
     } else {
-        /* The waiter that was woken last may be stopped before it could announce the remaining waiters. */
+        /* The waiter that was woken last may be stopped before it could announce the remaining waiters. So this process
+         * announces them. */
         shmi_wake_word_announce(&m->line);
     }
     if (o != UINT32_MAX)
@@ -490,8 +492,9 @@ SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
     return shmi_fail(EPROTO, "mutex.recover", m->called, "it was overwritten during the repair, and is now %#010x", o);
 }
 
-/* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names the process that
- * died, it stores the ID in died. Only a process that has the mutex stores there: see taken in prims/mutex_repair.go. */
+/* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names the process
+ * that died, the call stores its ID in the word died. Only a process that has the mutex stores there: see the function
+ * taken in prims/mutex_repair.go. */
 SHMI_FN void shmi_mutex_taken(shmi_mutex *m, uint32_t o)
 {
     SHMSYNC_CRASHPOINT("mutex.recover.taken");
@@ -556,8 +559,7 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
             spun = 0;
             break;
         case SHMI_LATE:
-            /* If the lock is free, that takes precedence over the time. A wake that was sent to this waiter is not
-             * lost. */
+            /* A free lock takes precedence over the deadline: a wake that was sent to this waiter must not be lost. */
             for (tries = 0; tries < 1000; tries++) {
                 step = shmi_mutex_step(m, shmi_ld32(m->own), w->slept, &err);
                 if (step == SHMI_STEP_TOOK) {
@@ -593,9 +595,9 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
     return err;
 }
 
-/* Hands the lock to a waiter that has lost for long and asks for it. The lock is held by us or free, as from says.
- * Returns 1 if it did so, 0 if there is no such waiter or another process took the free lock meanwhile, and -1 if
- * the word is not from. */
+/* Hands the lock to a waiter that has lost for long and asks for it. The parameter from is the present owner word: 0,
+ * or a word that says that this process holds the lock. Returns 1 if it handed the lock over, and 0 if no waiter asks
+ * for it or another process took the free lock first. Returns -1 if from is not 0 and no longer the owner word. */
 SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
 {
     uint32_t asks = shmi_ld32(&m->w->starving), reserved;
@@ -607,13 +609,14 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
         return 0;
     }
     reserved = shmi_make_owner(SHMI_kindReserved, s);
-    /* The time is stored before the reservation, which would seem to be old otherwise. */
+    /* The time is stored before the reservation: otherwise the reservation would have the time of an earlier one, and
+     * seem old. */
     shmi_st64(&m->w->handed, (uint64_t)shmi_now() & ~SHMI_HANDED_LOCALLY);
     if (!shmi_cas32(m->own, from, reserved))
         return from == 0 ? 0 : -1;
     SHMSYNC_CRASHPOINT("mutex.unlock.reserved");
     if (!shmi_cas32(&m->w->starving, s, 0)) {
-        /* The waiter gave up meanwhile, perhaps before it could see the reservation. */
+        /* The waiter has given up, perhaps before it could see the reservation. So the reservation is taken back. */
         shmi_cas32(m->own, reserved, 0);
         shmi_wake_word_release(m->a, &m->line);
         return 1;
@@ -621,7 +624,8 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
     shmi_mutex_note(m);
     shmi_add32(&m->w->handoff, 1);
     shmi_wake(&m->w->handoff, SHMI_ALL);
-    /* The waiter may be awake and about to sleep, or parked behind its poller. */
+    /* The waiter may be about to sleep, or be a goroutine that is parked while its poller sleeps. So the changed wake
+     * word and the poller tell it of the reservation, too. */
     shmi_wake_word_touch(&m->line);
     shmi_ready_of(m->a, &m->w->poller, s);
     return 1;
@@ -639,8 +643,8 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     }
     shmi_exit_for(shmi_mutex_thing(m), m->a);
 }
-/* As shmi_mutex_reserve, for a lock that this process holds with the owner word o. The handoff takes effect before its last
- * store, so the call counts itself. */
+/* Does what shmi_mutex_reserve does, for a lock that this process holds with the owner word o. After the handoff has
+ * taken effect, the next holder may close the handle, but this call still uses it. So the call counts itself. */
 SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
 {
     int result;
@@ -730,7 +734,7 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
     m->rollback = (shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_ROLLBACK;
     if (m->rollback) {
         shmi_log_of(a, o, sizeof(shmi_mutex_words), &m->log);
-        m->rollback = m->log.head != NULL; /* else a peer has changed the words just now */
+        m->rollback = m->log.head != NULL; /* without a log, a peer has changed the words just now */
     }
     if (opt != NULL) {
         m->repair = opt->repair;
@@ -915,8 +919,8 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         if (!shmi_owner_valid(o))
             return shmi_mutex_report(m, EPROTO, o);
         if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
-            /* This comes before the lock is taken: even if this process dies here, the word then names the process
-             * that may still write. */
+            /* The call waits before it takes the lock. So if this process dies while it waits, the word still names the
+             * dead process that may still write. */
             err = shmi_await_gone32(m->a, shmi_owner_name(o), m->own, o, "mutex.recover", m->called, 0);
             if (err != 0)
                 return err;

@@ -138,7 +138,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 {
     if (shmi_self(f->a) == 0)
         return shmi_fail(shmi_nameless(f->a), op, shmi_called(&f->o), "%s", "");
-    if (!stop) { /* the note of the CPU comes first: a waiter that sees the post may read it */
+    if (!stop) { /* the CPU is noted before the post, because a waiter that sees the post may read the note */
         shmi_tuning t = shmi_futex_tuning(f);
         shmi_note_cpu(&t);
     }
@@ -185,8 +185,9 @@ SHMI_FN int shmi_futex_spun(void *arg)
     return shmi_futex_counter(s) >= x->token || (s & SHMI_FUTEX_STOPPED) != 0;
 }
 
-/* Sends, ten times a second, the wakes that a stopped or dead poster has not sent. After a post, an announcement
- * does not prove that the poster has woken the earlier waiters. */
+/* Sends, ten times a second, the wakes that a stopped or dead poster has not sent. If the counter has changed since the
+ * last check, the announcement may be newer than the post. Then it does not prove that the poster has woken the earlier
+ * waiters. */
 SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;

@@ -60,7 +60,8 @@ SHMI_FN int shmi_mutex_begun(shmi_mutex *m, const char *op, int err, shmsync_tx 
     tx->mutex = m;
     return 0;
 }
-/* Begins a transaction when the lock has to be waited for. A transaction needs the open handle. */
+/* Begins a transaction when the lock has to be waited for. If the handle was closed during the wait, it unlocks,
+ * because a transaction needs the open handle. */
 SHMI_COLD int shmi_mutex_begin_slow(shmi_mutex *m, const char *op, int64_t deadline, shmsync_tx *tx)
 {
     shmsync_arena *a = m->a;
@@ -110,7 +111,8 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
 SHMI_FN const char *shmi_tx_called(const shmsync_tx *tx) { return tx->mutex->called; }
 SHMI_FN uint64_t shmi_tx_active(const shmsync_tx *tx) { return shmi_make_log(SHMI_logActive, tx->arena->self, tx->tail); }
 
-/* Whether the transaction can go on: 0, ENOTCONN in a child of fork, or the error of an earlier save. */
+/* Whether the transaction can go on. Returns 0, EPERM if the transaction has ended, or the error of shmi_nameless if this
+ * process is no participant, for example a child of fork. */
 SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
 {
     if (SHMI_UNLIKELY(tx->mutex == NULL))
@@ -126,7 +128,8 @@ SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint
 {
     unsigned char *r = tx->log->records + tx->tail;
     uint64_t padded = shmi_log_padded(n);
-    uint64_t footer = n | (uint64_t)kind << 32; /* one whole word: a store in parts delays its copy */
+    /* The footer is one whole word. If it were stored in parts, the load of the whole word would have to wait. */
+    uint64_t footer = n | (uint64_t)kind << 32;
     if (n == sizeof(uint64_t)) /* most ranges are one word, and need no call of memcpy */
         memcpy(r, from, sizeof(uint64_t));
     else if (n != 0)
@@ -262,7 +265,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
             SHMSYNC_CRASHPOINT("tx.free.logged");
             return 0;
         }
-        shmi_tx_take_back(tx); /* otherwise an undo would take the block from the transaction that has it */
+        shmi_tx_take_back(tx); /* otherwise an undo would take the block away from the transaction that has it now */
     }
     return SHMI_TELL(tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off));
 }
@@ -272,9 +275,9 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 /* Releases the lock of a transaction that has ended. */
 SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
 
-/* Whether the transaction can end. Returns EPERM if this process has unlocked its mutex, or ENOTCONN. After EPERM
- * the log is lost: otherwise, if this process died as a later holder, its death would undo data that all processes
- * could change. */
+/* Whether the transaction can end. Returns EPERM if this process has unlocked its mutex, or an error of
+ * shmi_tx_going. If the mutex was unlocked, other processes may have changed the data since. So the call makes the log
+ * lost: otherwise, if this process died as a later holder, a rollback would undo the changes of others. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);

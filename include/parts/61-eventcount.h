@@ -58,9 +58,9 @@ SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 }
 SHMI_FN void shmi_eventcount_wake_all(struct shmi_eventcount *e) { shmi_deliver_all(e->a, &e->line); }
 
-/* Sends the wakes that a stopped or dead process has not sent. A waiter that slept before the last check either still
- * sleeps on the sequence of that time, or was woken by that check. So no waiter needs a wake if the sequence is the
- * same and the word is announced. */
+/* Sends the wakes that a stopped or dead process has not sent. If the sequence is the same as at the last check and the
+ * word is announced, no waiter needs a wake: each waiter that slept before the last check sleeps on this sequence, or
+ * was woken by that check. */
 SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
 {
     uint64_t s, now;
@@ -147,7 +147,7 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("eventcount.wait.woken");
             if (e->scan != NULL && (uint32_t)shmi_eventcount_load(e) == seq)
-                e->scan(e); /* a reaper that can change nothing wakes first, and then counts the death */
+                e->scan(e); /* a reaper that cannot make the change itself wakes the waiters before it counts the death */
             break;
         case SHMI_LOOK:
             shmi_eventcount_check(e);

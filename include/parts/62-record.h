@@ -37,7 +37,7 @@ SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
     for (i = 0; i < n; i++) {
         uint64_t entry = shmi_ld64(&head[1 + i]), *w, was;
         if (shmi_ld64(head) != version || entry >> 32 == 0)
-            return 0; /* the head changes before the entries do */
+            return 0; /* no more entries, or the author writes its next record: the head changes first */
         w = r->tagged(r, (uint32_t)(entry >> 32));
         if (w == NULL)
             return r->corrupt(r, "a record changes a word that there is not");

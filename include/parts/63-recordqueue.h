@@ -5,7 +5,7 @@
  * the slot record of its author, which any process carries out:
  *
  *     its author                            the next process
- *     completes the record of the word      finds the record of the author
+ *     completes the latest record           finds the record of the author
  *     reads words                           CAS of each of its words: what it was, what it becomes
  *     writes a record of its own            tells the waits that the record has granted
  *     CAS: the commit word names it         CAS of the commit word
@@ -68,8 +68,8 @@ struct shmi_rq {
     shmi_object o;
     const shmi_rq_kind *kind;
     /* If the object has several queues, first and last are the ends of the queue that was chosen last. Records name
-     * that queue by the number queue, and the word wanted of each of its nodes has the value chosen. The private lock
-     * guards first, last, queue and chosen then. */
+     * that queue by the number in queue, and the word wanted of each of its nodes has the value in chosen. In such an
+     * object the private lock guards first, last, queue and chosen. */
     uint64_t *commit, *first, *last;
     uint32_t queue;
     uint64_t chosen;
@@ -77,7 +77,8 @@ struct shmi_rq {
     const shmi_rq_parts *parts; /* NULL: the object has one part and one queue */
     /* A word that names the first wait behind a boundary in the queue, or has the value 0 if none is behind it. It
      * moves when that wait leaves the queue. In a record its kind is SHMI_rqOwnKinds. NULL: the queue has no boundary.
-     * In an object with a boundary, the owner of a wait that was woken owes the wake until it has settled that. */
+     * In an object with a boundary, a wait that was woken owes something to the other waits until its owner has settled
+     * this debt: see shmi_cond_settle. */
     uint64_t *boundary;
     void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* the rest of the periodic check, with the private lock held; NULL: none */
     unsigned char *own;    /* the slot record of this process; NULL in the view of a reaper */
@@ -265,7 +266,7 @@ SHMI_FN int shmi_rq_record_of(struct shmi_rq *q, uint32_t slot, shmi_rq_record *
     return 1;
 }
 
-/* Sets the private lock, which is that of the object, and makes the first check reap. */
+/* Chooses the private lock for the object among those of this process, and makes the first check reap. */
 SHMI_FN void shmi_rq_use_lock(struct shmi_rq *q)
 {
     q->lock = (uint32_t)(q->o.off / 64 % SHMI_recordLocks);
@@ -289,7 +290,7 @@ SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_ar
 }
 SHMI_FN void shmi_rq_free(void *handle)
 {
-    shmi_free_thing(((struct shmi_rq *)handle)->known); /* a call that is under way may still read it */
+    shmi_free_thing(((struct shmi_rq *)handle)->known); /* keeps the memory: a call that is under way may still read it */
     shmi_free_thing(handle);
 }
 /* Makes a handle of that many bytes, which begins with q. */
@@ -353,7 +354,8 @@ SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v)
  *     next: is it still that of the record?  word of the node: queued, of the next generation
  *     CAS of w: resolved
  *
- * So a process that finds next in place has read the word of this wait, and its CAS fails after it. */
+ * So if a process finds that next is still that of the record, the word w that it read belongs to this wait. Once the
+ * owner has begun its next wait, the word of the node has another generation, and the CAS of w fails. */
 SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off, uint64_t next)
 {
     int ended = shmi_rq_ended(q, next >> 32), telling = 0;
@@ -382,7 +384,7 @@ SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off,
         }
         if (state == SHMI_NodeQueued && owner != q->a->self) {
             shmi_tuning t = shmi_rq_tuning(q);
-            shmi_note_cpu(&t); /* the owner spins; a sleeping owner's wake records the CPU */
+            shmi_note_cpu(&t); /* the owner spins, so no wake records the CPU for it */
         }
         if (shmi_node_swap(of.n, w, shmi_node_with(w, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("record.tell.resolved");
@@ -429,7 +431,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         entries[2 * n] = shmi_ld64(&r.entries[2 * n]);
         entries[2 * n + 1] = shmi_ld64(&r.entries[2 * n + 1]);
     }
-    /* An author changes the head first, and only when this record is complete. */
+    /* If the head names another record, the record of c is complete: its author begins the next record only then, and
+     * changes the head before the rest. */
     if (shmi_ld64(r.head) != shmi_rq_head_of(q, c)) {
         shmi_st64(&q->completed, c);
         return 0;
@@ -615,7 +618,7 @@ SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
     uint32_t w;
     shmi_rq_note_tag(s);
     shmi_st64(&s->node->stamp, 0);
-    do /* it ends: only a peer that overwrites the node changes the word */
+    do /* the loop ends: only a peer that overwrites the node changes the word */
         w = shmi_node_load(s->node);
     while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
     shmi_wait_node_return(q->a, s);
@@ -660,7 +663,8 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
     uint32_t again = 0, steps, anchor = 0, lap = 64, v;
     shmi_node *before = NULL; /* the node in front of v, or NULL if v was the first */
     uint64_t link = 0;        /* its word next */
-    int damaged = 0, begun = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
+    /* The begin completes the last change, which may be a join of a dead participant. */
+    int damaged = 0, begun = shmi_rq_begin(q, x, b);
     if (begun != 0)
         return begun;
     v = shmi_recorded_value(q->first);
@@ -747,8 +751,8 @@ SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
     }
 }
 
-/* Stores, for tools, since when the first wait of the queue has been first: it stays first until it ends. The date is
- * the low half of its stamp. */
+/* Stores, for tools, since when the first wait of the queue has been first. This date is the low half of the stamp of the
+ * wait. It stays right, because the wait is first until it ends. */
 SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
 {
     uint32_t v = shmi_recorded_value(q->first);

@@ -23,8 +23,8 @@ SHMI_FN void shmi_rq_reap_again(struct shmi_rq *q)
     shmi_st32(&q->unreaped, 1);
     shmi_follow(q->a);
 }
-/* Makes the next call reap if the participant that a wait was granted to has died meanwhile: the last reap may have
- * looked before the grant. */
+/* Makes the next call reap if the participant to which a wait was granted is dead: the last reap may have visited the
+ * object before the grant. */
 SHMI_FN void shmi_rq_reconsider(struct shmi_rq *q, shmi_participant_id granted)
 {
     if (shmi_rq_absent(q, granted))
@@ -93,8 +93,9 @@ SHMI_FN int shmi_rq_torn_at(struct shmi_rq *q, struct shmi_wait w)
 {
     uint32_t next = shmi_recorded_value(&w.n->next), me = (uint32_t)(w.off / SHMI_nodeSize), prev, i;
     shmi_node *n;
+    /* The record of a wait that has ended is complete, so only a peer can have made the node queued again. */
     if (shmi_rq_ended(q, next))
-        return shmi_node_queued(shmi_node_load(w.n)); /* each process that completes a record resolves the waits that it ends */
+        return shmi_node_queued(shmi_node_load(w.n));
     if (!shmi_recorded_queued(next) || shmi_ld64(&w.n->object) != q->o.off)
         return 1;
     if (next == SHMI_RECORDED_LAST) {
@@ -164,8 +165,8 @@ SHMI_FN int shmi_rq_is_torn(struct shmi_rq *q, const shmi_wait_node *wait_node)
     return torn;
 }
 
-/* Takes a wait of this process off the queue, and gives its wait node back; 0 if a record has ended the wait. *before
- * says whether the wait was before the boundary then. */
+/* Takes a wait of this process off the queue, and gives its wait node back; 0 if a record has ended the wait. It sets
+ * *before to whether the wait was before the boundary when it left. */
 SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *before)
 {
     struct shmi_rq_change x;
@@ -197,7 +198,7 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
             q->kind->remove(q, &x, w, SHMI_RECORDED_LEFT);
             err = shmi_rq_end(q, &x, &b, &ok);
         } else if (shmi_ld64(q->commit) != x.c) {
-            ok = 0; /* the record that ends it may be incomplete */
+            ok = 0; /* a record that is not complete yet may end the wait */
         } else {
             err = EPROTO; /* a peer has overwritten the node */
         }
@@ -222,7 +223,7 @@ SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
 }
 /* Waits, in a call that shmi_enter has counted, until the wait of a queued node is resolved. It spins first if spin is
  * not 0. After an error, which is ETIMEDOUT, EBADF or EPROTO, the wait is off the queue, and the wait node was given
- * back. *before says whether the wait was before the boundary then. */
+ * back, and *before says whether the wait was before the boundary when it left. */
 SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, int *before)
 {
     shmi_tuning t = shmi_rq_tuning(q);
@@ -284,7 +285,8 @@ SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
     struct shmi_wakes b;
     int member = shmi_rq_slot(q, q->a->my_slot) != NULL;
     if (dead == q->a->self)
-        /* this process leaves, and its ID is still current; another dead ID is not, or names a new participant */
+        /* This process leaves, and its ID is still current, so shmi_rq_current must be told of it. Another
+         * dead participant is not current, unless a new participant has got its ID. */
         q->without = dead;
     shmi_wakes_init(&b);
     shmi_rq_lock(q);

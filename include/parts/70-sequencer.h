@@ -39,8 +39,8 @@ SHMI_FN int shmi_token_due(uint64_t state, uint64_t v)
 {
     return (state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) - 1 >= SHMI_TOKEN_FAR;
 }
-/* The word of the cell after the announcement of token, which the counter, at v, has not reached. No wake is due for
- * the word. */
+/* The word of the cell after token was announced. The caller has found that the counter, which was v, has not reached
+ * token, and that no wake is due for the word. */
 SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v)
 {
     uint64_t ahead = token - v;
@@ -60,7 +60,7 @@ SHMI_FN int shmi_token_over(const shmi_token_wait *w)
     uint64_t turns = shmi_ld64(&s->w->turns);
     return turns != w->turns || (turns & SHMI_TURNS_STOPPED) != 0 || shmi_sequencer_now(s) >= w->token;
 }
-/* How a wait that is over has ended. */
+/* The result of a wait that is over: 0, or ECANCELED if the counter has not reached the token. */
 SHMI_FN int shmi_token_judge(const shmi_token_wait *w) { return shmi_sequencer_now(w->cell->s) >= w->token ? 0 : ECANCELED; }
 SHMI_FN shmi_token_wait shmi_token_begin(struct shmi_sequencer *s, uint64_t token)
 {
@@ -96,7 +96,7 @@ SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
     }
     return 1;
 }
-/* Called after the counter has become v, by a jump of that length. */
+/* Called after the counter has become v, by a jump whose length is in jump. */
 SHMI_FN void shmi_token_hit_if_due(shmi_token_cell *c, uint64_t v, uint64_t jump)
 {
     for (;;) {
@@ -116,7 +116,7 @@ SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
     int all = v - shmi_xchg64(&c->value, v) > SHMI_TOKEN_FAR;
     all = shmi_xchg64(&c->turns, turns) != turns || all;
     /* After a jump of more than SHMI_TOKEN_FAR, the word of the cell does not show which tokens are reached. It never
-     * shows a change of turns. So the word is changed in any case, because a waiter may be about to sleep. */
+     * shows a change of the word turns. In both cases a waiter may be about to sleep, so the word of the cell changes. */
     while (all && !shmi_token_hit(c, shmi_ld64(c->state))) {
     }
     shmi_token_hit_if_due(c, v, 0);
@@ -211,7 +211,7 @@ SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64
     return err;
 }
 
-/* Wakes the waiters that have to read the counter again after it has become v, by a jump of that length. */
+/* Wakes the waiters that have to read the counter again after it has become v, by a jump whose length is in jump. */
 SHMI_FN void shmi_sequencer_counted(struct shmi_sequencer *s, uint64_t v, uint64_t jump)
 {
     uint64_t back;

@@ -50,7 +50,7 @@ SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t from, uint64_t to) { 
  * last wait that was counted off. */
 SHMI_FN uint32_t shmi_event_share_waits(uint64_t h) { return (uint32_t)h; }
 SHMI_FN uint32_t shmi_event_share_ended(uint64_t h) { return (uint32_t)(h >> 32); }
-/* The share after a wait that ended with that version has been counted off. */
+/* What the share h becomes when a wait is counted off. The word had the given version when that wait ended. */
 SHMI_FN uint64_t shmi_event_share_less(uint64_t h, uint32_t version)
 {
     uint32_t waits = shmi_event_share_waits(h);
@@ -215,8 +215,9 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
     return shmi_event_tokens(s) > waits;
 }
 
-/* Takes all tokens that no wait will take. A reset does so, and a wait that can end before it begins. Returns 0 if
- * there is none. Usually there is one. There are more if waiting participants have died, or if waits were given up. */
+/* Takes all tokens that no wait will take. A reset does so, and so does a wait that need not sleep. Returns 0 if there
+ * is no such token. Usually there is one at most. There are more if waiting participants have died, or if waits were
+ * given up. */
 SHMI_FN int shmi_event_claim(struct shmi_event *e)
 {
     for (;;) {
@@ -224,15 +225,16 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
         if (shmi_event_tokens(s) <= waits)
             return 0;
         if (shmi_event_swap(e, s, shmi_event_with(s, waits))) {
-            /* a set that still finds the token changes nothing, and relies on the loads after this */
+            /* A set that still finds the token changes nothing. So the loads after this claim must see what the caller of
+             * that set stored before it. */
             shmi_order_loads();
             return 1;
         }
     }
 }
 
-/* As shmi_event_claim. A token that a wait of a dead participant would have taken is free. So if there are tokens, but
- * none is free, this looks for such participants. */
+/* Does what shmi_event_claim does, and also finds deaths. A token that a wait of a dead participant would have taken is
+ * free. So if there are tokens, but none is free, this looks for dead participants with waits, and then tries again. */
 SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
 {
     uint32_t i, slots;
@@ -318,7 +320,8 @@ SHMI_FN int shmi_event_take(shmi_event_wait *w)
         }
     }
 }
-/* Ends the wait without a token. But if unless is not 0 and there is a token, it takes the token, and returns 1. */
+/* Ends the wait without a token and returns 0. But if the parameter unless is not 0 and there is a token, it takes the
+ * token and returns 1. */
 SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 {
     for (;;) {
@@ -332,8 +335,9 @@ SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 /* How long a wait may sleep on its word at most, in ns; 0: until it is woken. */
 SHMI_FN int64_t shmi_event_bound(const shmi_event_wait *w) { return shmi_event_tokens(w->word) > 0 ? SHMI_EVENT_YIELD : 0; }
 
-/* The periodic check of an Event, at most ten times a second while a thread of this process waits. A wake may have gone
- * to a process that is stopped, or a process may have been stopped before it sent the wake. */
+/* The periodic check of an Event, at most ten times a second while a thread of this process waits. If there is a token,
+ * it wakes one wait: the wake for the token may have gone to a stopped process, or may never have been sent. If the
+ * word is also the same as at the last check, the wait that was woken did not take the token, so it wakes all waits. */
 SHMI_FN void shmi_event_check(void *event)
 {
     struct shmi_event *e = (struct shmi_event *)event;
@@ -390,7 +394,7 @@ SHMI_FN int shmi_event_await_token(struct shmi_event *e, int64_t deadline)
             break;
         case SHMI_LOOK:
             shmi_event_check(e);
-            w.slept = since != 0; /* a check that is due comes before the first sleep */
+            w.slept = since != 0; /* if the check was due before the first sleep, the wait has not slept */
             break;
         case SHMI_LATE:
         case SHMI_CLOSED: /* a token that is there takes precedence over the close */
@@ -420,7 +424,8 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 /* Whether an Event that is reset by hand is set. */
 SHMI_FN int shmi_event_odd(struct shmi_event *e) { return (int)(shmi_eventcount_load(&e->count) & 1); }
 
-/* Sets an Event that is reset by hand, or resets it, as set says. A signal handler may call this function. */
+/* Sets an Event that is reset by hand if the parameter set is 1, and resets it if set is 0. A signal handler may call
+ * this. */
 SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
 {
     for (;;) {
@@ -434,7 +439,8 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
         shmi_eventcount_note_cpu(&e->count, s);
         if (!shmi_cas64(&e->count.w->state, s, shmi_eventcount_next(s)))
             continue;
-        /* a call that still finds the old state changes nothing, and relies on the loads after this */
+        /* Another call that still finds the old state changes nothing. So the loads after this change must see what the
+         * caller of that other call stored before it. */
         shmi_order_loads();
         if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
             SHMSYNC_CRASHPOINT("event.turn.before_wake");
@@ -444,7 +450,7 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
     }
 }
 
-/* Waits until the Event is set, or not set, as set says. */
+/* Waits until the Event is set if the parameter set is 1, and until it is not set if set is 0. */
 SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 {
     uint64_t s = shmi_eventcount_load(&e->count);
@@ -484,7 +490,7 @@ SHMI_FN void shmi_event_end(void *handle)
 {
     struct shmi_event *e = (struct shmi_event *)handle;
     if (e->known != NULL)
-        shmi_free_thing(e->known); /* a call that is under way may still use it */
+        shmi_free_thing(e->known); /* keeps the memory: a call that is under way may still use it */
     shmi_free_thing(e);
 }
 
@@ -585,7 +591,7 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
         return err;
     err = shmi_open_object(a, &spec, &o, &created);
     is = err == 0 ? shmi_event_mode_of(a, &o) : -1;
-    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* before this process gets a record */
+    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* the check comes before this process gets a slot record */
         shmi_close_object(a, o.off);
         err = shmi_fail(EINVAL, "event.open", name, "it is of another mode than was asked for");
     }

@@ -81,8 +81,8 @@ SHMI_FN uint64_t shmi_queue_tag(uint64_t s) { return s >> 33; }
 SHMI_FN shmi_participant_id shmi_queue_name(uint64_t s) { return shmi_queue_kind(s) == SHMI_queueReturned ? 0 : (shmi_participant_id)(s & SHMI_NAME_MASK); }
 SHMI_FN uint64_t shmi_queue_with(uint64_t s, uint32_t kind, shmi_participant_id n) { return shmi_queue_state(kind, n, shmi_queue_tag(s)); }
 SHMI_FN int shmi_queue_is_at(uint64_t s, uint64_t p) { return shmi_queue_kind(s) == SHMI_queueFull && shmi_queue_tag(s) == (p & SHMI_QUEUE_TAG); }
-/* Whether the item of s was put before the item of t. Both were put before the position later, and fewer than 2^31 positions
- * before it. See shmi_queue_later. */
+/* Whether the item of s was put before the item of t. The parameter later is a position after those of both items, by
+ * fewer than 2^31 positions: see shmi_queue_later. */
 SHMI_FN int shmi_queue_before(uint64_t s, uint64_t t, uint64_t later)
 {
     return ((later - shmi_queue_tag(s)) & SHMI_QUEUE_TAG) > ((later - shmi_queue_tag(t)) & SHMI_QUEUE_TAG);
@@ -134,7 +134,7 @@ SHMI_FN void shmi_queue_deviate(struct shmi_queue *x)
     if (shmi_queue_regular(x))
         shmi_or64(&x->w->flags, SHMI_queueIrregularFlag);
 }
-/* No slot with a higher number was ever claimed. */
+/* The number of the last slot that may be in use: no slot with a higher number was ever claimed. */
 SHMI_FN uint32_t shmi_queue_used(struct shmi_queue *x)
 {
     uint64_t n = shmi_ld64(&x->w->used);
@@ -423,8 +423,8 @@ SHMI_FN void shmi_queue_unnote(struct shmi_queue *x, uint64_t *word, uint32_t i)
     if (word != NULL)
         shmi_cas64(word, (uint64_t)i << 32 | x->a->self, 0);
 }
-/* Lets gets search for returned slots, if a note shows one that they may not know. It also frees the notes of dead
- * participants. */
+/* If a note names a returned slot that the get calls may not have been told of, this makes them search for returned
+ * slots. It also frees the notes of dead participants. */
 SHMI_FN void shmi_queue_check_notes(struct shmi_queue *x)
 {
     int k;
@@ -481,7 +481,8 @@ SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
         r->slot[n] = i;
     }
 }
-/* The first returned slot, if no slot has come back since the count of returns was back. Returns 0 if there is none. */
+/* The first returned slot, or 0 if there is none. The parameter back is a value of the word returned. If slots were
+ * returned since the word had this value, the result may be another slot than the first. */
 SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, uint64_t *st)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -610,8 +611,8 @@ SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
         shmi_wake_word_release(x->a, &side->line);
 }
 
-/* Sets the bit that ends lease w. Returns 0 if the slot does not have that lease any more. Meanwhile the word
- * changes at most once, by a date, unless a peer breaks the rules. */
+/* Sets the bit that ends lease w. Returns 0 if the slot does not have that lease any more. During the call the word
+ * changes at most once, because it gets a date, unless a peer breaks the rules. */
 SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
 {
     uint64_t was = w;
@@ -633,9 +634,9 @@ SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
     if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
         shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* Makes gets find the items that were put back by a process that died, or was stopped, before it told of them. It tells
- * also if the bit of the word returned is set: a get that has searched before such an item came back would clear the
- * bit. */
+/* Makes the get calls find items that a process put back before it died or was stopped, so that it did not tell of
+ * them. It does so even if the bit of the word returned is set already: a get that searched before such an item came
+ * back would otherwise clear the bit. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
     if (shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
@@ -643,8 +644,8 @@ SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
         shmi_queue_tell(x, &x->items, 1);
     }
 }
-/* Takes back what dead and gone participants have. If leaving is this process, which then leaves the arena, its slots
- * are taken back, too. */
+/* Takes back what participants that are dead and gone have. If this process leaves the arena, the parameter leaving is
+ * its ID, and its slots are taken back, too. */
 SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
 {
     uint32_t i, used = shmi_queue_used(x);
@@ -1174,7 +1175,7 @@ int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *
     return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
 }
 
-/* Converts a deadline that may be NULL, which gives 0, for no limit. */
+/* Converts a deadline. NULL means no deadline, and *abs is 0 then. */
 SHMI_FN int shmi_queue_until(const struct timespec *abs_monotonic, int64_t *abs)
 {
     *abs = 0;

@@ -133,7 +133,8 @@ SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c) { return s
  * the record of c is complete. */
 SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_record_change *ch, int *ok) { return shmi_records_commit(&t->r, t->a->my_slot, c, ch, ok); }
 
-/* A period that no share has: the low half of a ticket. It repeats after 2^32 tickets. */
+/* A period that no share has: the low half of a ticket. The low halves repeat after 2^32 tickets. From then on the call
+ * compares the period with those of the shares. */
 SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
 {
     uint32_t tries, slot, period = 0;
@@ -221,8 +222,8 @@ SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
     else if (due != 0)
         shmi_counter_tell_zero(t, due);
 }
-/* Sets the counter to 0 if its commit word is still c, and returns whether it did. The caller then passes *due to
- * shmi_counter_pay, which wakes the waiters. */
+/* Sets the counter to 0 if its commit word is still c, and returns whether it did. If waiters must be woken, it also sets
+ * *due, which the caller has set to 0 before. The caller then passes *due to shmi_counter_pay. */
 SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_t *due)
 {
     shmi_tuning u = shmi_counter_tuning(t);
@@ -427,8 +428,8 @@ SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *o
 }
 
 #define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
-/* The dead participant that leaves work undone, or 0. The answer was right at some moment after c was read. *current is
- * 0 if *died may be another dead participant. */
+/* Sets *died to the dead participant that leaves work undone, or to 0. This was right at some moment after c was read,
+ * unless *current is 0: then *died may belong to a later commit word. */
 SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
     int err;
@@ -466,9 +467,9 @@ SHMI_FN int shmi_counter_share_left(struct shmi_counter *t, shmi_counter_slot *s
 {
     return shmi_counter_has(t, s) != 0 && shmi_counter_leaves(t, shmi_counter_holder(s), without);
 }
-/* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant, or of without, which is
- * leaving. *next is SHMI_counterDone if the slot has no such share now, and SHMI_counterNot if this participant has no
- * slot record, which it needs for a change. */
+/* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant, or of the participant
+ * without, which is leaving. *next is SHMI_counterDone if the slot has no such share now, and SHMI_counterNot if this
+ * participant has no slot record, which it needs for a change. */
 SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_counter_slot *s, uint32_t slot, shmi_participant_id without, int *next)
 {
     uint64_t due = 0;
@@ -563,8 +564,8 @@ SHMI_FN void shmi_counter_reap_dead(struct shmi_counter *t)
 }
 /* Calls shmi_counter_reap_dead if participants have died since a waiter of this process last called it, or if the word
  * events, whose value is e, has changed since then. A reaper that cannot fold the share of a dead participant changes
- * events, and counts the death only after that. The caller has read events before. So either this call finds the share,
- * or events changes before the caller sleeps on it. */
+ * events, and counts the death only after that. The caller has read e before this call. So either this call finds the
+ * share, or events changes before the caller sleeps on it. */
 SHMI_FN void shmi_counter_look_for_dead(struct shmi_counter *t, uint64_t e)
 {
     uint32_t deaths = shmi_deaths(t->a);
@@ -1156,7 +1157,7 @@ int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monoton
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    /* A thread that the count down has let go may close the handle. */
+    /* A thread that this count down has let go on may close the handle, so the call reads the handle only here. */
     struct shmi_counter *t = l->impl;
     shmsync_arena *a = t->a;
     int err = shmi_enter_for(t, a, "latch.count_down");

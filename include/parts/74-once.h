@@ -109,8 +109,8 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* Takes the turn from a runner that is dead or, as without says, is leaving, when the runner is gone. Then it wakes the
- * waiters. */
+/* If the runner is dead and gone, takes the turn from it and wakes the waiters. The participant without, which is
+ * leaving, counts as dead; 0: none. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
     for (;;) {

@@ -24,7 +24,9 @@ struct shmi_record_lock {
     uint64_t *died;
     uint32_t kind, where; /* they name the word state in a record; the word died has the next kind */
     int release;         /* policy PolicyRelease */
-    int key;             /* a key: the tag of state names a hold, and a state that is not recoverable has a name */
+    /* not 0: the lock is a key of a MultiLock. Then the tag of state names a hold, and a state that is not recoverable
+     * has a name. */
+    int key;
 };
 
 SHMI_FN int shmi_state_valid(uint32_t s, int key)
@@ -73,8 +75,8 @@ SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_chan
         s |= SHMI_FAIR_OPEN;
     shmi_rq_set(x, l->kind, l->where, l->state, s);
 }
-/* Adds to x that a wait is off the queue and was not granted. The word is closed. While a key has a holder it stays
- * closed: a record would change its tag, which names the hold. */
+/* Adds to x that a wait is off the queue and was not granted. The word is closed. While a key has a holder, the word
+ * stays closed: a record that opens it would change its tag, which names the hold. */
 SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t s;

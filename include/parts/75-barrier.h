@@ -83,8 +83,8 @@ SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_p
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
         s->broken = dead | SHMI_BARRIER_BROKEN | (uint32_t)(phase & 1) << 30;
 }
-/* Whether all arrivals of this phase have come. If a share has arrivals left, other processes made them, and have
- * these parties now. */
+/* Whether all arrivals of this phase have come. A share may still show arrivals that are left: other processes have
+ * arrived in their place, and these parties now belong to them. */
 SHMI_FN int shmi_barrier_full(const shmi_barrier_state *s) { return s->completer != 0 || (shmi_barrier_broken(s) && s->pending == 0 && s->expected > 0); }
 /* Breaks the phase that the dead participant of a share leaves incomplete: this one, or the next one if its arrivals
  * in this one have come. Its parties are lost. */
@@ -166,9 +166,9 @@ SHMI_FN uint64_t shmi_barrier_remembered(const shmi_barrier_state *s)
 {
     return (s->broken & SHMI_NAME_MASK) | shmi_min(s->lost, 31) << 29 | SHMI_BARRIER_RECORDED | s->phase >> 5 << 35;
 }
-/* How a wait for the end of phase p ends, if the phase is over: *end is 0 or EOWNERDEAD, and *dead is the participant
- * that died. r is the record at the place of p, read after the state. *dead is 0 with EOWNERDEAD if the record is
- * lost. */
+/* Whether a wait for the end of phase p ends. *end is then its result, 0 or EOWNERDEAD. With EOWNERDEAD, *dead is the
+ * participant that died, or 0 if the phase is so long ago that its record is lost. r is the record at the place of p,
+ * read after the state. */
 SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64_t r, int *end, shmi_participant_id *dead)
 {
     uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: laps from p to the record */
@@ -208,7 +208,8 @@ SHMI_FN shmi_barrier_slot *shmi_barrier_slot_of(struct shmi_barrier *x, uint32_t
     if (__atomic_load_n(&x->head, __ATOMIC_ACQUIRE) != head) {
         shmi_record_walk v;
         for (shmi_walk_records(a, &v, x->e.o.off, sizeof(shmi_barrier_slot)); shmi_next_record(a, &v);)
-            if (__atomic_load_n(&x->of[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* whatever a peer does to the list */
+            /* A record that is known stays known, whatever a peer does to the list. */
+            if (__atomic_load_n(&x->of[v.slot - 1], __ATOMIC_RELAXED) == NULL)
                 __atomic_store_n(&x->of[v.slot - 1], (shmi_barrier_slot *)shmi_ptr(a, v.b.off, sizeof(shmi_barrier_slot), 8), __ATOMIC_RELEASE);
         __atomic_store_n(&x->head, head, __ATOMIC_RELEASE);
     }
@@ -378,8 +379,8 @@ SHMI_FN void shmi_barrier_without_share(struct shmi_barrier *x, shmi_barrier_sta
     if (h->name != 0 && shmi_barrier_absent(x, h->name, *arg))
         shmi_barrier_lose(s, h);
 }
-/* Breaks the phases that dead participants leave incomplete. without is a participant that is leaving, or 0: it counts
- * as dead. A process that has no slot record cannot do that, so the waiters or the next call do it. */
+/* Breaks the phases that dead participants leave incomplete. The parameter without is a participant that is leaving,
+ * which counts as dead, or 0. A process without a slot record cannot do that, so the waiters or the next call do. */
 SHMI_FN void shmi_barrier_reap(struct shmi_barrier *x, shmi_participant_id without)
 {
     shmsync_arena *a = x->e.a;

@@ -127,7 +127,7 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
             continue;
         }
         if (shmi_fair_is_open(o) && wait_node == NULL)
-            return 0; /* it stays open for its holder */
+            return 0; /* the word stays open, so that its holder can unlock by a CAS */
         shmi_fair_shut(f);
         o = shmi_rq_get(&x, &f->w->owner);
         if (shmi_state_refuses(o, 0)) {
@@ -344,7 +344,7 @@ SHMI_FN int shmi_fair_refused_by(struct shmi_fairmutex *f, const char *op, uint3
     if (shmi_owner_kind(why) == SHMI_kindNotRecoverable)
         return shmi_fail_who(f->q.a, ENOTRECOVERABLE, op, shmi_called(&f->q.o), shmi_owner_name(why));
     err = shmi_fair_refusal(f, op, why != 0 ? why : shmi_fair_owner(f));
-    /* Nobody said why, and another process has recovered the lock since. */
+    /* The record did not say why it refused the wait, and another process has recovered the lock since. */
     return err != 0 ? err : shmi_fail_who(f->q.a, EOWNERDEAD, op, shmi_called(&f->q.o), shmi_fair_died(f));
 }
 

@@ -27,7 +27,8 @@ SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 }
 SHMI_FN uint64_t *shmi_future_slot(struct shmi_future *f, uint32_t round) { return &f->w->results[round % SHMI_FUTURE_ROUNDS]; }
 
-/* Whether n, the producer, is another process, and has died. */
+/* Whether the producer n has died. In a repair, the participant without, which is leaving, counts as dead, too. Otherwise
+ * this process itself never counts as dead. */
 SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int repairs, shmi_participant_id without)
 {
     if (repairs)
@@ -80,8 +81,8 @@ SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
 }
 SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
 
-/* How that round, which is over, ended: 0 and the result, EOWNERDEAD or EPROTO. If more than 31 rounds have ended
- * since, the answer is that of the last of them. */
+/* How the given round, which is over, ended: 0 and the result, EOWNERDEAD or EPROTO. If its result was overwritten,
+ * because more than 31 later rounds have ended, the answer is that of the latest round that has ended. */
 SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
 {
     for (;;) {
@@ -283,8 +284,8 @@ int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timesp
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
-/* Waits until the dead producer that s names is gone, or until the state is no longer s. After that, another
- * participant may get the producer's ID. */
+/* Waits until the dead producer that the state s names is gone. It also returns when the state is no longer s, or when a
+ * living participant has got the ID of the producer. */
 SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
 {
     shmsync_arena *a = f->e.a;

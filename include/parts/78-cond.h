@@ -51,7 +51,7 @@ typedef struct shmi_cond_woken {
     shmi_participant_id who[SHMI_rqMost];
 } shmi_cond_woken;
 SHMI_FN void shmi_cond_note(shmi_cond_woken *k, struct shmi_wait w) { k->who[k->n++] = shmi_node_owner(w.n); }
-/* Makes the next call reap if the owner of a wait in k has died meanwhile. */
+/* Makes the next call reap if the owner of a wait that was woken is dead. The list k has these owners. */
 SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
 {
     uint32_t i;
@@ -141,9 +141,9 @@ SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
 {
     return shmi_ld64(&n->object) == q->o.off && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_rq_absent(q, shmi_node_owner(n));
 }
-/* Settles what the wait w owes. A Signal passes on to the next wait that was queued when it was given. After a Broadcast,
- * further waits get their turn. outcome is the new value of next of the node: SHMI_RECORDED_LEFT if this process is the
- * owner, SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
+/* Settles what the wait w owes. A Signal passes on to the next wait, if that was queued before the Signal was given.
+ * After a Broadcast, further waits are woken. outcome is the new value of next of the node: SHMI_RECORDED_LEFT if this
+ * process is the owner, SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
 SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
 {
     struct shmi_rq *q = &k->q;
@@ -181,8 +181,8 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
                     shmi_cond_give(q, x, to, extra, &woken);
             }
             if (x->torn) {
-                /* A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. Only what
-                 * the node owes ends. */
+                /* A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. The
+                 * change only says that the node owes nothing any more. */
                 x->torn = 0;
                 x->n = woken.n = 0;
                 done = 1;
@@ -280,8 +280,8 @@ SHMI_FN int shmi_cond_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct s
         shmi_st64(&shmi_cond_of(q)->there, there);
     return first != 0 ? first : err;
 }
-/* Marks the participants that are dead and not marked yet, at most once in 50 ms in each process. All processes that watch
- * a participant may be stopped. */
+/* Marks the participants that are dead and not marked yet, at most once in 50 ms in each process. This is
+ * necessary because all processes that watch a participant may be stopped. */
 SHMI_FN void shmi_mark_dead(shmsync_arena *a)
 {
     uint64_t now = (uint64_t)shmi_now(), last = shmi_ld64(&a->marked);

@@ -92,7 +92,7 @@ SHMI_FN uint64_t shmi_sem_free_in(struct shmi_semaphore *s, const struct shmi_rq
     return (shmi_rq_get(x, &s->w->free) & SHMI_FAST_MOST) | (uint64_t)shmi_rq_get(x, &s->w->freeHigh) << 31;
 }
 /* Adds to x that n permits are free. If the semaphore is transferable, and no wait is queued after x, it also opens the
- * pool. So the caller adds the changes of the queue to x before. */
+ * pool. So the caller adds the changes of the queue to x before this call. */
 SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n)
 {
     uint32_t low = (uint32_t)(n & SHMI_FAST_MOST);
@@ -181,8 +181,9 @@ SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x,
 
 /* ---- The rules. The private lock is held. ---- */
 
-/* Whether n permits are free at the commit word of x. If *again is 1, this call or another one has made a change: the
- * caller begins again. If fewer are free, then no share has spare permits. */
+/* Sets *enough to whether n permits are free at the commit word of x. If not, the call also looks for spare permits in
+ * the shares. If *again is 1, it has tried to make those of one share free, and the caller begins again. If *enough and
+ * *again are both 0, no share has spare permits. */
 SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
     shmi_semaphore_record *r;
@@ -225,7 +226,8 @@ SHMI_FN void shmi_sem_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct
     if (s->moves)
         shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* the pool is opened if the queue is empty */
 }
-/* Adds to the change x a grant to the first wait, if it is possible and fits into the record. Gives the owner of the wait, or 0. */
+/* Adds to x that the first wait is granted, if that is possible and fits into the record. Returns the owner of the
+ * wait, or 0 if the wait is not granted. */
 SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y = *x;

@@ -168,7 +168,7 @@ SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
     return t;
 }
 
-/* Begins a walk of the slot records, from the record at first on. The part of the list behind a record never
+/* Begins a walk of the slot records, at the record whose place is in first. The part of the list behind a record never
  * changes. */
 SHMI_FN void shmi_rw_walk(struct shmi_rwmutex *m, shmi_record_walk *v, uint32_t first)
 {
@@ -247,9 +247,9 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* Returns the first place, from at on, whose participant reads, and sets *found to its reader word. 0: there is none.
- * Places begin with 1 and are in the order in which the words were added. If the list is corrupt, a reader may always
- * be there, and its word is NULL. */
+/* Searches the places, from the place in at on, for the first one whose participant reads. Returns this place, and sets
+ * *found to its reader word. 0: there is none. Places begin with 1 and are in the order in which the words were added.
+ * If the list is corrupt, a reader may always be there, and its word is NULL. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -317,8 +317,8 @@ SHMI_FN void shmi_rw_take_back(struct shmi_rwmutex *m) { shmi_rw_runlock_slow(m,
 /* The changes of its process's word that a reader makes. */
 enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave };
 
-/* Notes a grant. A grant lets in all waiting readers of the word, so nobody waits in w after it, although m->waiting
- * is not 0. guarded by: registry */
+/* Notes a grant, if the reader word w shows one. A grant lets in all waiting readers of the word. So w shows one if it
+ * counts no waiting reader, although m->waiting is not 0. guarded by: registry */
 SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
 {
     if (m->waiting != 0 && shmi_rw_waiting(w) == 0) {
@@ -540,7 +540,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone */
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone, so the waiter asks */
             shmi_follow(m->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -1043,7 +1043,7 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
 SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.lock_upgradable";
-    int err = shmi_enter_for(m, m->a, op); /* until the handle knows the hold: see shmi_rw_end */
+    int err = shmi_enter_for(m, m->a, op); /* the call is counted until the handle knows the hold: see shmi_rw_end */
     if (err != 0)
         return err;
     if (shmi_mutex_trylock(&m->writers) == 0) {
@@ -1159,7 +1159,7 @@ SHMI_FN void shmi_rw_end(void *handle)
     pthread_mutex_destroy(&m->registry);
     while (m->known != NULL) {
         shmi_rw_readers *older = m->known->older;
-        shmi_free_thing(m->known); /* a call that is under way may still read it */
+        shmi_free_thing(m->known); /* keeps the memory: a call that is under way may still read it */
         m->known = older;
     }
     if (shmi_ld32(&m->upgradable) == SHMI_upHeld)

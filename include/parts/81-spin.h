@@ -118,7 +118,8 @@ SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
         shmi_exit_for(l, l->a);
     }
 }
-/* Gives a hold of this process back, or turns it into another hold, as from and to say. */
+/* Ends a hold of this process, whose kind is in from: the state word becomes the value in to, which is 0 or another
+ * hold. */
 SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
 {
     int err = shmi_use(l->a, op);
@@ -287,7 +288,8 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
         *changed = shmi_spin_mark_owner_dead(l, o);
     return err;
 }
-/* Takes the lock as kind as says, if that is possible without a wait. Returns 0, EBUSY or another errno. */
+/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. The parameter as is
+ * SHMI_SPIN_READ for a hold for reading, and otherwise the kind that the state word gets. */
 SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
     int took, changed, err, counted = 0;
@@ -296,8 +298,8 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
         shmi_participant_id n = shmi_owner_name(o);
         if (!counted && n != 0 && n != l->a->self) {
             if (shmi_dead(l->a, n)) {
-                /* The call counts itself until it returns: when it has taken the lock from a dead process, the next holder
-                 * may close the handle. This call may be the first one that finds the death. */
+                /* This call may be the first one that finds the death, and may free the lock. The next holder may then
+                 * close the handle while this call still uses it. So the call counts itself until it returns. */
                 counted = shmi_enter_late(l, l->a);
                 if (!counted)
                     return EBUSY;
@@ -396,7 +398,8 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
         shmi_wake_word_release(l->a, &l->next);
 }
 
-/* Takes the lock as kind says, and waits until that is possible, in a call that shmi_enter has counted. */
+/* Takes the lock, and waits until that is possible, in a call that shmi_enter has counted. For the parameter as see
+ * shmi_spin_try. */
 SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
     shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
@@ -446,7 +449,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
-        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event says when the owner is gone */
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event says when the owner is gone, so the waiter asks */
             shmi_follow(l->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -626,8 +629,8 @@ SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
     return err;
 }
 
-/* Releases the lock after a repair that succeeded. EPROTO: the state word is no longer mine, which says that this process
- * recovers the lock; see shmi_mutex_repaired. */
+/* Releases the lock after a repair that succeeded. EPROTO: the state word no longer has the value in mine, which says
+ * that this process recovers the lock; see shmi_mutex_repaired. */
 SHMI_FN int shmi_spin_repaired(struct shmi_spinlock *l, uint32_t mine)
 {
     uint32_t o = shmi_spin_state(l);
@@ -729,7 +732,7 @@ SHMI_FN void shmi_spin_end(void *handle)
     if (!shmi_unmapped(l->a) && l->readers && shmi_wake_word_announced(&l->drained) && shmi_rwspin_nobody_reads(l))
         shmi_wake_word_wake_all(l->a, &l->drained);
     if (l->known != NULL)
-        shmi_free_thing(l->known); /* a call that is under way may still use it */
+        shmi_free_thing(l->known); /* keeps the memory: a call that is under way may still use it */
     shmi_free_thing(l);
 }
 /* Finds the count of this process, and those of the others. Returns 0 or an errno. */
@@ -1024,7 +1027,7 @@ int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
     SHMI_OPENED(l);
     return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
 }
-/* Returns EPERM unless this process holds l as kind says. */
+/* Returns EPERM unless this process has the hold of l whose kind is in kind. EPROTO: the state word is not valid. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
 {
     uint32_t o = shmi_spin_state(l);

@@ -273,7 +273,7 @@ SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_k
 
 /* The blocks that a table has room for. */
 SHMI_FN size_t shmi_table_room(shmi_multilock_block **table) { return table != NULL ? shmi_head_of(table)->size / sizeof *table - 1 : 0; }
-/* Makes room for more blocks in the table of a handle. Calls that are under way may still read the table before. */
+/* Makes room for more blocks in the table of a handle. Calls that are under way may still read the earlier table. */
 SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
 {
     shmi_multilock_block **was = k->table, **table;
@@ -463,7 +463,7 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     int err;
     shmi_st32(&q->deaths, shmi_deaths(q->a));
     shmi_st32(&q->unreaped, 0);
-    err = shmi_rq_begin(q, x, b); /* the last change of the dead participant may be a join */
+    err = shmi_rq_begin(q, x, b); /* it completes the last change, which may be a join of a dead participant */
     if (err != 0)
         return err;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
@@ -787,7 +787,7 @@ SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change
     }
     return 0;
 }
-/* Adds to x that this process takes the key of the chosen entry, or makes it the entry of that key first. */
+/* Adds to x that this process takes the key. If the chosen entry has another key, x also gives the entry this key. */
 SHMI_FN void shmi_key_take_free(struct shmi_key_bucket *k, struct shmi_rq_change *x, uint64_t key, shmi_key_result *r)
 {
     shmi_rq_set(x, SHMI_multiKeyLow, k->q.queue, &k->focus->keyLow, (uint32_t)key);
@@ -839,7 +839,7 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
             takes = 1;
         } else {
             s = shmi_key_state(at.e);
-            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* it stays open for its holder */
+            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* a holder's word stays open */
                 shmsync_hold h;
                 if (s == SHMI_FAIR_OPEN && shmi_key_lock_open(k, at.e, key, &h)) {
                     r->how = SHMI_keyTaken;
@@ -1120,7 +1120,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     size_t i, distinct = 0;
     int err;
     *held = 0;
-    /* the count lasts until the keys are unlocked that were locked before an error */
+    /* After an error, this call unlocks the keys that it has locked, and it is counted until it has done so. */
     err = shmi_enter_for(x, x->a, "multilock.lock");
     if (err != 0) {
         shmi_no_holds(out, n, held);
@@ -1185,10 +1185,10 @@ typedef struct shmi_key_recovery {
     struct shmi_key_bucket *k;
     uint64_t key;
     int took;                  /* this process recovers the key */
-    uint32_t tag;              /* of the word hold since then */
-    shmi_participant_id died;  /* whose death is the reason */
-    shmi_participant_id waits; /* the participant that must be gone before that, or 0 */
-    uint64_t *word, was;       /* the word that names it, and its value */
+    uint32_t tag;              /* the tag that the word hold has got from this recovery */
+    shmi_participant_id died;  /* the participant whose death made the recovery necessary */
+    shmi_participant_id waits; /* the participant that must be gone before this process can recover the key, or 0 */
+    uint64_t *word, was;       /* the word that names this participant, and the value of the word */
 } shmi_key_recovery;
 
 /* Makes this process the recoverer, if the key is owner-dead or not recoverable. The private lock is held. */
@@ -1236,7 +1236,7 @@ SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
 {
     struct shmi_rq *q = &r->k->q;
     int err;
-    do { /* it is taken from a participant that is gone */
+    do { /* the key is taken only from a participant that is gone */
         struct shmi_wakes b;
         r->waits = 0;
         shmi_multi_catch_up(q);
@@ -1339,7 +1339,8 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
     shmi_exit_for(x, x->a);
     return SHMI_TELL(err);
 }
-/* A death that no call has met, and a change that is committed and not carried out, count. */
+/* The result takes into account a death that no call has noticed yet, and a change that is committed and not yet carried
+ * out. */
 SHMI_FN int shmi_multi_state(struct shmi_multilock *x, uint64_t key)
 {
     struct shmi_key_bucket *k;

@@ -96,7 +96,7 @@ SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_participant_id n)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
 }
-/* The word after an execution. With again, the queue is scheduled even if no item came meanwhile. */
+/* The word after an execution. If again is not 0, the queue is scheduled even if no item came during the execution. */
 SHMI_FN uint64_t shmi_gate_finished(uint64_t g, int again)
 {
     return (g & (SHMI_SIGNAL_GATE_EPOCH_MASK | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) | (again ? SHMI_SIGNAL_GATE_SCHEDULED_MASK : 0);
@@ -205,8 +205,8 @@ SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
     if (shmi_ld64(&w->w->permits) != 0)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
-/* Makes sure that there are as many permits as the index has reasons for, and no fewer than least. This replaces a
- * permit that a dead process took without acting on it, or should have issued. */
+/* Makes sure that there is a permit for each bit of the summary and of the status that shows work, and no fewer permits
+ * than least. This replaces a permit that a dead process took without acting on it, or should have issued. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -238,7 +238,8 @@ SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
     shmi_signal_release(w, 1);
     return 1;
 }
-/* Takes a signal out of the summary if it has no bits. A second check finds a bit that is set meanwhile. */
+/* Takes a signal out of the summary if it has no bits. A second check after that finds a bit that was set before the
+ * signal was taken out. */
 SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -586,7 +587,8 @@ SHMI_FN int shmi_gate_begin(shmsync_gate *g)
             return 0;
         next = shmi_gate_begun(s, w->a->self);
         if (shmi_cas64(word, s, next)) {
-            /* a schedule that still finds the queue scheduled changes nothing, and relies on the loads after this */
+            /* A schedule that still finds the queue scheduled changes nothing. So the loads after this CAS must see
+             * what the caller of that schedule stored before it. */
             shmi_order_loads();
             g->running = next;
             shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);

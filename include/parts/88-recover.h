@@ -6,7 +6,7 @@ typedef struct shmi_recovery {
     void *arg;
     shmsync_lost lost;
     size_t recovered;
-    int err; /* the first */
+    int err; /* the first error of the recovery */
 } shmi_recovery;
 
 SHMI_FN int shmi_recovery_repair(void *arg)
@@ -138,9 +138,10 @@ SHMI_FN int shmi_recovery_needs(shmi_recovery *r, uint32_t kind, uint16_t versio
     return yes;
 }
 
-/* If n, the holder of the lock o, has died, and no call has noticed that yet, the first call that notices it makes the lock
- * owner-dead. This does it as a reaper of n does: it takes no lock, except one whose transaction it rolls back. A trylock
- * would not do: it returns EBUSY beside a reader, or beside a process that is about to find the death. */
+/* If n, the holder of the lock o, has died, and no call has noticed that yet, the first call that notices it makes the
+ * lock owner-dead. This function does so as a reaper of n would: it takes no lock, except one whose transaction it
+ * rolls back. A trylock would not do: it returns EBUSY beside a reader, or beside a process that is about to find the
+ * death. */
 SHMI_FN void shmi_recovery_meet(shmsync_arena *a, const shmi_object *o, shmi_participant_id n)
 {
     const shmi_kind_ops *ops = shmi_kind_of(o);
@@ -339,7 +340,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
         *recovered = 0;
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
-    r.err = shmi_enter(a, "recover_all"); /* a walk writes into the slot, which a close gives to others */
+    r.err = shmi_enter(a, "recover_all"); /* the walk writes into the slot, which a close would give to others */
     if (r.err != 0)
         return SHMI_TELL(r.err);
     memset(&r, 0, sizeof r);
