@@ -24,7 +24,7 @@ int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_o
 int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
 /* Opens the Event at an offset that shmsync_event_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
-/* The offset of the Event in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Event in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
 /* Gives one opening of the Event back. The holds and waits of this process stay as they are. */
 int shmsync_event_close(shmsync_event *e);

@@ -1,9 +1,9 @@
 
 /* ---- The generations of a slot: see internal/arenakernel/window.go ----
  *
- * A slot goes through the generations of a window. When they are used up, a joiner records another
- * one, with generations that no word of the arena names, and on whose IDs no thread is about to
- * act. The next participant of the slot has the first of them. */
+ * A slot goes through the generations of a window. When they are used up, a joiner records another window, with
+ * generations that no word of the arena names, and on whose IDs no thread is about to act. The next participant of the
+ * slot has the first generation of that window. */
 
 enum {
     /* SHMI_slotWindow: first generation in bits 0..17, last in bits 18..35, number in bits 36..63 */
