@@ -141,7 +141,7 @@ int shmsync_nearest_bit(uint64_t bitmap, int start);
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked);
 /* Marks each signal of mask, as shmsync_signalwaker_mark does. *marked gets those that were not marked before. */
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *w, uint64_t mask, uint64_t *marked);
-/* Takes a signal out of the summary if it has no bits. EBUSY: it has bits, or was not marked. */
+/* Takes a signal out of the summary if the signal has no bits. EBUSY: it has bits, or was not marked. */
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i);
 /* Takes a signal out of the summary, even if it has bits. EBUSY: it was not marked. */
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i);

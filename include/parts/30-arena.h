@@ -437,7 +437,7 @@ SHMI_FN uint32_t shmi_slot_gen(uint32_t w) { return w >> 3 & SHMI_maxGeneration;
 SHMI_FN uint32_t shmi_slot_word(uint32_t phase, uint32_t gen) { return phase | gen << 3; }
 /* Whether the participant holds the byte lock of the slot for as long as its process exists. */
 SHMI_FN int shmi_slot_has_byte(uint32_t w) { return (w & SHMI_heldByte) != 0; }
-/* The word of the same participant in another phase. */
+/* The state w of a slot, with another phase: the participant stays the same. */
 SHMI_FN uint32_t shmi_slot_with(uint32_t w, uint32_t phase)
 {
     return shmi_slot_word(phase, shmi_slot_gen(w)) | (phase != SHMI_phaseFree ? w & SHMI_heldByte : 0);

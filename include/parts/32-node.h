@@ -23,12 +23,12 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
  * the wait: 0, one of these, or the next node. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
 enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_REFUSED,
-       SHMI_RECORDED_OWES, /* off the queue: the wait was woken, and the owner has not settled that */
+       SHMI_RECORDED_OWES, /* off the queue: the wait was woken, and its owner has not dealt with the wake yet */
        SHMI_RECORDED_FIRST = 64 /* the least offset */ };
 /* Whether a node whose word next has this value is on its queue. */
 SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
-/* Whether the node is on a queue of its object, or owes what has woken its owner. Such a node must not be reused or
- * freed. */
+/* Whether the node is on a queue of its object, or was woken and its owner has not dealt with the wake yet. Such a
+ * node must not be reused or freed. */
 SHMI_FN int shmi_node_on_queue(const shmi_node *n)
 {
     uint64_t v = shmi_ld64(&n->next) >> 32;
@@ -597,7 +597,7 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
     if (list != 0)
         shmi_free_node(a, off);
     else if (shmi_ld64(&n->stamp) != 0 && shmi_orphaned(a, n, owner))
-        shmi_reap_node_of(a, off, n, object, owner); /* the reaper of its owner may be about to */
+        shmi_reap_node_of(a, off, n, object, owner); /* the reaper of its owner may be about to free it, too */
     else if (shmi_ld64(&n->stamp) != 0)
         shmi_forget_wait(a, off, n, object);
 }

@@ -392,7 +392,8 @@ typedef struct shmi_listed {
     shmi_block b;
     uint32_t word;
 } shmi_listed;
-/* Walks through the list of an object, and stores the last ones that fit into room places. Returns how many there are. */
+/* Walks through the list of an object, and stores its end in last, which has room for that many entries. Entry number
+ * n of the list is at place n modulo room. Returns how many entries the list has. */
 SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed *last, uint64_t room)
 {
     shmi_record_walk v;
@@ -405,8 +406,9 @@ SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed
     return n;
 }
 /* Frees what is on the list of an object whose block is being freed, from the end of the list on. Another process may
- * repeat a call that was cut short: the list then ends at a block that was freed, because it is no block of this object.
- * A list may have very many blocks, so the call asks for memory for all of them; without it, it frees some at a time. */
+ * repeat a call that was cut short: the list then ends at a block that was freed, because it is no block of this
+ * object. A list may have very many blocks, so the call asks for memory for all of them. If there is none, it frees a
+ * few of them at a time. */
 SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
 {
     enum { SHMI_atOnce = 32 };
@@ -869,7 +871,7 @@ SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
     uint64_t *word;
     if (!shmi_locate(a, off, &b) || b.class_ == SHMI_classNode || shmi_block_name(shmi_ld32(b.word)) != s->dead)
         return 1;
-    /* The name and its hash are there before the entry, and until the block is free. */
+    /* An object with a name has its kind and hash before it has an entry, and keeps them until its block is free. */
     if (shmi_ld32(shmi_u32(a, off + SHMI_objKind)) == 0 && shmi_ld64(shmi_u64(a, off + SHMI_objHash)) == 0)
         return 1;
     if (shmi_read_header(a, &b, &h) != 0) {
@@ -1340,7 +1342,7 @@ SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h, shmi_words
     }
     return count;
 }
-/* EBUSY: names participants that have the object open. */
+/* Fails with EBUSY, and names participants that have the object open. */
 SHMI_COLD int shmi_fail_openers(shmsync_arena *a, const shmi_header *h)
 {
     char who[256];
@@ -1374,7 +1376,7 @@ SHMI_FN void shmi_finish_erase(shmsync_arena *a, const shmi_header *h)
 }
 
 SHMI_FN shmi_participant_id shmi_holder_of(shmsync_arena *a, const shmi_object *o);
-/* EBUSY: names a participant that holds the object. */
+/* Fails with EBUSY, and names a participant that holds the object. */
 SHMI_COLD int shmi_fail_holder(shmsync_arena *a, const shmi_header *h, shmi_participant_id holder)
 {
     char who[256];
@@ -1594,7 +1596,7 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
     return SHMI_TELL(err);
 }
 
-/* Ends what dead had begun with the object in b. It completes a deletion that was decided, and cancels any other.
+/* Ends a deletion of the object in b that dead had begun: completes it if it was decided, and cancels it otherwise.
  * The caller is the reaper of dead and holds handles. */
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead)
 {

@@ -312,8 +312,9 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         shmi_leave_for(a, i);
         shmi_ring_told(a);
     }
-    /* A participant can be gone, by what it declared about its system calls, before the kernel has finished with
-     * its alive words. If a joiner took the slot now, the kernel could mark the joiner's words for that death. */
+    /* The slot becomes free only when shmi_ended says so. By what it declared about its system calls, a participant
+     * can be gone before the kernel has finished with its alive words. If a joiner took the slot then, the kernel
+     * could mark the joiner's words for that death. */
     if (b->handed != 0 && b->unfinished) /* another process undoes it, and may be stopped */
         b->unfinished = shmi_unfinished(a, dead);
     if (b->handed == 0 || b->unfinished || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {

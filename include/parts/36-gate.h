@@ -17,7 +17,7 @@ SHMI_FN uint64_t shmi_make_epoch(uint32_t phase, uint32_t number, shmi_participa
 {
     return (uint64_t)number | (uint64_t)(claimant & SHMI_NAME_MASK) << 32 | (uint64_t)phase << 61;
 }
-/* The word of a claim after w, of the process that has the gate. */
+/* The epoch word for a claim by the process that has the gate, when the epoch word is w. */
 SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
 {
     uint32_t n = shmi_epoch_number(w);
@@ -25,7 +25,7 @@ SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
         n = n + 1 != 0 ? n + 1 : 2; /* 1 stands for an arena that nobody has used */
     return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
 }
-/* The word at the end of a claim that found a participant in: it names the epoch before the claim. */
+/* The epoch word for the end of a claim that found a participant in: it names the epoch before the claim. */
 SHMI_FN uint64_t shmi_epoch_end(uint64_t w)
 {
     return shmi_epoch_number(w) <= 1 ? 0 : shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w) - 1, 0);
@@ -35,8 +35,8 @@ SHMI_FN int shmi_epoch_untouched(uint64_t w)
 {
     return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
 }
-/* The word that has the number of death records at the time when that epoch began. It is written before the epoch
- * is opened; see epochDeaths in internal/arenakernel/epoch_begin.go. */
+/* The word that has the number of death records at the time when the epoch with that number began. It is written
+ * before the epoch is opened; see epochDeaths in internal/arenakernel/epoch_begin.go. */
 SHMI_FN uint64_t *shmi_epoch_deaths(shmsync_arena *a, uint32_t number)
 {
     return shmi_u64(a, number % 2 != 0 ? SHMI_hdrEpochDeathsOdd : SHMI_hdrEpochDeaths);
@@ -358,8 +358,8 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
         return 0;
     return shmi_epoch_number(shmi_epoch_phase(w) == SHMI_epochClaiming ? shmi_epoch_end(w) : w);
 }
-/* Writes a file on a disk back if this participant, which has left epoch number, was the last. The slot words are
- * read before and after: if none has changed, no process was in the file meanwhile. */
+/* Writes a file on a disk back if this participant, which has left the epoch with that number, was the last one in it.
+ * The slot words are read before and after: if none has changed, no process was in the file meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
     uint32_t i, *words;
@@ -572,7 +572,7 @@ SHMI_COLD uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *words)
         shmi_say(words, n == 1 ? " is in" : " are in");
     return n;
 }
-/* EBUSY: names participants that are in. */
+/* Fails with EBUSY, and names participants that are in. */
 SHMI_COLD int shmi_fail_in(shmsync_arena *a, const char *op)
 {
     char who[256];

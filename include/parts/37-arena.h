@@ -258,7 +258,8 @@ SHMI_FN void shmi_sweep_temp(const char *dir, int dirfd_)
         if (fd < 0)
             continue;
         snprintf(base, sizeof base, "%.*s", (int)n, e->d_name + 1);
-        /* If the file has the name for which it was made, too, its creator died between two steps of the publication. */
+        /* If the file is also at the path for which it was made, its creator died between two steps of the
+         * publication. Then only the temporary name is removed. */
         if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
             ((st.st_nlink > 1 && shmi_same_entry(fd, dirfd_, base, AT_SYMLINK_NOFOLLOW)) || flock(fd, LOCK_EX | LOCK_NB) == 0) &&
             shmi_same_entry(fd, dirfd_, e->d_name, AT_SYMLINK_NOFOLLOW))

@@ -178,10 +178,11 @@ SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 }
 
 /* Ends what a transaction of n did with blocks. If it is committed, the blocks that it allocated stay, and those that
- * it freed are freed. Otherwise the blocks that it allocated are freed, and the others stay. To free a block, this
- * process first marks the block as freeing by itself, and then its record as given. shmi_log_give makes the block free
- * when the log is idle. If the block became free earlier, n could use it again and log it in another log. If a block
- * is not logged by n, an earlier process has already dealt with it. */
+ * it freed are freed. Otherwise the blocks that it allocated are freed, and the others stay. A block that it allocated
+ * and freed again is freed in both cases. To free a block, this process first marks the block as freeing by itself,
+ * and then its record as given. shmi_log_give makes the block free when the log is idle. If the block became free
+ * earlier, n could use it again and log it in another log. If a block is not logged by n, an earlier process has
+ * already dealt with it. */
 SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
 {
     uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
