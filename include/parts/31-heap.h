@@ -300,8 +300,7 @@ SHMI_FN void shmi_free_run(shmsync_arena *a, uint64_t head, uint64_t n)
     }
 }
 
-/* Claims a free block of a chunk, if the chunk is a slab of the class. Returns 0 if it is not, or has no free block.
- * */
+/* Claims a free block of a chunk, if the chunk is a slab of the class. Returns 0 if it is not, or has none free. */
 SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64_t start)
 {
     uint64_t n = shmi_blocks_of(cls), k;

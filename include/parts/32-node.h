@@ -669,8 +669,7 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
                                  void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
 {
     shmi_dead_waits *l = &a->dead_waits[lock];
-    /* The sum is computed before the nodes are read: if a participant dies meanwhile, the next call finds another sum.
-     * */
+    /* The sum is computed before the nodes are read: if a participant dies meanwhile, the next call finds another one. */
     uint64_t sum = shmi_slots_sum(a);
     shmi_dead_wait_visit v;
     uint32_t i;

@@ -86,8 +86,7 @@ SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_participant_id dead)
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
 }
 /* Takes back what dead holds of any object, and finds out which participants that concerns. Returns how many objects
- * are of an unknown kind. If all is 0, dead has touched each object that it holds; otherwise dead may hold any object.
- * */
+ * are of an unknown kind. If all is 0, dead has touched each object that it holds; else dead may hold any object. */
 SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_participant_id dead, int all, shmi_concern *c)
 {
     shmi_repair_arg r;
