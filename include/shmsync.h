@@ -562,7 +562,7 @@ int shmsync_event_close(shmsync_event *e);
 int shmsync_event_set(shmsync_event *e);
 /* Makes the Event not set. */
 int shmsync_event_reset(shmsync_event *e);
-/* Whether the Event is set: 1 or 0. In a child of fork, 0. */
+/* Whether the Event is set: 1 or 0. In a child of fork the result is 0. */
 int shmsync_event_is_set(const shmsync_event *e);
 /* Waits until the Event is set. With auto_reset, each set ends only one wait. */
 int shmsync_event_wait(shmsync_event *e);
@@ -1509,7 +1509,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int en
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
 /* Clears bit k of the summary of the partition. */
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k);
-/* Whether bit k of the summary of the partition is set: 1 or 0. In a child of fork, 0. */
+/* Whether bit k of the summary of the partition is set: 1 or 0. In a child of fork the result is 0. */
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
 /* The summary of the partition. */
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);
@@ -5559,9 +5559,9 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     there = object != 0 && shmi_is_object(a, object);
     list = shmi_ld64(&n->list);
     if (list == 0 && there && !shmi_off_queue(a, n))
-        return; /* on a queue, or it may come there: the object's kind takes it off and gives it back */
+        return; /* it is on a queue, or may get there: the functions of the object's kind take it off and give it back */
     if (list == 0 && shmi_untold(a, d, n))
-        return; /* its ready stack would be that of the slot's next participant */
+        return; /* its granter may put it on the ready stack of the slot, which must not happen when the slot has another participant */
     if (list == 0) {
         shmi_reap_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
@@ -7456,8 +7456,9 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a);
 SHMI_FN uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *w);
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *w);
 
-/* The failure of an open because of another type: the difference, the remedy, and the processes because of which no
- * on_first runs. The text of a failure has room for little more, so it names one field if three are too long. */
+/* The failure of an open because of another type: the difference, the remedy, and the processes that are in, because
+ * on_first runs only while no other process is in. The text of a failure has room for little more, so it names one
+ * field if three are too long. */
 SHMI_COLD int shmi_fail_type(shmsync_arena *a, const shmi_object *o, const shmi_spec *spec, const char *type)
 {
     enum { difference = 160 };

@@ -33,7 +33,7 @@ int shmsync_event_close(shmsync_event *e);
 int shmsync_event_set(shmsync_event *e);
 /* Makes the Event not set. */
 int shmsync_event_reset(shmsync_event *e);
-/* Whether the Event is set: 1 or 0. In a child of fork, 0. */
+/* Whether the Event is set: 1 or 0. In a child of fork the result is 0. */
 int shmsync_event_is_set(const shmsync_event *e);
 /* Waits until the Event is set. With auto_reset, each set ends only one wait. */
 int shmsync_event_wait(shmsync_event *e);

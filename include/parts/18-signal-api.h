@@ -167,7 +167,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int en
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
 /* Clears bit k of the summary of the partition. */
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k);
-/* Whether bit k of the summary of the partition is set: 1 or 0. In a child of fork, 0. */
+/* Whether bit k of the summary of the partition is set: 1 or 0. In a child of fork the result is 0. */
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
 /* The summary of the partition. */
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);

@@ -474,9 +474,9 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     there = object != 0 && shmi_is_object(a, object);
     list = shmi_ld64(&n->list);
     if (list == 0 && there && !shmi_off_queue(a, n))
-        return; /* on a queue, or it may come there: the object's kind takes it off and gives it back */
+        return; /* it is on a queue, or may get there: the functions of the object's kind take it off and give it back */
     if (list == 0 && shmi_untold(a, d, n))
-        return; /* its ready stack would be that of the slot's next participant */
+        return; /* its granter may put it on the ready stack of the slot, which must not happen when the slot has another participant */
     if (list == 0) {
         shmi_reap_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {

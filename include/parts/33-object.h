@@ -1139,8 +1139,9 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a);
 SHMI_FN uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *w);
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *w);
 
-/* The failure of an open because of another type: the difference, the remedy, and the processes because of which no
- * on_first runs. The text of a failure has room for little more, so it names one field if three are too long. */
+/* The failure of an open because of another type: the difference, the remedy, and the processes that are in, because
+ * on_first runs only while no other process is in. The text of a failure has room for little more, so it names one
+ * field if three are too long. */
 SHMI_COLD int shmi_fail_type(shmsync_arena *a, const shmi_object *o, const shmi_spec *spec, const char *type)
 {
     enum { difference = 160 };
