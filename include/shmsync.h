@@ -323,7 +323,8 @@ typedef struct shmsync_mutex_options {
     int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
     /* how long waiters of a new mutex spin: 0: adaptive; SHMSYNC_SPIN_NEVER: not at all; else at most this many ns */
     int64_t spin_ns;
-    /* not 0: unlocks of this process compare and swap, so two that race cannot release the hold of another process */
+    /* not 0: unlocks of this process compare and swap. Then, of two unlocks that race, none can release the hold of
+     * another process */
     int checked;
     int (*repair)(void *);   /* called by lock when it finds a death; returns 0 if it has repaired the data */
     void *repair_arg;
@@ -333,11 +334,12 @@ typedef struct shmsync_mutex_options {
 /* Finds the mutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
  * object is of another kind, or has other options. */
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
-/* Finds the mutex of that name. ENOENT: there is none. checked and repair of opts apply to this process. */
+/* Finds the mutex of that name. ENOENT: there is none. The fields checked and repair of opts apply only to this
+ * process. */
 int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
 /* Opens the mutex at an offset that shmsync_mutex_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out);
-/* The offset of the mutex in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the mutex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
 /* Gives one opening of the mutex back. The holds and waits of this process stay as they are. */
 int shmsync_mutex_close(shmsync_mutex *m);
@@ -382,7 +384,7 @@ int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_o
 int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
 /* Opens the futex at an offset that shmsync_futex_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out);
-/* The offset of the futex in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the futex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f);
 /* Gives one opening of the futex back. The holds and waits of this process stay as they are. */
 int shmsync_futex_close(shmsync_futex *f);
@@ -496,7 +498,7 @@ int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_s
 /* Opens the Sequencer at an offset that shmsync_sequencer_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out);
-/* The offset of the Sequencer in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Sequencer in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
 /* Gives one opening of the Sequencer back. The holds and waits of this process stay as they are. */
 int shmsync_sequencer_close(shmsync_sequencer *s);
@@ -551,7 +553,7 @@ int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_o
 int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
 /* Opens the Event at an offset that shmsync_event_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
-/* The offset of the Event in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Event in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
 /* Gives one opening of the Event back. The holds and waits of this process stay as they are. */
 int shmsync_event_close(shmsync_event *e);
@@ -560,7 +562,7 @@ int shmsync_event_close(shmsync_event *e);
 int shmsync_event_set(shmsync_event *e);
 /* Makes the Event not set. */
 int shmsync_event_reset(shmsync_event *e);
-/* Whether the Event is set: 1 or 0. In a child of fork, 0. */
+/* Whether the Event is set: 1 or 0. In a child of fork the result is 0. */
 int shmsync_event_is_set(const shmsync_event *e);
 /* Waits until the Event is set. With auto_reset, each set ends only one wait. */
 int shmsync_event_wait(shmsync_event *e);
@@ -592,8 +594,8 @@ typedef struct shmsync_queue_options {
     const char *type;  /* instead of layout: description of an item, as for shmsync_layout, with a name before each @ */
 } shmsync_queue_options;
 
-/* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. The items that came back have the order
- * of their puts, as long as there were fewer than two billion further puts. */
+/* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. Items that come back are queued in
+ * the order of their puts, as long as fewer than two billion items were put after them. */
 typedef struct shmsync_lease {
     struct shmi_queue *impl;
     uint64_t serial;
@@ -618,11 +620,11 @@ int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, con
 int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
 /* Opens the Queue at an offset that shmsync_queue_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
-/* The offset of the Queue in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Queue in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q);
 /* Gives one opening of the Queue back. The holds and waits of this process stay as they are. After the last close, ack
  * and nack return EBADF, and items that are still on lease come back only when this process leaves the arena. So end
- * the leases before. */
+ * all leases before the last close. */
 int shmsync_queue_close(shmsync_queue *q);
 /* Copies an item into the queue, and waits until there is room. ECANCELED: the queue is shut down. ENOSPC: no room
  * for a wait. */
@@ -686,12 +688,12 @@ int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_w
 /* Opens the WaitGroup at an offset that shmsync_waitgroup_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out);
-/* The offset of the WaitGroup in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the WaitGroup in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g);
 /* Gives one opening of the WaitGroup back. The holds and waits of this process stay as they are. */
 int shmsync_waitgroup_close(shmsync_waitgroup *g);
-/* Adds delta to the counter. What a process adds is its share until it is done. EINVAL, with nothing changed: the
- * counter would become negative, or too large. */
+/* Adds delta to the counter. The units that a process adds are its share until they are done. EINVAL, with nothing
+ * changed: the counter would become negative, or too large. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
 /* Makes this process responsible for n of the units that other processes have added: if it dies before they are
  * done, waits fail. EINVAL: other processes have added less than n. If a process is just dying, the call first waits
@@ -730,13 +732,13 @@ int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shms
 int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out);
 /* Opens the Latch at an offset that shmsync_latch_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
-/* The offset of the Latch in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Latch in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 /* Gives one opening of the Latch back. The holds and waits of this process stay as they are. */
 int shmsync_latch_close(shmsync_latch *l);
 /* Declares that this process will count down n: if it dies before that, waits fail. If a process dies that has not
- * claimed its part, waiters go on waiting. EINVAL: n is more than what is left and no living process has claimed. If a
- * process is just dying, the call first waits until its part can be claimed. */
+ * claimed its part, waiters go on waiting. EINVAL: n is more than the part of the counter that no living process has
+ * claimed. If a process is just dying, the call first waits until its part can be claimed. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
 /* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n);
@@ -747,7 +749,8 @@ int shmsync_latch_wait(shmsync_latch *l);
 /* As shmsync_latch_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
 /* Counts down n, and waits. If it fails in the wait, it has counted down nevertheless. EBADF: another thread closed
- * the handle or the arena; the call has counted down if shmsync_error names latch.wait. EPROTO does not tell. */
+ * the handle or the arena; the call has counted down if shmsync_error names latch.wait. After EPROTO it is not known
+ * whether the call has counted down. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
 /* Waits until the dead processes are gone, and forgets their claims, so that other processes count down in their
  * place. */
@@ -777,13 +780,13 @@ int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_opt
 int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
 /* Opens the Once at an offset that shmsync_once_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
-/* The offset of the Once in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Once in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_once_offset(const shmsync_once *o);
 /* Gives one opening of the Once back. The holds and waits of this process stay as they are. */
 int shmsync_once_close(shmsync_once *o);
-/* Calls f if no call of any process has called its function yet. Otherwise it waits until that function has
- * returned. If the process that runs its function dies, the next call runs its own f. EDEADLK: the caller is f, which
- * another call on the same Once runs in this thread. */
+/* Calls f if no process has called its function for this Once yet. Otherwise it waits until that function has
+ * returned. If a process dies while it runs its function, the next call runs its own f. EDEADLK: the caller is f,
+ * which another call on the same Once runs in this thread. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
 /* As shmsync_once_do, but it waits for another process until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time
  * has passed. */
@@ -819,7 +822,7 @@ int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_bar
 /* Opens the Barrier at an offset that shmsync_barrier_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out);
-/* The offset of the Barrier in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Barrier in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
 /* Gives one opening of the Barrier back. The holds and waits of this process stay as they are. */
 int shmsync_barrier_close(shmsync_barrier *b);
@@ -837,7 +840,7 @@ int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
 /* Arrives once, and waits until the phase is over. EDEADLK, with nothing counted: the caller is the completion of this
  * Barrier. EBADF: another thread closed the handle or the arena; the arrival has counted if shmsync_error names
- * barrier.wait. EPROTO does not tell. */
+ * barrier.wait. After EPROTO it is not known whether the arrival has counted. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 /* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed; the arrival still counts, unless the completion of the previous phase was running at that time. Then
@@ -884,7 +887,7 @@ int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_f
 /* Opens the FairMutex at an offset that shmsync_fairmutex_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
-/* The offset of the FairMutex in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the FairMutex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
 /* Gives one opening of the FairMutex back. The holds and waits of this process stay as they are. */
 int shmsync_fairmutex_close(shmsync_fairmutex *f);
@@ -928,7 +931,7 @@ int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_futu
 /* Opens the Future at an offset that shmsync_future_offset gave, in this process or another. EINVAL: none is there.
  */
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out);
-/* The offset of the Future in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Future in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_future_offset(const shmsync_future *f);
 /* Gives one opening of the Future back. The holds and waits of this process stay as they are. */
 int shmsync_future_close(shmsync_future *f);
@@ -970,7 +973,7 @@ int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_opt
 int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
 /* Opens the Cond at an offset that shmsync_cond_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
-/* The offset of the Cond in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Cond in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
 /* Gives one opening of the Cond back. The holds and waits of this process stay as they are. */
 int shmsync_cond_close(shmsync_cond *c);
@@ -981,8 +984,8 @@ int shmsync_cond_close(shmsync_cond *c);
 int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
 /* As shmsync_cond_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
-/* As shmsync_cond_timedwait, with any lock: unlock and lock are functions that unlock and lock it, and return 0 or
- * an errno. If abs_monotonic is NULL, the wait has no end. */
+/* As shmsync_cond_timedwait, with any lock: unlock and lock are functions that unlock and lock it, and return 0 or an
+ * errno. If abs_monotonic is NULL, the wait has no time limit. */
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Wakes the wait that has lasted longest. */
 int shmsync_cond_signal(shmsync_cond *c);
@@ -1015,7 +1018,7 @@ int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_s
 /* Opens the Semaphore at an offset that shmsync_semaphore_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out);
-/* The offset of the Semaphore in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Semaphore in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);
 /* Gives one opening of the Semaphore back. The holds and waits of this process stay as they are. */
 int shmsync_semaphore_close(shmsync_semaphore *s);
@@ -1063,7 +1066,7 @@ int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwm
 /* Opens the RWMutex at an offset that shmsync_rwmutex_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out);
-/* The offset of the RWMutex in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the RWMutex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m);
 /* Gives one opening of the RWMutex back. The holds and waits of this process stay as they are. */
 int shmsync_rwmutex_close(shmsync_rwmutex *m);
@@ -1159,7 +1162,7 @@ int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_sp
 /* Opens the SpinLock at an offset that shmsync_spinlock_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out);
-/* The offset of the SpinLock in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the SpinLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
 /* Gives one opening of the SpinLock back. The holds and waits of this process stay as they are. */
 int shmsync_spinlock_close(shmsync_spinlock *l);
@@ -1188,7 +1191,7 @@ int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_
 /* Opens the RWSpinLock at an offset that shmsync_rwspinlock_offset gave, in this process or another. EINVAL: none
  * is there. */
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out);
-/* The offset of the RWSpinLock in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the RWSpinLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);
 /* Gives one opening of the RWSpinLock back. The holds and waits of this process stay as they are. */
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l);
@@ -1308,7 +1311,7 @@ int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_m
 /* Opens the MultiLock at an offset that shmsync_multilock_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
-/* The offset of the MultiLock in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the MultiLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
 /* Gives one opening of the MultiLock back. The holds and waits of this process stay as they are. */
 int shmsync_multilock_close(shmsync_multilock *m);
@@ -1403,7 +1406,7 @@ int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync
 /* Opens the SignalWaker at an offset that shmsync_signalwaker_offset gave, in this process or another. EINVAL: none
  * is there. */
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out);
-/* The offset of the SignalWaker in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the SignalWaker in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w);
 /* Gives one opening of the SignalWaker back. The holds and waits of this process stay as they are. */
 int shmsync_signalwaker_close(shmsync_signalwaker *w);
@@ -1412,7 +1415,7 @@ int shmsync_signalwaker_signals(const shmsync_signalwaker *w);
 /* The number of queues: 64 for each signal. They are counted from 0. */
 int shmsync_signalwaker_queues(const shmsync_signalwaker *w);
 
-/* The gate of a queue. EINVAL: there is no such queue, and calls with the gate return EBADF. */
+/* The gate of a queue. EINVAL: there is no such queue; calls with *out then return EBADF. */
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out);
 /* Says that there is something in the queue. *scheduled, if scheduled is not NULL, says whether this call has scheduled
  * the queue. The call leaves the queue alone if the queue is scheduled already, or if its executor will see the new
@@ -1459,7 +1462,7 @@ int shmsync_signalwaker_register_worker(shmsync_signalwaker *w);
 /* Counts one worker less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 
-/* The signal of that number. EINVAL: there is no such signal, and calls with *out return EBADF. */
+/* The signal of that number. EINVAL: there is no such signal; calls with *out then return EBADF. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
 /* Sets a bit, 0 to 63. *was_empty says whether no bit was set before, and *set_now whether this call has set the bit,
  * which is 0 if the bit was set before. Both pointers may be NULL. If *was_empty is 1, the caller must mark the signal.
@@ -1475,11 +1478,12 @@ uint64_t shmsync_signal_load(const shmsync_signal *s);
 /* The bit set in bitmap that is nearest to start; of two that are equally near, the lower one. 64: no bit is set. */
 int shmsync_nearest_bit(uint64_t bitmap, int start);
 
-/* Marks a signal: says that it may have bits. If it was not marked, the call issues a permit and sets *marked to 1. */
+/* Marks a signal in the summary: says that the signal may have bits. If it was not marked, the call issues a permit
+ * and sets *marked to 1. */
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked);
 /* Marks each signal of mask, as shmsync_signalwaker_mark does. *marked gets those that were not marked before. */
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *w, uint64_t mask, uint64_t *marked);
-/* Takes a signal out of the summary if it has no bits. EBUSY: it has bits, or was not marked. */
+/* Takes a signal out of the summary if the signal has no bits. EBUSY: it has bits, or was not marked. */
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i);
 /* Takes a signal out of the summary, even if it has bits. EBUSY: it was not marked. */
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i);
@@ -1505,7 +1509,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int en
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
 /* Clears bit k of the summary of the partition. */
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k);
-/* Whether bit k of the summary of the partition is set: 1 or 0. In a child of fork, 0. */
+/* Whether bit k of the summary of the partition is set: 1 or 0. In a child of fork the result is 0. */
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
 /* The summary of the partition. */
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);
@@ -1599,18 +1603,18 @@ typedef struct shmsync_synchronized_options {
 /* Finds the Synchronized of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its value has
  * size bytes, at most 65536. EINVAL: an existing one has another size or layout. */
 int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
-/* Finds the value of that name. ENOENT: there is none. EINVAL: it has another size or layout. */
+/* Finds the Synchronized of that name. ENOENT: there is none. EINVAL: it has another size or layout. */
 int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
 /* Opens the Synchronized at an offset that shmsync_synchronized_offset gave, in this process or another. EINVAL:
  * none is there. */
 int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out);
-/* The offset of the Synchronized in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Synchronized in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s);
 /* Gives one opening of the Synchronized back. The holds and waits of this process stay as they are. */
 int shmsync_synchronized_close(shmsync_synchronized *s);
-/* Locks the value. *copy points to a copy of it, aligned to 64 bytes. The process may change the copy, in any
- * order, until commit or abort. If the process dies before it has committed, the value is as it was before begin. A
- * second begin of this process waits for the first. */
+/* Locks the Synchronized, and sets *copy to a copy of its value, aligned to 64 bytes. The process may change the copy,
+ * in any order, until commit or abort. If the process dies before it has committed, the value is as it was before
+ * begin. A second begin of this process waits for the first. */
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy);
 /* As shmsync_synchronized_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. A free lock is taken whatever the time. */
@@ -1623,9 +1627,9 @@ int shmsync_synchronized_abort(shmsync_synchronized *s);
  * process is stopped or dead. While the call runs, dst may have parts of several values; when it returns 0, dst has
  * one whole value. */
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
-/* Sets the value to *src, as a begin, a copy and a commit do. */
+/* Sets the value to *src, as a begin, a change of the copy and a commit would. */
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src);
-/* The number of changes so far. */
+/* The number of commits so far, including those of shmsync_synchronized_store. */
 uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
 
 
@@ -2025,8 +2029,8 @@ SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
         __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
-/* The first fence orders everything before it and after it; the second orders loads. The thread sanitizer does not
- * know fences, but the words that it watches are ordered by atomics anyway. */
+/* shmi_full_fence orders everything before it and after it; shmi_load_fence orders only loads. The thread sanitizer
+ * does not know fences, but the words that it watches are ordered by atomics anyway. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SHMI_NO_FENCES 1
@@ -2043,8 +2047,9 @@ SHMI_FN void shmi_full_fence(void)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
-/* Keeps the later loads of this thread after its compare-and-swap, which has succeeded. A call does that if it returns
- * after a compare-and-swap that another call, which changes nothing, may have missed; see prims/fence.go. */
+/* Keeps later loads of this thread from being executed before its last compare-and-swap, which has succeeded. A call
+ * needs this if it returns after a compare-and-swap that a concurrent call may have missed because that call changes
+ * nothing; see prims/fence.go. */
 SHMI_FN void shmi_order_loads(void)
 {
 #if defined(__x86_64__)
@@ -2094,7 +2099,7 @@ SHMI_FN int shmi_crash_due(const char *spec, const char *name, int *hits)
         return 0;
     return __atomic_add_fetch(hits, 1, __ATOMIC_SEQ_CST) == want;
 }
-/* One pass in n, at random, takes up to so many microseconds, if spec is "n:microseconds". */
+/* If spec is "n:microseconds", delays one of n calls, chosen at random, by less than that many microseconds. */
 SHMI_FN void shmi_crash_delay(const char *spec)
 {
     static uint32_t passes;
@@ -2354,8 +2359,8 @@ SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, 
 }
 SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
-/* The errno of a call for byte locks: ENOTSUP if byte locks are missing or forbidden, on this system or on this file
- * system. Any other error may pass. */
+/* Returns the errno for a failed call for byte locks: ENOTSUP if byte locks are missing or forbidden, on this system
+ * or on this file system. Any other error may be temporary. */
 SHMI_FN int shmi_lock_errno(int err)
 {
     return err == ENOSYS || err == EPERM || err == EACCES || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
@@ -2380,7 +2385,7 @@ SHMI_FN int shmi_byte_locked(int fd, uint64_t off)
         return -1;
     return found != F_UNLCK;
 }
-/* Whether fd is still a descriptor of that file. */
+/* Whether fd is still a descriptor of the file with device number dev and inode number ino. */
 SHMI_FN int shmi_is_file(int fd, uint64_t dev, uint64_t ino)
 {
     struct stat st;
@@ -2388,17 +2393,16 @@ SHMI_FN int shmi_is_file(int fd, uint64_t dev, uint64_t ino)
     errno = before;
     return same;
 }
-/* Closes fd if it is still a descriptor of that file. If other code of the program has closed it by mistake, its number may
- * belong to another file by now. This is no cancellation point. */
+/* Closes fd if it is still a descriptor of that file. If other code of the program has closed fd by mistake, the
+ * number fd may belong to another file by now. This function is no cancellation point. */
 SHMI_FN void shmi_close_file(int fd, uint64_t dev, uint64_t ino)
 {
     if (fd >= 0 && shmi_is_file(fd, dev, ino))
         syscall(SYS_close, fd);
 }
-/* Keeps the byte locks of fd's open file description until this process is gone, even if
- * a mistake elsewhere in the program closes the descriptor: it maps a page of the file
- * through the description, and a mapping refers to the description as a descriptor does.
- * The mapping is not inherited by a fork, whose child is no participant. */
+/* Keeps the byte locks of fd's open file description until this process is gone, even if a mistake elsewhere in the
+ * program closes fd. To do so, it maps a page of the file through fd: a mapping keeps the description open, as a
+ * descriptor does. A child of fork does not inherit the mapping, because the child is no participant. */
 SHMI_FN int shmi_pin_lock(int fd, void **page, size_t *n)
 {
     struct stat st;
@@ -2447,7 +2451,7 @@ SHMI_FN void shmi_probe(void)
     if (fd < 0)
         fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     /* If there is no file for the probe, or the probe fails for another reason, it stays unknown whether byte locks
-     * work: each join asks. */
+     * work. Then each join tries them. */
     shmi_have.ofd = !shmi_disabled("ofd");
     if (fd >= 0) {
         if (shmi_lock_errno(shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL)) == ENOTSUP)
@@ -3369,8 +3373,8 @@ SHMI_FN void shmi_no_failure(void)
     shmi_last.err = shmi_last.brief = shmi_last.who_known = 0;
 }
 
-/* Ends a call that may have met failures and has gone on. If the call succeeds, the note of the last failed call, which
- * before has, becomes valid again. */
+/* Ends a call that may have met failures and has gone on. If the call succeeds, the note of the last failed call
+ * becomes valid again. The caller has saved that note in *before. */
 SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
 {
     if (err == 0) {
@@ -3380,8 +3384,9 @@ SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
     return err;
 }
 
-/* Makes a call that may repair what a death has left. A call that repairs has met a failure and has gone on, so its success
- * leaves the note of the last failure as it was. A call without a repair never goes on after a failure. */
+/* Sets err to the result of call, which may repair what a death has left. If repair is not NULL, the call may have met
+ * a failure and have gone on, so its success leaves the note of the last failure as it was. Without a repair, a call
+ * never goes on after a failure. */
 #define SHMI_REPAIRING(repair, err, call)                   \
     do {                                                    \
         if ((repair) != NULL) {                             \
@@ -3631,7 +3636,7 @@ struct shmsync_arena {
     shmi_ref **refs;         /* guarded by: handles; 1 << refs_log lists, by offset; NULL: none yet */
     uint32_t refs_log, n_refs;
     uint64_t refs_passed;    /* guarded by: handles; the references that lookups have passed: a test bounds it */
-    shmi_off *deferred;      /* guarded by: handles; blocks freeing by us that a peer guarded */
+    shmi_off *deferred;      /* guarded by: handles; blocks that this process is freeing, and that a peer guarded */
     size_t n_deferred, cap_deferred;
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
 
@@ -3699,8 +3704,8 @@ typedef struct shmi_kind_ops {
     int (*complete)(shmsync_arena *a, const shmi_object *o);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o); /* NULL: not known */
-/* Completes the last change of an object, if there is an object at off whose changes are records. 0: it cannot. The
- * object is guarded. */
+/* Completes the last change of an object, if there is an object at off whose changes are records. Returns 0 if that
+ * was not possible. The caller guards the object. */
 SHMI_FN int shmi_complete_object(shmsync_arena *a, shmi_off off);
 
 /* ---- From an offset to an address ---- */
@@ -3743,7 +3748,7 @@ SHMI_FN uint32_t shmi_slot_gen(uint32_t w) { return w >> 3 & SHMI_maxGeneration;
 SHMI_FN uint32_t shmi_slot_word(uint32_t phase, uint32_t gen) { return phase | gen << 3; }
 /* Whether the participant holds the byte lock of the slot for as long as its process exists. */
 SHMI_FN int shmi_slot_has_byte(uint32_t w) { return (w & SHMI_heldByte) != 0; }
-/* The word of the same participant in another phase. */
+/* The state w of a slot, with another phase: the participant stays the same. */
 SHMI_FN uint32_t shmi_slot_with(uint32_t w, uint32_t phase)
 {
     return shmi_slot_word(phase, shmi_slot_gen(w)) | (phase != SHMI_phaseFree ? w & SHMI_heldByte : 0);
@@ -3804,8 +3809,8 @@ SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned w
     return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);
 }
 
-/* Whether n is a participant that has not been reaped. One load. If it is not, no thread of n executes an
- * instruction on the arena any more; the kernel may still write for it until shmi_gone. */
+/* Whether n is the ID of a participant that is not marked dead. It costs one load. If the result is 0, no thread of n
+ * executes an instruction on the arena any more; the kernel may still write for n until shmi_gone. */
 SHMI_FN int shmi_current(const shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -3820,8 +3825,8 @@ SHMI_FN shmi_participant_id shmi_self(const shmsync_arena *a) { return __atomic_
 /* Why this process has no ID: it closed the arena, or it is a child of fork. */
 SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) ? EBADF : ENOTCONN; }
 
-/* The number of reaps so far, as a sequence: a process that finds another number than before knows that there was a
- * reap. */
+/* Counts the reaps, and the leaves, of participants that may have left something in an object or a wait node. If a
+ * process finds another number than before, there was such a reap or leave. */
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
 /* How often a reaper reads words that a peer may rewrite all the time. A correct peer changes them a few times at
@@ -3868,9 +3873,9 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
 static SHMI_THREAD volatile unsigned shmi_cancel_held; /* pairs of hold and let that the thread is in */
 static SHMI_THREAD volatile int shmi_cancel_before;    /* the state before the outermost pair */
 
-/* A handler may run between any two instructions of these functions, and calls both. If it finds a count of 0, it
- * overwrites shmi_cancel_before. So the interrupted function keeps the state in a variable of its own until the count
- * is not 0, and after the count is 0 again. */
+/* A signal handler may run between any two instructions of these two functions, and may call both. If it finds a count
+ * of 0, it overwrites shmi_cancel_before. So the interrupted function keeps the state in a variable of its own until
+ * the count is not 0, and after the count is 0 again. */
 SHMI_FN void shmi_hold_cancel(void)
 {
     unsigned held = shmi_cancel_held;
@@ -3931,8 +3936,9 @@ typedef struct shmi_inside {
 } shmi_inside;
 static SHMI_THREAD volatile shmi_inside shmi_calls_in[SHMI_INSIDE];
 
-/* A handler that runs within this function leaves each count as it was. If it finds an entry free, it may leave its own
- * arena there. So an entry gets its count first, which keeps handlers away from it, and its arena after that. */
+/* A signal handler that interrupts this function leaves each count as it was. If it finds an entry with a count of 0,
+ * it may leave another arena in that entry. So this function first raises the count of an entry, which keeps handlers
+ * away from the entry, and then stores the arena. */
 SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
 {
     int i, at = -1;
@@ -4153,10 +4159,10 @@ SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participa
     SHMSYNC_CRASHPOINT("arena.act.verified");
     return 1;
 }
-/* Replaces *word, which has to be old, by to, and returns whether it did. old names n. The word stays as it is while
- * n is current and, if gone is set, also while n is dead but not gone. If n is this participant, which leaves, only
- * the value of the word counts. Every change to a word because the participant in it died goes through this function.
- * The exception is a word that cannot change meanwhile because the caller holds a lock. */
+/* Replaces the value old of *word by the value to, and returns whether it did. The value old names n. The word stays
+ * as it is while n is current and, if gone is set, also while n is dead but not gone. If n is this participant, which
+ * leaves, only the value of the word counts. Every change to a word because the participant in it died goes through
+ * this function. The exception is a word that cannot change meanwhile because the caller holds a lock. */
 SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
 {
     shmi_act act;
@@ -4191,8 +4197,8 @@ enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_timeout = 64 };
 enum {
     SHMI_headroomShare = 16, /* one of this many chunks is in the headroom, rounded up */
     SHMI_headroomMost = 256,
-    SHMI_headroomLeast = 4, /* chunks of a heap with headroom */
-    SHMI_headroomNodes = 1, /* of at least two chunks */
+    SHMI_headroomLeast = 4, /* a heap with fewer chunks has no headroom */
+    SHMI_headroomNodes = 1, /* chunks for wait nodes, if the headroom has two or more chunks */
     SHMI_headroomPause = 2000000, /* ns; before each of the last tries of an allocation */
     /* The least class of a block in the headroom. It has room for each slot record, except that of a Waitable whose state
      * has more than 8 bytes. */
@@ -4207,9 +4213,9 @@ typedef enum shmi_room {
     SHMI_roomOfNodes    /* headroom for wait nodes */
 } shmi_room;
 
-/* Finds the chunks that are within reach of a link of 32 bits, such as the word objRecords, and the words of a queue, which
- * contain the offset of a wait node divided by its size. The last of them are the headroom. If there are too few, there is
- * no headroom. */
+/* Plans the headroom. A link of 32 bits, such as the word objRecords or a link of a queue, contains an offset divided
+ * by SHMI_blockMin, so it reaches only the first 256 GiB of the arena. The headroom consists of the last chunks within
+ * that reach. If too few chunks are within reach, there is no headroom. */
 SHMI_FN void shmi_plan_headroom(shmi_geometry *g)
 {
     const uint64_t last = (uint64_t)SHMI_blockMin << 32; /* 256 GiB */
@@ -4415,7 +4421,8 @@ SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
         return a->lock_fd;
     return shmi_open_again(a);
 }
-/* If the kernel has given the opened descriptor the number of one of the arena, the arena has that one again. */
+/* Closes fd, which shmi_borrow_file has returned, unless its number is that of a descriptor of the arena. If the
+ * program had closed that descriptor by mistake, and fd was opened under the same number, fd takes its place. */
 SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
 {
     if (fd >= 0 && fd != a->fd && fd != a->lock_fd)
@@ -4482,7 +4489,7 @@ SHMI_FN void shmi_free_run(shmsync_arena *a, uint64_t head, uint64_t n)
     }
 }
 
-/* Claims a block of a chunk if that is a slab of the class and has one free. 0: none. */
+/* Claims a free block of a chunk, if the chunk is a slab of the class. Returns 0 if it is not, or has none free. */
 SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64_t start)
 {
     uint64_t n = shmi_blocks_of(cls), k;
@@ -4538,7 +4545,7 @@ SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
     return 0;
 }
 
-/* Claims a free chunk of a room whose word has all of bits set. */
+/* Claims a free chunk of a room. The chunk word must have all bits of the parameter bits set. */
 SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint64_t *chunk, int *busy)
 {
     uint64_t *hint = shmi_u64(a, SHMI_hdrChunkHint);
@@ -4568,7 +4575,7 @@ SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint
     return 0;
 }
 
-/* in is the last room in which the caller has looked. */
+/* Fails for lack of space. The room in is the last one in which the caller has looked. */
 SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size, shmi_room in)
 {
     uint64_t i, free_ = 0, kept = 0;
@@ -4680,7 +4687,7 @@ SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
     return swept;
 }
 
-/* Claims a block of the class in a room, as it is. */
+/* Claims a block of the class in a room. The bytes of the block stay as they are. */
 SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int failed = 0, tries;
@@ -4703,8 +4710,8 @@ SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *
         if (!shmi_in_headroom(in) || tries < SHMI_claimTries / 2) {
             sched_yield();
         } else {
-            /* Another participant may be about to make a slab of the only chunk, and have lost its CPU. If it has died,
-             * its reaper frees the chunk meanwhile. */
+            /* Another participant may be about to make a slab of the only free chunk, and may have lost its CPU. If
+             * that participant has died, its reaper frees the chunk meanwhile. */
             shmi_nap(SHMI_headroomPause);
         }
     }
@@ -4728,9 +4735,9 @@ SHMI_FN int shmi_claim_run(shmsync_arena *a, uint64_t head, uint64_t n)
     return 1;
 }
 
-/* Makes a span of n claimed chunks and claims its block word. Returns EAGAIN, with the chunks free again, if that
- * word is not free. The block word comes before the head and the tails last, so that what a death leaves is found
- * from the head. */
+/* Makes a span of n claimed chunks and claims its block word. Returns EAGAIN, with the chunks free again, if that word
+ * is not free. The order of the stores is: the block word, the head, the tails. So if this process dies, a reaper
+ * finds from the head what it has left. */
 SHMI_FN int shmi_make_span(shmsync_arena *a, uint64_t head, uint64_t n)
 {
     uint64_t i, to = shmi_make_chunk(SHMI_chunkHead, n, 0);
@@ -4796,8 +4803,8 @@ SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_off
     return 0;
 }
 
-/* Sets *head to the first chunk of the row of n free chunks in which most chunks have memory. Returns 0 if there is no
- * row in which a chunk has. Other participants may change chunks meanwhile, so the result may be wrong. */
+/* Sets *head to the first chunk of the row of n free chunks in which most chunks have memory. Returns 0 if no row has
+ * a chunk with memory. Other participants may change chunks meanwhile, so the result may be wrong. */
 SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, uint64_t *head)
 {
     uint64_t run = 0, i;
@@ -4932,8 +4939,8 @@ SHMI_FN void shmi_unclaim(shmsync_arena *a, shmi_off off)
         shmi_release(a, &b, shmi_make_block(SHMI_blockClaimed, a->self));
 }
 
-/* size bytes at an offset that may have come from a peer, within one block that is in
- * use; NULL if they are not. */
+/* Returns the address of size bytes at an offset that may have come from a peer, or NULL if the bytes do not lie
+ * within one block that is in use. */
 SHMI_FN void *shmi_try_at(shmsync_arena *a, shmi_off off, uint64_t size, uint64_t align)
 {
     shmi_block b;
@@ -5101,12 +5108,12 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
  * the wait: 0, one of these, or the next node. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
 enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_REFUSED,
-       SHMI_RECORDED_OWES, /* off the queue: the wait was woken, and the owner has not settled that */
+       SHMI_RECORDED_OWES, /* off the queue: the wait was woken, and its owner has not dealt with the wake yet */
        SHMI_RECORDED_FIRST = 64 /* the least offset */ };
 /* Whether a node whose word next has this value is on its queue. */
 SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
-/* Whether the node is on a queue of its object, or owes what has woken its owner. Such a node must not be reused or
- * freed. */
+/* Whether the node is on a queue of its object, or was woken and its owner has not dealt with the wake yet. Such a
+ * node must not be reused or freed. */
 SHMI_FN int shmi_node_on_queue(const shmi_node *n)
 {
     uint64_t v = shmi_ld64(&n->next) >> 32;
@@ -5210,9 +5217,10 @@ SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Frees a node of a dead participant that is off its recorded queue. next is the value that its word next got then.
- * If several participants try, only one frees it. If the wait was resolved, a participant may be about to put the node on
- * the stack of the dead participant. Then shmi_free_nodes_of frees the node later. */
+/* Frees a node of a dead participant that was taken off its recorded queue. The parameter next is the value that the
+ * word next of the node got at that time. If several participants try, only one frees the node. If the wait was
+ * resolved, a participant may be about to put the node on the stack of the dead participant. Then shmi_free_nodes_of
+ * frees the node later. */
 SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint64_t next)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -5223,7 +5231,8 @@ SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Makes this participant the owner of a node whose owner has done with it. */
+/* Makes this participant the owner of a node that the participant owner does not need any more. Returns 0 if the node
+ * has another owner. */
 SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -5534,8 +5543,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
             }
         } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
                    shmi_off_queue(a, n) && !shmi_untold(a, d, n)) {
-            /* The participant that took the node off its queue, because the node's owner was reaped, died before it
-             * could give the node back, or is about to give it back. The guard is for shmi_forget_wait. */
+            /* The owner of the node was reaped. Another participant then took the node off its queue, and died before
+             * it could give the node back, or is about to give it back. The guard is for shmi_forget_wait. */
             shmi_guard(a, shmi_ld64(&n->object));
             shmi_reap_node_in(a, off, owner, w);
         }
@@ -5550,9 +5559,9 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     there = object != 0 && shmi_is_object(a, object);
     list = shmi_ld64(&n->list);
     if (list == 0 && there && !shmi_off_queue(a, n))
-        return; /* on a queue, or it may come there: the object's kind takes it off and gives it back */
+        return; /* it is on a queue, or may get there: the functions of the object's kind take it off and give it back */
     if (list == 0 && shmi_untold(a, d, n))
-        return; /* its ready stack would be that of the slot's next participant */
+        return; /* its granter may put it on the ready stack of the slot, which must not happen when the slot has another participant */
     if (list == 0) {
         shmi_reap_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
@@ -5610,7 +5619,8 @@ SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_unlock(&a->handles);
 }
 
-/* Whether that owner of a node is dead and nobody is about to tell it that its wait is over. */
+/* Whether the participant owner, which owns the node, is dead and no participant is about to tell it that its wait is
+ * over. */
 SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n, shmi_participant_id owner)
 {
     return owner != 0 && !shmi_current(a, owner) &&
@@ -5636,8 +5646,8 @@ SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n, shmi
     stamp = shmi_ld64(&n->stamp);
     w = shmi_node_load(n);
     state = shmi_node_state(w);
-    /* Owner 0: another participant is freeing the node. Another object: the node has another wait by now. The guard comes
-     * first, and the use last. */
+    /* If the owner is 0, another participant is freeing the node. If the object is another one, the node has another
+     * wait by now. The guard is read first, and whether the node is still in the same use is checked last. */
     if (owner != 0 && !shmi_guarded(a, object) && shmi_ld64(&n->object) == object && shmi_same_use(n, w)) {
         if (state == SHMI_NodeResolved) {
             shmi_cas64(&n->stamp, stamp, 0);
@@ -5664,14 +5674,15 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
 {
     shmi_off object = *(shmi_off *)arg;
     shmi_participant_id owner = shmi_node_owner(n); /* one load: a reaper makes itself the owner of a dead participant's node */
-    /* Before the object: if the node becomes a poller node of another object meanwhile, its owner stores the object first. */
+    /* The list is read before the object: if the node becomes a poller node of another object meanwhile, its owner
+     * stores the object before the list. */
     uint64_t list = shmi_ld64(&n->list);
     if (shmi_ld64(&n->object) != object)
         return;
     if (list != 0)
         shmi_free_node(a, off);
     else if (shmi_ld64(&n->stamp) != 0 && shmi_orphaned(a, n, owner))
-        shmi_reap_node_of(a, off, n, object, owner); /* the reaper of its owner may be about to */
+        shmi_reap_node_of(a, off, n, object, owner); /* the reaper of its owner may be about to free it, too */
     else if (shmi_ld64(&n->stamp) != 0)
         shmi_forget_wait(a, off, n, object);
 }
@@ -5696,7 +5707,7 @@ SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_
  * process looks at all nodes of the arena, once after each death. A dead participant claims no node. So the list that
  * the process makes then stays complete. */
 
-/* A sum of the states of all slots: if a participant has died, left or joined, it is another one. */
+/* A hash of the states and windows of all slots. After a death, a join or a leave it has another value. */
 SHMI_FN uint64_t shmi_slots_sum(const shmsync_arena *a)
 {
     uint64_t sum = UINT64_C(0xcbf29ce484222325); /* basis and prime are those of FNV-1a */
@@ -5743,7 +5754,7 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
                                  void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
 {
     shmi_dead_waits *l = &a->dead_waits[lock];
-    /* The sum is from before the nodes: if a participant dies meanwhile, the next call finds another sum. */
+    /* The sum is computed before the nodes are read: if a participant dies meanwhile, the next call finds another one. */
     uint64_t sum = shmi_slots_sum(a);
     shmi_dead_wait_visit v;
     uint32_t i;
@@ -6197,7 +6208,7 @@ SHMI_FN void *shmi_new_thing(size_t size)
     return h + 1;
 }
 
-/* Gives thing a new serial number. Handles with the number before are closed. */
+/* Gives thing a new serial number. Handles with an earlier number are closed. */
 SHMI_FN void shmi_renew_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, shmi_add64(&shmi_serials, 1) + 1, __ATOMIC_RELEASE); }
 /* Closes thing: from now on a call with a handle on it fails with EBADF. */
 SHMI_FN void shmi_close_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, 0, __ATOMIC_SEQ_CST); }
@@ -6236,7 +6247,7 @@ SHMI_FN int shmi_kept_closed(const void *thing, const char *op)
 {
     return shmi_ld64(&shmi_head_of(thing)->serial) != 0 ? 0 : shmi_fail(EBADF, op, NULL, "the handle was closed meanwhile");
 }
-/* Whether the opening of a closed handle ends now: no call keeps the object open. */
+/* Ends the opening of a closed handle if no call keeps the object open. Returns whether it did. */
 SHMI_FN int shmi_may_end(void *thing) { return shmi_cas32(&shmi_head_of(thing)->users, 0, SHMI_ENDED); }
 
 /* The serial number for a handle on thing. If thing was closed meanwhile, it is a number that no thing has. */
@@ -6263,7 +6274,8 @@ SHMI_COLD int shmi_closed(const char *function)
     return shmi_fail(EBADF, op, NULL, "the handle was closed, or was never opened");
 }
 
-/* At the head of each function with a handle: it returns EBADF, or value, if the handle is closed. */
+/* Stands at the head of each function with a handle: if the handle is closed, the function returns EBADF. With
+ * SHMI_OPENED_OR, it returns value. */
 #define SHMI_OPENED(handle) SHMI_OPENED_AS(handle, __func__)
 #define SHMI_OPENED_AS(handle, function)                         \
     do {                                                         \
@@ -6271,8 +6283,9 @@ SHMI_COLD int shmi_closed(const char *function)
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
             return shmi_closed(function);                        \
     } while (0)
-/* The same for a function that sets what further calls use, such as a hold. clear sets it to zeros, with which these
- * calls fail, rather than to leave there whatever the memory had. */
+/* The same for a function that sets what further calls use, such as a hold. If the handle is closed, the statement
+ * clear sets the hold to zeros. Calls with a hold of zeros fail; without clear, the hold would have whatever was in
+ * the memory. */
 #define SHMI_OPENED_ELSE(handle, clear)                          \
     do {                                                         \
         SHMI_BEGIN();                                            \
@@ -6294,7 +6307,8 @@ SHMI_FN void shmi_set_flag(int *flag, int value)
         }                                                        \
     } while (0)
 
-/* Why shmi_share has returned NULL. A signal handler that has called the library since then may have cleared the note. */
+/* Returns why shmi_share has returned NULL: the error that it has noted. If a signal handler has called the library
+ * since then, the note may be gone; then the result is ENOMEM. */
 SHMI_FN int shmi_no_handle(void) { return shmi_last.err != 0 ? shmi_last.err : ENOMEM; }
 /* Makes handle a handle on thing, which shmi_share has returned. Returns 0, or, if thing is NULL, the error that
  * shmi_share has noted. */
@@ -6440,9 +6454,9 @@ SHMI_FN int shmi_guarded(shmsync_arena *a, shmi_off off)
 
 /* ---- Slot records and blocks: what an object has besides its body; internal/arenakernel/slotrecord.go ----
  *
- * A slot record belongs to a slot. A block is one that a participant has added to the object, which needed more room.
- * Both are on one list. A slot record has the number 0. A block has a number that is greater by 1 than that of the
- * nearest block behind it, so the numbers of the blocks fall along the list. */
+ * A slot record belongs to a slot. A block is memory that a participant has added to the object because the object
+ * needed more room. Both are on one list of the object. A slot record has the number 0. The number of a block is
+ * greater by 1 than that of the next block on the list, so the numbers of the blocks fall along the list. */
 
 /* The block word of a slot record, or of a block of an object: a raw block with a name of generation 0. */
 SHMI_FN uint32_t shmi_record_word(uint32_t slot) { return shmi_make_block(SHMI_blockRaw, shmi_make_participant_id(slot, 0)); }
@@ -6471,8 +6485,8 @@ SHMI_FN void shmi_walk_records(shmsync_arena *a, shmi_record_walk *v, shmi_off o
 {
     shmi_walk_records_from(v, object, shmi_ld32(shmi_u32(a, object + SHMI_objRecords)), size);
 }
-/* Goes to the next record or block of the walk. Its maker may not have published it yet. The walk ends, because no slot
- * comes twice, and the numbers of the blocks fall. */
+/* Goes to the next record or block of the walk. The participant that made it may not have published it yet. The walk
+ * ends, because no slot comes twice, and the numbers of the blocks fall. */
 SHMI_FN int shmi_next_listed(shmsync_arena *a, shmi_record_walk *v)
 {
     uint32_t w;
@@ -6512,8 +6526,8 @@ SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
             return shmi_listed_fits(v);
     return 0;
 }
-/* Goes to the next block of the walk that was added after the list began with until, a value of the word objRecords. If
- * the list does not lead to until, the walk is bad. */
+/* Goes to the next block of the walk that was added after the word objRecords had the value until. If the list does
+ * not lead to until, the walk is bad. */
 SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t until)
 {
     while (v->next != (shmi_off)until * SHMI_blockMin)
@@ -6526,7 +6540,7 @@ SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t unti
     return 0;
 }
 
-/* The number for a block that is pushed before first, a value of the word objRecords; 0: there is none. */
+/* The number for a block that is pushed while the word objRecords has the value first. 0: there is no such number. */
 SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t first)
 {
     shmi_record_walk v;
@@ -6561,8 +6575,8 @@ SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t s
     shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
     return 0;
 }
-/* Pushes the block at off on the list of o, as a slot record, or as a block with a number. If the block has a number,
- * and the list does not begin with first any more, it frees the block. */
+/* Pushes the block at off on the list of o: as a slot record, or, if numbered is not 0, as a block with a number. In
+ * the second case, if the list does not begin with first any more, this function frees the block instead. */
 SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off off, int numbered, uint32_t first)
 {
     uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), number = 0;
@@ -6619,8 +6633,8 @@ SHMI_FN int shmi_record_of_reaper(shmsync_arena *a, const shmi_object *o, uint64
     pthread_mutex_unlock(&a->handles_of);
     return err == 0;
 }
-/* How many places an array of a handle has that has a place for each slot: a power of two, because each size of handles
- * and arrays has spare memory of its own. */
+/* The length of an array of a handle that has a place for each slot. It is a power of two, because each size of
+ * handles and arrays has spare memory of its own, so there should be few sizes. */
 SHMI_FN size_t shmi_slot_places(shmsync_arena *a)
 {
     size_t n = 16;
@@ -6632,7 +6646,7 @@ SHMI_FN size_t shmi_slot_places(shmsync_arena *a)
  * word, because threads may read the list at the same time. */
 SHMI_FN uint64_t shmi_known_list(uint32_t head, const shmi_record_walk *v) { return head | (uint64_t)(v->bad != 0) << 32; }
 SHMI_FN int shmi_known_bad(uint64_t known) { return known >> 32 != 0; }
-/* The first record of the list of o, as a number that the word has. */
+/* The value of the word objRecords of o: the first record or block of its list. */
 SHMI_FN uint32_t shmi_records_head(shmsync_arena *a, const shmi_object *o) { return shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)); }
 /* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value tag,
  * and the others are 0. The caller has read head before it found that o needs a block. If the list of o does not begin
@@ -6695,7 +6709,8 @@ typedef struct shmi_listed {
     shmi_block b;
     uint32_t word;
 } shmi_listed;
-/* Walks through the list of an object, and stores the last ones that fit into room places. Returns how many there are. */
+/* Walks through the list of an object, and stores its end in last, which has room for that many entries. Entry number
+ * n of the list is at place n modulo room. Returns how many entries the list has. */
 SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed *last, uint64_t room)
 {
     shmi_record_walk v;
@@ -6708,8 +6723,9 @@ SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed
     return n;
 }
 /* Frees what is on the list of an object whose block is being freed, from the end of the list on. Another process may
- * repeat a call that was cut short: the list then ends at a block that was freed, because it is no block of this object.
- * A list may have very many blocks, so the call asks for memory for all of them; without it, it frees some at a time. */
+ * repeat a call that was cut short: the list then ends at a block that was freed, because it is no block of this
+ * object. A list may have very many blocks, so the call asks for memory for all of them. If there is none, it frees a
+ * few of them at a time. */
 SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
 {
     enum { SHMI_atOnce = 32 };
@@ -6733,8 +6749,8 @@ SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
     free(all);
 }
 
-/* Frees a block that was in the directory, or was an object, as shmi_release does. It waits, with the block freeing
- * by this process, until no process guards the block. The caller holds handles. */
+/* Frees a block that was in the directory, or was an object, as shmi_release does. While a process guards the block,
+ * the block is only marked as freeing by this process, and is released later. The caller holds handles. */
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
@@ -6977,8 +6993,8 @@ SHMI_FN int shmi_grow_refs(shmsync_arena *a) /* guarded by: handles */
     return 1;
 }
 
-/* Makes room to note one more open object. NULL: there is no memory. It comes before the step that opens or publishes the
- * object: after that step only the close of a reference clears the open bit. */
+/* Makes room to note one more open object. NULL: there is no memory. The caller does this before the step that opens
+ * or publishes the object: after that step only the close of a reference clears the open bit. */
 SHMI_FN shmi_ref *shmi_new_ref(shmsync_arena *a, const shmi_header *h) /* guarded by: handles */
 {
     shmi_ref *r = shmi_grow_refs(a) ? (shmi_ref *)calloc(1, sizeof *r) : NULL;
@@ -7172,7 +7188,7 @@ SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
     uint64_t *word;
     if (!shmi_locate(a, off, &b) || b.class_ == SHMI_classNode || shmi_block_name(shmi_ld32(b.word)) != s->dead)
         return 1;
-    /* The name and its hash are there before the entry, and until the block is free. */
+    /* An object with a name has its kind and hash before it has an entry, and keeps them until its block is free. */
     if (shmi_ld32(shmi_u32(a, off + SHMI_objKind)) == 0 && shmi_ld64(shmi_u64(a, off + SHMI_objHash)) == 0)
         return 1;
     if (shmi_read_header(a, &b, &h) != 0) {
@@ -7206,10 +7222,10 @@ SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Making and opening ---- */
 
-/* Copies the options that the caller gave to own, which has all fields that this version knows. A program that was
- * compiled with an older header has fewer: the others are 0. One that was compiled with a newer header may set no
- * field that this version lacks. first is the size of the struct in version 0.1; a struct_size of 0 means that
- * size. *how gets the flags. */
+/* Copies the options that the caller gave to own, which has all fields that this version knows. If the program was
+ * compiled with an older header, it has fewer fields: the others are 0. If it was compiled with a newer header and
+ * sets a field that this version lacks, the result is EINVAL. The parameter first is the size of the struct in version
+ * 0.1; a struct_size of 0 means that size. *how gets the flags. */
 SHMI_FN int shmi_take_options(const char *op, const char *name, const void *given, void *own, size_t size, size_t first, uint32_t *how)
 {
     const unsigned char *p = (const unsigned char *)given;
@@ -7440,8 +7456,9 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a);
 SHMI_FN uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *w);
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *w);
 
-/* The failure of an open because of another type: the difference, the remedy, and the processes because of which no
- * on_first runs. The text of a failure has room for little more, so it names one field if three are too long. */
+/* The failure of an open because of another type: the difference, the remedy, and the processes that are in, because
+ * on_first runs only while no other process is in. The text of a failure has room for little more, so it names one
+ * field if three are too long. */
 SHMI_COLD int shmi_fail_type(shmsync_arena *a, const shmi_object *o, const shmi_spec *spec, const char *type)
 {
     enum { difference = 160 };
@@ -7634,7 +7651,7 @@ SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h, shmi_words
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t *word = shmi_open_bit(a, h, i, &mask);
         shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i));
-        /* A dead one may still write into it, and so may the process that undoes its transaction. */
+        /* A dead participant may still write into the object, and so may the process that undoes its transaction. */
         if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n) || shmi_unfinished(a, n))) {
             count++;
             if (words != NULL)
@@ -7643,7 +7660,7 @@ SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h, shmi_words
     }
     return count;
 }
-/* EBUSY: names participants that have the object open. */
+/* Fails with EBUSY, and names participants that have the object open. */
 SHMI_COLD int shmi_fail_openers(shmsync_arena *a, const shmi_header *h)
 {
     char who[256];
@@ -7677,7 +7694,7 @@ SHMI_FN void shmi_finish_erase(shmsync_arena *a, const shmi_header *h)
 }
 
 SHMI_FN shmi_participant_id shmi_holder_of(shmsync_arena *a, const shmi_object *o);
-/* EBUSY: names a participant that holds the object. */
+/* Fails with EBUSY, and names a participant that holds the object. */
 SHMI_COLD int shmi_fail_holder(shmsync_arena *a, const shmi_header *h, shmi_participant_id holder)
 {
     char who[256];
@@ -7729,7 +7746,8 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
     return shmi_fail_openers(a, h);
 }
 
-/* Deletes the object h, which this process has just opened for that, or closes it again. The caller holds handles. */
+/* Deletes the object h, which this process has just opened in order to delete it. If that is not possible, closes h.
+ * The caller holds handles. */
 SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
 {
     shmi_ref *ref = shmi_ref_of(a, h->o.off);
@@ -7750,7 +7768,7 @@ SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
     }
     return err;
 }
-/* Removes the object of that name alone. The caller holds handles. */
+/* Removes only the object of that name, not what an upgrade has left. The caller holds handles. */
 SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
 {
     shmi_header h;
@@ -7896,7 +7914,7 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
     return SHMI_TELL(err);
 }
 
-/* Ends what dead had begun with the object in b. It completes a deletion that was decided, and cancels any other.
+/* Ends a deletion of the object in b that dead had begun: completes it if it was decided, and cancels it otherwise.
  * The caller is the reaper of dead and holds handles. */
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead)
 {
@@ -7957,7 +7975,7 @@ SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena 
     pthread_mutex_unlock(&a->walking);
     return v.err;
 }
-/* Sets the guard of walks to what it is while no walk is under way. */
+/* Sets the guard of walks to rest. It has this value whenever no walk is under way. */
 SHMI_FN void shmi_rest_guard(shmsync_arena *a, shmi_off rest)
 {
     pthread_mutex_lock(&a->walking);
@@ -8005,7 +8023,8 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t slot = shmi_id_slot(dead);
     pthread_mutex_lock(&a->handles);
-    /* In this order: the maker of a claimed block may publish its object between the two. */
+    /* Claimed blocks come first, and objects second: between the two, the maker of a claimed block may publish its
+     * object. */
     shmi_each_block(a, slot, SHMI_blockClaimed, shmi_clear_bit_unpublished, &slot);
     shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotOpening), 0);
@@ -8049,7 +8068,8 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
             if (r->handle != NULL)
                 shmi_st64(&shmi_head_of(r->handle)->off, o->off);
         } else if (r->opens == 0) {
-            /* Calls through closed handles are under way, and keep the object open. From now on this opening does. */
+            /* Calls through closed handles are under way, and have kept the object open. From now on this opening
+             * keeps it open. */
             shmi_renew_thing(r->handle);
             shmi_close_object(a, o->off);
         }
@@ -8465,7 +8485,7 @@ SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (i == a->my_slot || !shmi_slot_present(w))
         return 0;
-    /* While a participant with a byte lock is joining, the alive words are still those of the one before it. */
+    /* While a participant with a byte lock is joining, the alive words are still those of its predecessor. */
     if ((shmi_slot_phase(w) != SHMI_phaseJoining || shmi_linked(a, i, w)) && shmi_marked_by_kernel(a, i, 0))
         return shmi_slot_state(a, i) == w;
     if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0)
@@ -8482,7 +8502,8 @@ SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return (uint32_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w);
 }
-/* Replaces before in slotGone by mark, which says that its participant is gone. */
+/* Replaces the value before of slotGone by the mark that shmi_gone_mark gives for a participant: the participant is
+ * gone. */
 SHMI_FN int shmi_note_gone(shmsync_arena *a, uint32_t i, uint64_t before, uint32_t mark)
 {
     return shmi_cas64(shmi_slot64(a, i, SHMI_slotGone), before, (before & ~(uint64_t)UINT32_MAX) | mark);
@@ -8609,8 +8630,9 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
-/* Whether the participant that is dead in slot i, in state w, is gone: another process has found that, or all its
- * threads have given up its memory and it had declared no asynchronous system calls. */
+/* Whether the participant that is dead in slot i, in state w, is gone. It is gone if another process has found that.
+ * It is also gone if it had declared no asynchronous system calls, and all threads of its process have given up their
+ * memory. */
 SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t before = shmi_ld64(shmi_slot64(a, i, SHMI_slotGone));
@@ -8660,8 +8682,8 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
-/* Makes the watcher ask again after an eighth of the time that has passed since the time since. So the watcher asks
- * rarely about a process that takes long to end. */
+/* Makes the watcher ask again after a while: an eighth of the time that has passed since the parameter since. So the
+ * watcher asks rarely about a process that takes long to end. */
 SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
 {
     int64_t now = shmi_now(), wait = (now - since) / 8, at;
@@ -8672,8 +8694,7 @@ SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
     shmi_st32(&a->unfinished, 1);
 }
 
-/* How long a waiter sleeps before it asks itself whether a dead holder is gone. *ask is 0
- * at first. */
+/* How long a waiter sleeps before it checks itself whether a dead holder is gone. *ask is 0 at first. */
 SHMI_FN int64_t shmi_next_ask(int64_t *ask)
 {
     *ask = *ask == 0 ? SHMI_ASK_FIRST : *ask * 3 / 2 < SHMI_ASK_WAITER ? *ask * 3 / 2 : SHMI_ASK_WAITER;
@@ -8692,7 +8713,8 @@ SHMI_FN int64_t shmi_next_look(shmsync_arena *a, shmi_participant_id n)
     }
     return age < SHMI_ASK_FIRST ? SHMI_ASK_FIRST : age < SHMI_LOOK_MOST ? age : SHMI_LOOK_MOST;
 }
-/* A word of 32 or of 64 bits that names a dead participant, and its value as long as it does. */
+/* A word of 32 or of 64 bits that names a dead participant. While the word has the value is, it names that
+ * participant. */
 typedef struct shmi_naming {
     const uint32_t *word32; /* one of the two is NULL */
     const uint64_t *word64;
@@ -8700,7 +8722,7 @@ typedef struct shmi_naming {
     shmi_participant_id name;
 } shmi_naming;
 SHMI_FN int shmi_names(const shmi_naming *w) { return (w->word32 != NULL ? shmi_ld32(w->word32) : shmi_ld64(w->word64)) == w->is; }
-/* Whether the wait of shmi_await is over. was says whether the ID was current when the wait began. */
+/* Whether the wait of shmi_await is over. The parameter was says whether the ID was current when the wait began. */
 SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
 {
     if (w == NULL)
@@ -8787,14 +8809,16 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
 }
-/* As shmi_declare_dead, for a participant that was found dead: the thread publishes the act first. */
+/* As shmi_declare_dead, for a participant that was found dead. The thread first publishes the ID of that participant
+ * in an act word. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
     int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && !shmi_linked(a, i, w), marked;
     SHMSYNC_CRASHPOINT("arena.reap.seen");
-    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* none for a joiner, which has the byte lock of the slot */
-    /* Asks once more, now that no participant can get the ID: before, another one may have got it. */
+    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* publishes nothing for a joiner that has no slot: it has the byte lock of slot i */
+    /* Checks once more whether the participant is dead. Before its ID was in an act word, another participant may have
+     * got the ID; from now on, none can get it. */
     marked = (act.word == NULL || blind || shmi_survey_dead(a, i, w)) && shmi_declare_dead(a, i, w);
     shmi_end_act(a, &act);
     return marked;
@@ -8846,7 +8870,7 @@ SHMI_FN int shmi_any_dying(shmsync_arena *a)
     }
     return 0;
 }
-/* Waits until there is no such dying process. The caller has entered. Returns 0 or EBADF. */
+/* Waits until there is no such dying process. The caller is within shmi_enter. Returns 0 or EBADF. */
 SHMI_FN int shmi_await_none_dying(shmsync_arena *a, const char *op, const char *called)
 {
     int64_t ask = 0;
@@ -9390,9 +9414,9 @@ SHMI_FN uint32_t shmi_threads_of_process(void)
     return n;
 }
 
-/* Ends the process as the end of its last thread would, if all threads but those of the library have ended. at is
- * the time of the next check, 0 for at once. The result is the time of the check after that; 0 means that no check
- * is needed before a thread announces that it ends. */
+/* If all threads but those of the library have ended, ends the process as the end of its last thread would. The
+ * parameter at is the time of the next check, 0 for at once. The result is the time of the check after that; 0 means
+ * that no check is needed before a thread announces that it ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
     uint32_t own, changes;
@@ -9541,16 +9565,15 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
     if (ops != NULL && ops->unfinished != NULL && ops->unfinished(a, o, r->dead))
         r->concern->unfinished = 1;
 }
-/* Whether any participant may miss a wake because of the death of dead, which is not this process, and dead may hold
- * any object. That is so if dead was ending waits of others, or was reaping. */
+/* Whether dead, which is not this process, was ending waits of others, or was reaping. If so, any participant may miss
+ * a wake because of its death, and dead may hold any object. */
 SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t i = shmi_id_slot(dead);
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
 }
-/* Takes back what dead holds of any object, finds out which participants that concerns, and says how many objects
- * are of an unknown kind. all says that dead may hold any object; otherwise it has touched each object that it
- * holds. */
+/* Takes back what dead holds of any object, and finds out which participants that concerns. Returns how many objects
+ * are of an unknown kind. If all is 0, dead has touched each object that it holds; else dead may hold any object. */
 SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_participant_id dead, int all, shmi_concern *c)
 {
     shmi_repair_arg r;
@@ -9672,8 +9695,8 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
         shmi_clear_open_bits(a, dead); /* if dead was leaving, it may have looked at objects after that */
         return;
     }
-    /* Those that died one after the other; a peer's bytes may claim more. No participant has the generation 0, and the words
-     * of slot records name it. */
+    /* These participants of the slot died one after the other. The bytes of a peer may claim more of them. No
+     * participant has the generation 0, but the words of slot records name it. */
     if (first == 0 || first > last || last - first >= 256)
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
@@ -9775,8 +9798,9 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         shmi_leave_for(a, i);
         shmi_ring_told(a);
     }
-    /* A participant can be gone, by what it declared about its system calls, before the kernel has finished with
-     * its alive words. If a joiner took the slot now, the kernel could mark the joiner's words for that death. */
+    /* The slot becomes free only when shmi_ended says so. By what it declared about its system calls, a participant
+     * can be gone before the kernel has finished with its alive words. If a joiner took the slot then, the kernel
+     * could mark the joiner's words for that death. */
     if (b->handed != 0 && b->unfinished) /* another process undoes it, and may be stopped */
         b->unfinished = shmi_unfinished(a, dead);
     if (b->handed == 0 || b->unfinished || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
@@ -9890,9 +9914,8 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     }
 }
 
-/* Asks for the byte locks of the participants that this process is to watch, and reaps those that have none. It
- * goes on until it has found as many living ones as it watches, or no more: see surveyAhead in
- * internal/arenakernel/reap.go. */
+/* Checks whether the participants that this process is to watch have their byte locks, and reaps those that do not.
+ * After a reap, it checks again whom it has to watch: see surveyAhead in internal/arenakernel/reap.go. */
 SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 {
     int again;
@@ -9915,9 +9938,9 @@ SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 
 /* ---- The generations of a slot: see internal/arenakernel/window.go ----
  *
- * A slot goes through the generations of a window. When they are used up, a joiner records another
- * one, with generations that no word of the arena names, and on whose IDs no thread is about to
- * act. The next participant of the slot has the first of them. */
+ * A slot goes through the generations of a window. When they are used up, a joiner records another window, with
+ * generations that no word of the arena names, and on whose IDs no thread is about to act. The next participant of the
+ * slot has the first generation of that window. */
 
 enum {
     /* SHMI_slotWindow: first generation in bits 0..17, last in bits 18..35, number in bits 36..63 */
@@ -10217,7 +10240,7 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
             continue;
         }
         again = 1;
-        /* Fails if another process has renewed the slot: no two windows of a slot have the same number. */
+        /* The swap fails if another process has renewed the slot: no two windows of a slot have the same number. */
         if (shmi_slot_state(a, s->slots[k]) == (uint32_t)before[2 * k] &&
             shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
                        shmi_make_window(first, first + n - 1, ((uint32_t)(old >> 36) + 1) & ((1u << 28) - 1))))
@@ -10265,7 +10288,7 @@ SHMI_FN uint64_t shmi_make_epoch(uint32_t phase, uint32_t number, shmi_participa
 {
     return (uint64_t)number | (uint64_t)(claimant & SHMI_NAME_MASK) << 32 | (uint64_t)phase << 61;
 }
-/* The word of a claim after w, of the process that has the gate. */
+/* The epoch word for a claim by the process that has the gate, when the epoch word is w. */
 SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
 {
     uint32_t n = shmi_epoch_number(w);
@@ -10273,7 +10296,7 @@ SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
         n = n + 1 != 0 ? n + 1 : 2; /* 1 stands for an arena that nobody has used */
     return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
 }
-/* The word at the end of a claim that found a participant in: it names the epoch before the claim. */
+/* The epoch word for the end of a claim that found a participant in: it names the epoch before the claim. */
 SHMI_FN uint64_t shmi_epoch_end(uint64_t w)
 {
     return shmi_epoch_number(w) <= 1 ? 0 : shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w) - 1, 0);
@@ -10283,8 +10306,8 @@ SHMI_FN int shmi_epoch_untouched(uint64_t w)
 {
     return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
 }
-/* The word that has the number of death records at the time when that epoch began. It is written before the epoch
- * is opened; see epochDeaths in internal/arenakernel/epoch_begin.go. */
+/* The word that has the number of death records at the time when the epoch with that number began. It is written
+ * before the epoch is opened; see epochDeaths in internal/arenakernel/epoch_begin.go. */
 SHMI_FN uint64_t *shmi_epoch_deaths(shmsync_arena *a, uint32_t number)
 {
     return shmi_u64(a, number % 2 != 0 ? SHMI_hdrEpochDeathsOdd : SHMI_hdrEpochDeaths);
@@ -10606,8 +10629,8 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
         return 0;
     return shmi_epoch_number(shmi_epoch_phase(w) == SHMI_epochClaiming ? shmi_epoch_end(w) : w);
 }
-/* Writes a file on a disk back if this participant, which has left epoch number, was the last. The slot words are
- * read before and after: if none has changed, no process was in the file meanwhile. */
+/* Writes a file on a disk back if this participant, which has left the epoch with that number, was the last one in it.
+ * The slot words are read before and after: if none has changed, no process was in the file meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
     uint32_t i, *words;
@@ -10667,7 +10690,8 @@ SHMI_FN int shmi_rename_to_private(const char *path, const char *private_name, c
     int err = shmi_rename_new(path, private_name);
     if (err != ENOTSUP)
         return err;
-    /* Here rename replaces what has the name. So this remover takes the name by a symbolic link, and replaces that. */
+    /* The kernel cannot rename without replacing a file that has the new name. So this remover first takes the private
+     * name by a symbolic link, and then replaces only that link. */
     if (symlink(placeholder, private_name) != 0)
         return errno;
     SHMSYNC_CRASHPOINT("arena.remove.placed");
@@ -10725,7 +10749,8 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
         return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", private_name);
     return 0;
 }
-/* Removes files that were at path and whose remover died before they lost their private name. */
+/* Removes files that were at path, and whose remover died after it had renamed them and before it had removed the
+ * private name. */
 SHMI_FN void shmi_sweep_removed(const char *path)
 {
     char private_name[PATH_MAX + 300], dir[PATH_MAX];
@@ -10818,7 +10843,7 @@ SHMI_COLD uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *words)
         shmi_say(words, n == 1 ? " is in" : " are in");
     return n;
 }
-/* EBUSY: names participants that are in. */
+/* Fails with EBUSY, and names participants that are in. */
 SHMI_COLD int shmi_fail_in(shmsync_arena *a, const char *op)
 {
     char who[256];
@@ -10886,9 +10911,10 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         shmsync_participant p;
         shmi_off o = shmi_death_record(a, 0, n);
         if (!shmi_read_death_record(a, 0, n, &p, &name)) {
-            /* If the record is the first one at its place in the ring, its writer was stopped or died while it
-             * wrote, and the participant has another record. Otherwise a writer that was stopped for a whole round
-             * of the ring may have overwritten it. */
+            /* The record is not whole. If it is the first one at its place in the ring, its writer was stopped or died
+             * while it wrote, and the participant has another record. Otherwise a writer that was stopped for a whole
+             * round of the ring may have overwritten a whole record. Then the epoch is not clean, unless the record is
+             * of an earlier epoch. */
             e->clean = e->clean && (n < since || n < SHMI_deathRecordDeaths);
             continue;
         }
@@ -10993,7 +11019,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     return 0;
 }
 
-/* Checks the admission word of a joiner that could not become in. EPROTO: a peer has changed the word. */
+/* Checks the admission word of a joiner that could not change the word to in. EPROTO: a peer has changed the word. */
 SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
 {
     if (s != SHMI_admissionPending && s != SHMI_admissionRefused)
@@ -11015,7 +11041,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         uint32_t phase;
         int err;
         shmi_cas32(mine, SHMI_admissionRefused, SHMI_admissionPending);
-        /* The epoch is read after that store: otherwise a refusal could be overlooked. */
+        /* The epoch is read after the store to the admission word: otherwise this joiner could overlook a refusal. */
         w = shmi_epoch(a);
         phase = shmi_epoch_phase(w);
         if (phase == SHMI_epochRemoved)
@@ -11782,7 +11808,8 @@ SHMI_FN void shmi_sweep_temp(const char *dir, int dirfd_)
         if (fd < 0)
             continue;
         snprintf(base, sizeof base, "%.*s", (int)n, e->d_name + 1);
-        /* If the file has the name for which it was made, too, its creator died between two steps of the publication. */
+        /* If the file is also at the path for which it was made, its creator died between two steps of the
+         * publication. Then only the temporary name is removed. */
         if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
             ((st.st_nlink > 1 && shmi_same_entry(fd, dirfd_, base, AT_SYMLINK_NOFOLLOW)) || flock(fd, LOCK_EX | LOCK_NB) == 0) &&
             shmi_same_entry(fd, dirfd_, e->d_name, AT_SYMLINK_NOFOLLOW))
@@ -12201,7 +12228,8 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
 }
 
 /* Reads the identity of this process, by which peers find its threads when it is dead. What /proc does not say stays
- * 0. Returns an errno if only a shortage hides it: the rest of the membership would have to do without. */
+ * 0. Returns an errno if /proc cannot be read because of a shortage: otherwise this participant would have no identity
+ * as long as it is in. */
 SHMI_FN int shmi_read_identity(shmsync_arena *a)
 {
     uint32_t k, nibbles = 0;
@@ -12359,8 +12387,9 @@ SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options 
 }
 
 /* Opens the file of the arena once more, for the byte lock: through a shared file description, the lock of a dead
- * process would live on in its child. Without a second description, or where byte locks do not work, a->lock_fd is -1,
- * and this process can prove less: so an errno that may pass is a failure. */
+ * process would live on in its child. Without a second description, or where byte locks do not work, a->lock_fd is -1.
+ * Peers then have less proof of what becomes of this process, so an error that may be temporary makes the open of the
+ * arena fail. */
 SHMI_FN int shmi_open_lock(shmsync_arena *a)
 {
     char path[64];
@@ -12421,7 +12450,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         return shmi_fail(err, "arena.open", a->label, "could not read who this process is from /proc");
     }
     a->caps |= shmi_kernel_io_caps(o);
-    /* This is quick while the process has one thread, so it comes before the helper thread is started. */
+    /* The registration is quick while the process has one thread, so it comes before the helper thread is started. */
     if (shmi_alone())
         shmi_register_fence();
     if (shmi_is_registered())
@@ -13827,7 +13856,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_CLOSED;
     if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
         return SHMI_LATE;
-    /* A thread that is woken often, or waits briefly each time, never sleeps long enough for a check. */
+    /* If the check is due, it is made before the sleep: a thread that is woken often, or waits briefly each time,
+     * never sleeps long enough for a check. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)
@@ -14322,9 +14352,9 @@ SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
     __atomic_store_n(&head->state, s, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
-/* As shmi_log_store, after a rollback: a release. A process that does not have the lock, and sees in shmi_log_names that
- * no process will undo a transaction any more, also sees the restored bytes. Else it could free the memory that they are
- * in, and the bytes would come later. */
+/* As shmi_log_store, after a rollback: a release. A process that does not have the lock may see in shmi_log_names that
+ * no process will undo a transaction any more. Then it also sees the restored bytes. Without the release, it could
+ * free their memory, and the bytes could be stored after the memory has another use. */
 SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -14436,10 +14466,12 @@ SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     return 0;
 }
 
-/* Ends what a transaction of n did with blocks. If it is committed, the blocks that it allocated stay, and those
- * that it freed are freed; otherwise the other way round. To free a block, this process first marks the block as
- * freeing by itself, and the record as given. The block becomes free when the log is idle, because a block in use
- * again could be logged by n in another log. A block that is not logged by n was dealt with before. */
+/* Ends what a transaction of n did with blocks. If it is committed, the blocks that it allocated stay, and those that
+ * it freed are freed. Otherwise the blocks that it allocated are freed, and the others stay. A block that it allocated
+ * and freed again is freed in both cases. To free a block, this process first marks the block as freeing by itself,
+ * and then its record as given. shmi_log_give makes the block free when the log is idle. If the block became free
+ * earlier, n could use it again and log it in another log. If a block is not logged by n, an earlier process has
+ * already dealt with it. */
 SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
 {
     uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
@@ -14451,9 +14483,9 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
         if (shmi_log_record(a, l, &tail, &f) != 0)
             return EPROTO;
         if (f.kind == SHMI_recordGiven) {
-            /* An earlier process has marked the record given, and it or its reaper has the block. From here on,
-             * given would name this process, so the record gets the kind whose blocks stay. The block may be in use
-             * again, and another thread may free it. */
+            /* An earlier process has marked the record as given. That process or its reaper frees the block. If the
+             * record stayed given, it would mean from now on that this process frees the block, which may be in use
+             * again and freed by another thread. So the record gets the kind whose blocks stay. */
             memcpy(l->records + end - sizeof f.kind, &kept, sizeof kept);
             continue;
         }
@@ -14500,14 +14532,15 @@ SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
     if (__atomic_compare_exchange_n(&l->head->state, &s, SHMI_LOG_LOST, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         SHMSYNC_CRASHPOINT("tx.log.lost");
 }
-/* Sets the state of the log to lost if its transaction is not that of dead, the holder in owner word o, which was
- * not rolling back. In that case a program has unlocked in a transaction, and others have had the lock since then.
- * The state must be set before the lock is taken from dead, because after a death right then nobody could tell whose
- * hold it was.
+/* Sets the state of the log to lost, unless the log has a transaction of the participant dead. The owner word had the
+ * value o: dead held the lock, and was not doing a rollback. If the log has a transaction of another participant, a
+ * program has unlocked in a transaction, and others have had the lock since then. The state must be set before the
+ * lock is taken from dead: if this process died right after it took the lock, nobody could tell any more that dead had
+ * held it.
  *
- * The caller does not hold the lock, and may have been stopped for long since it read o. So it reads the state
- * first, and then the owner word again, while dead is in an act word. If the owner word is still o, only dead or
- * another reaper of dead can have written the state; see logState in prims/tx_word.go. */
+ * The caller does not hold the lock, and may have been stopped for long since it read o. So this function first reads
+ * the state. Then it publishes dead in an act word, and reads the owner word again. If the owner word is still o, only
+ * dead or another reaper of dead can have written the state; see logState in prims/tx_word.go. */
 SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owner, uint32_t o, shmi_participant_id dead)
 {
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;

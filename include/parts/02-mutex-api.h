@@ -13,7 +13,8 @@ typedef struct shmsync_mutex_options {
     int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
     /* how long waiters of a new mutex spin: 0: adaptive; SHMSYNC_SPIN_NEVER: not at all; else at most this many ns */
     int64_t spin_ns;
-    /* not 0: unlocks of this process compare and swap, so two that race cannot release the hold of another process */
+    /* not 0: unlocks of this process compare and swap. Then, of two unlocks that race, none can release the hold of
+     * another process */
     int checked;
     int (*repair)(void *);   /* called by lock when it finds a death; returns 0 if it has repaired the data */
     void *repair_arg;
@@ -23,11 +24,12 @@ typedef struct shmsync_mutex_options {
 /* Finds the mutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
  * object is of another kind, or has other options. */
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
-/* Finds the mutex of that name. ENOENT: there is none. checked and repair of opts apply to this process. */
+/* Finds the mutex of that name. ENOENT: there is none. The fields checked and repair of opts apply only to this
+ * process. */
 int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
 /* Opens the mutex at an offset that shmsync_mutex_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out);
-/* The offset of the mutex in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the mutex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
 /* Gives one opening of the mutex back. The holds and waits of this process stay as they are. */
 int shmsync_mutex_close(shmsync_mutex *m);

@@ -20,7 +20,7 @@ int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_o
 int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
 /* Opens the futex at an offset that shmsync_futex_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out);
-/* The offset of the futex in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the futex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f);
 /* Gives one opening of the futex back. The holds and waits of this process stay as they are. */
 int shmsync_futex_close(shmsync_futex *f);

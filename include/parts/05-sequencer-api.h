@@ -23,7 +23,7 @@ int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_s
 /* Opens the Sequencer at an offset that shmsync_sequencer_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out);
-/* The offset of the Sequencer in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Sequencer in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
 /* Gives one opening of the Sequencer back. The holds and waits of this process stay as they are. */
 int shmsync_sequencer_close(shmsync_sequencer *s);

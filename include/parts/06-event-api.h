@@ -24,7 +24,7 @@ int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_o
 int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
 /* Opens the Event at an offset that shmsync_event_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
-/* The offset of the Event in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Event in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
 /* Gives one opening of the Event back. The holds and waits of this process stay as they are. */
 int shmsync_event_close(shmsync_event *e);
@@ -33,7 +33,7 @@ int shmsync_event_close(shmsync_event *e);
 int shmsync_event_set(shmsync_event *e);
 /* Makes the Event not set. */
 int shmsync_event_reset(shmsync_event *e);
-/* Whether the Event is set: 1 or 0. In a child of fork, 0. */
+/* Whether the Event is set: 1 or 0. In a child of fork the result is 0. */
 int shmsync_event_is_set(const shmsync_event *e);
 /* Waits until the Event is set. With auto_reset, each set ends only one wait. */
 int shmsync_event_wait(shmsync_event *e);

@@ -17,8 +17,8 @@ typedef struct shmsync_queue_options {
     const char *type;  /* instead of layout: description of an item, as for shmsync_layout, with a name before each @ */
 } shmsync_queue_options;
 
-/* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. The items that came back have the order
- * of their puts, as long as there were fewer than two billion further puts. */
+/* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. Items that come back are queued in
+ * the order of their puts, as long as fewer than two billion items were put after them. */
 typedef struct shmsync_lease {
     struct shmi_queue *impl;
     uint64_t serial;
@@ -43,11 +43,11 @@ int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, con
 int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
 /* Opens the Queue at an offset that shmsync_queue_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
-/* The offset of the Queue in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Queue in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q);
 /* Gives one opening of the Queue back. The holds and waits of this process stay as they are. After the last close, ack
  * and nack return EBADF, and items that are still on lease come back only when this process leaves the arena. So end
- * the leases before. */
+ * all leases before the last close. */
 int shmsync_queue_close(shmsync_queue *q);
 /* Copies an item into the queue, and waits until there is room. ECANCELED: the queue is shut down. ENOSPC: no room
  * for a wait. */

@@ -22,12 +22,12 @@ int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_w
 /* Opens the WaitGroup at an offset that shmsync_waitgroup_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out);
-/* The offset of the WaitGroup in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the WaitGroup in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g);
 /* Gives one opening of the WaitGroup back. The holds and waits of this process stay as they are. */
 int shmsync_waitgroup_close(shmsync_waitgroup *g);
-/* Adds delta to the counter. What a process adds is its share until it is done. EINVAL, with nothing changed: the
- * counter would become negative, or too large. */
+/* Adds delta to the counter. The units that a process adds are its share until they are done. EINVAL, with nothing
+ * changed: the counter would become negative, or too large. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
 /* Makes this process responsible for n of the units that other processes have added: if it dies before they are
  * done, waits fail. EINVAL: other processes have added less than n. If a process is just dying, the call first waits
@@ -66,13 +66,13 @@ int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shms
 int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out);
 /* Opens the Latch at an offset that shmsync_latch_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
-/* The offset of the Latch in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Latch in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 /* Gives one opening of the Latch back. The holds and waits of this process stay as they are. */
 int shmsync_latch_close(shmsync_latch *l);
 /* Declares that this process will count down n: if it dies before that, waits fail. If a process dies that has not
- * claimed its part, waiters go on waiting. EINVAL: n is more than what is left and no living process has claimed. If a
- * process is just dying, the call first waits until its part can be claimed. */
+ * claimed its part, waiters go on waiting. EINVAL: n is more than the part of the counter that no living process has
+ * claimed. If a process is just dying, the call first waits until its part can be claimed. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
 /* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n);
@@ -83,7 +83,8 @@ int shmsync_latch_wait(shmsync_latch *l);
 /* As shmsync_latch_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
 /* Counts down n, and waits. If it fails in the wait, it has counted down nevertheless. EBADF: another thread closed
- * the handle or the arena; the call has counted down if shmsync_error names latch.wait. EPROTO does not tell. */
+ * the handle or the arena; the call has counted down if shmsync_error names latch.wait. After EPROTO it is not known
+ * whether the call has counted down. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
 /* Waits until the dead processes are gone, and forgets their claims, so that other processes count down in their
  * place. */

@@ -21,13 +21,13 @@ int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_opt
 int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
 /* Opens the Once at an offset that shmsync_once_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
-/* The offset of the Once in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Once in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_once_offset(const shmsync_once *o);
 /* Gives one opening of the Once back. The holds and waits of this process stay as they are. */
 int shmsync_once_close(shmsync_once *o);
-/* Calls f if no call of any process has called its function yet. Otherwise it waits until that function has
- * returned. If the process that runs its function dies, the next call runs its own f. EDEADLK: the caller is f, which
- * another call on the same Once runs in this thread. */
+/* Calls f if no process has called its function for this Once yet. Otherwise it waits until that function has
+ * returned. If a process dies while it runs its function, the next call runs its own f. EDEADLK: the caller is f,
+ * which another call on the same Once runs in this thread. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
 /* As shmsync_once_do, but it waits for another process until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time
  * has passed. */
@@ -63,7 +63,7 @@ int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_bar
 /* Opens the Barrier at an offset that shmsync_barrier_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out);
-/* The offset of the Barrier in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Barrier in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
 /* Gives one opening of the Barrier back. The holds and waits of this process stay as they are. */
 int shmsync_barrier_close(shmsync_barrier *b);
@@ -81,7 +81,7 @@ int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
 /* Arrives once, and waits until the phase is over. EDEADLK, with nothing counted: the caller is the completion of this
  * Barrier. EBADF: another thread closed the handle or the arena; the arrival has counted if shmsync_error names
- * barrier.wait. EPROTO does not tell. */
+ * barrier.wait. After EPROTO it is not known whether the arrival has counted. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 /* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed; the arrival still counts, unless the completion of the previous phase was running at that time. Then

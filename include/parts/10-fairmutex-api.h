@@ -25,7 +25,7 @@ int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_f
 /* Opens the FairMutex at an offset that shmsync_fairmutex_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
-/* The offset of the FairMutex in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the FairMutex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
 /* Gives one opening of the FairMutex back. The holds and waits of this process stay as they are. */
 int shmsync_fairmutex_close(shmsync_fairmutex *f);

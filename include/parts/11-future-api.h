@@ -22,7 +22,7 @@ int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_futu
 /* Opens the Future at an offset that shmsync_future_offset gave, in this process or another. EINVAL: none is there.
  */
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out);
-/* The offset of the Future in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Future in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_future_offset(const shmsync_future *f);
 /* Gives one opening of the Future back. The holds and waits of this process stay as they are. */
 int shmsync_future_close(shmsync_future *f);

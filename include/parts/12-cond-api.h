@@ -23,7 +23,7 @@ int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_opt
 int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
 /* Opens the Cond at an offset that shmsync_cond_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
-/* The offset of the Cond in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Cond in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
 /* Gives one opening of the Cond back. The holds and waits of this process stay as they are. */
 int shmsync_cond_close(shmsync_cond *c);
@@ -34,8 +34,8 @@ int shmsync_cond_close(shmsync_cond *c);
 int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
 /* As shmsync_cond_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
-/* As shmsync_cond_timedwait, with any lock: unlock and lock are functions that unlock and lock it, and return 0 or
- * an errno. If abs_monotonic is NULL, the wait has no end. */
+/* As shmsync_cond_timedwait, with any lock: unlock and lock are functions that unlock and lock it, and return 0 or an
+ * errno. If abs_monotonic is NULL, the wait has no time limit. */
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Wakes the wait that has lasted longest. */
 int shmsync_cond_signal(shmsync_cond *c);

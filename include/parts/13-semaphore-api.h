@@ -25,7 +25,7 @@ int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_s
 /* Opens the Semaphore at an offset that shmsync_semaphore_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out);
-/* The offset of the Semaphore in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Semaphore in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);
 /* Gives one opening of the Semaphore back. The holds and waits of this process stay as they are. */
 int shmsync_semaphore_close(shmsync_semaphore *s);

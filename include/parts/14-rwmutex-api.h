@@ -26,7 +26,7 @@ int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwm
 /* Opens the RWMutex at an offset that shmsync_rwmutex_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out);
-/* The offset of the RWMutex in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the RWMutex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m);
 /* Gives one opening of the RWMutex back. The holds and waits of this process stay as they are. */
 int shmsync_rwmutex_close(shmsync_rwmutex *m);

@@ -30,7 +30,7 @@ int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_sp
 /* Opens the SpinLock at an offset that shmsync_spinlock_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out);
-/* The offset of the SpinLock in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the SpinLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
 /* Gives one opening of the SpinLock back. The holds and waits of this process stay as they are. */
 int shmsync_spinlock_close(shmsync_spinlock *l);
@@ -59,7 +59,7 @@ int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_
 /* Opens the RWSpinLock at an offset that shmsync_rwspinlock_offset gave, in this process or another. EINVAL: none
  * is there. */
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out);
-/* The offset of the RWSpinLock in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the RWSpinLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);
 /* Gives one opening of the RWSpinLock back. The holds and waits of this process stay as they are. */
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l);

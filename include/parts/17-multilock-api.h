@@ -36,7 +36,7 @@ int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_m
 /* Opens the MultiLock at an offset that shmsync_multilock_offset gave, in this process or another. EINVAL: none is
  * there. */
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
-/* The offset of the MultiLock in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the MultiLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
 /* Gives one opening of the MultiLock back. The holds and waits of this process stay as they are. */
 int shmsync_multilock_close(shmsync_multilock *m);

@@ -64,7 +64,7 @@ int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync
 /* Opens the SignalWaker at an offset that shmsync_signalwaker_offset gave, in this process or another. EINVAL: none
  * is there. */
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out);
-/* The offset of the SignalWaker in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the SignalWaker in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w);
 /* Gives one opening of the SignalWaker back. The holds and waits of this process stay as they are. */
 int shmsync_signalwaker_close(shmsync_signalwaker *w);
@@ -73,7 +73,7 @@ int shmsync_signalwaker_signals(const shmsync_signalwaker *w);
 /* The number of queues: 64 for each signal. They are counted from 0. */
 int shmsync_signalwaker_queues(const shmsync_signalwaker *w);
 
-/* The gate of a queue. EINVAL: there is no such queue, and calls with the gate return EBADF. */
+/* The gate of a queue. EINVAL: there is no such queue; calls with *out then return EBADF. */
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out);
 /* Says that there is something in the queue. *scheduled, if scheduled is not NULL, says whether this call has scheduled
  * the queue. The call leaves the queue alone if the queue is scheduled already, or if its executor will see the new
@@ -120,7 +120,7 @@ int shmsync_signalwaker_register_worker(shmsync_signalwaker *w);
 /* Counts one worker less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 
-/* The signal of that number. EINVAL: there is no such signal, and calls with *out return EBADF. */
+/* The signal of that number. EINVAL: there is no such signal; calls with *out then return EBADF. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
 /* Sets a bit, 0 to 63. *was_empty says whether no bit was set before, and *set_now whether this call has set the bit,
  * which is 0 if the bit was set before. Both pointers may be NULL. If *was_empty is 1, the caller must mark the signal.
@@ -136,11 +136,12 @@ uint64_t shmsync_signal_load(const shmsync_signal *s);
 /* The bit set in bitmap that is nearest to start; of two that are equally near, the lower one. 64: no bit is set. */
 int shmsync_nearest_bit(uint64_t bitmap, int start);
 
-/* Marks a signal: says that it may have bits. If it was not marked, the call issues a permit and sets *marked to 1. */
+/* Marks a signal in the summary: says that the signal may have bits. If it was not marked, the call issues a permit
+ * and sets *marked to 1. */
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked);
 /* Marks each signal of mask, as shmsync_signalwaker_mark does. *marked gets those that were not marked before. */
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *w, uint64_t mask, uint64_t *marked);
-/* Takes a signal out of the summary if it has no bits. EBUSY: it has bits, or was not marked. */
+/* Takes a signal out of the summary if the signal has no bits. EBUSY: it has bits, or was not marked. */
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i);
 /* Takes a signal out of the summary, even if it has bits. EBUSY: it was not marked. */
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i);
@@ -166,7 +167,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int en
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
 /* Clears bit k of the summary of the partition. */
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k);
-/* Whether bit k of the summary of the partition is set: 1 or 0. In a child of fork, 0. */
+/* Whether bit k of the summary of the partition is set: 1 or 0. In a child of fork the result is 0. */
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
 /* The summary of the partition. */
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);

@@ -19,18 +19,18 @@ typedef struct shmsync_synchronized_options {
 /* Finds the Synchronized of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its value has
  * size bytes, at most 65536. EINVAL: an existing one has another size or layout. */
 int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
-/* Finds the value of that name. ENOENT: there is none. EINVAL: it has another size or layout. */
+/* Finds the Synchronized of that name. ENOENT: there is none. EINVAL: it has another size or layout. */
 int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
 /* Opens the Synchronized at an offset that shmsync_synchronized_offset gave, in this process or another. EINVAL:
  * none is there. */
 int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out);
-/* The offset of the Synchronized in the arena, the same in every process. 0 if the handle is closed. */
+/* Returns the offset of the Synchronized in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s);
 /* Gives one opening of the Synchronized back. The holds and waits of this process stay as they are. */
 int shmsync_synchronized_close(shmsync_synchronized *s);
-/* Locks the value. *copy points to a copy of it, aligned to 64 bytes. The process may change the copy, in any
- * order, until commit or abort. If the process dies before it has committed, the value is as it was before begin. A
- * second begin of this process waits for the first. */
+/* Locks the Synchronized, and sets *copy to a copy of its value, aligned to 64 bytes. The process may change the copy,
+ * in any order, until commit or abort. If the process dies before it has committed, the value is as it was before
+ * begin. A second begin of this process waits for the first. */
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy);
 /* As shmsync_synchronized_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. A free lock is taken whatever the time. */
@@ -43,8 +43,8 @@ int shmsync_synchronized_abort(shmsync_synchronized *s);
  * process is stopped or dead. While the call runs, dst may have parts of several values; when it returns 0, dst has
  * one whole value. */
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
-/* Sets the value to *src, as a begin, a copy and a commit do. */
+/* Sets the value to *src, as a begin, a change of the copy and a commit would. */
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src);
-/* The number of changes so far. */
+/* The number of commits so far, including those of shmsync_synchronized_store. */
 uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
 

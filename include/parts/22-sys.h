@@ -29,8 +29,8 @@ SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
         __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
-/* The first fence orders everything before it and after it; the second orders loads. The thread sanitizer does not
- * know fences, but the words that it watches are ordered by atomics anyway. */
+/* shmi_full_fence orders everything before it and after it; shmi_load_fence orders only loads. The thread sanitizer
+ * does not know fences, but the words that it watches are ordered by atomics anyway. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SHMI_NO_FENCES 1
@@ -47,8 +47,9 @@ SHMI_FN void shmi_full_fence(void)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
-/* Keeps the later loads of this thread after its compare-and-swap, which has succeeded. A call does that if it returns
- * after a compare-and-swap that another call, which changes nothing, may have missed; see prims/fence.go. */
+/* Keeps later loads of this thread from being executed before its last compare-and-swap, which has succeeded. A call
+ * needs this if it returns after a compare-and-swap that a concurrent call may have missed because that call changes
+ * nothing; see prims/fence.go. */
 SHMI_FN void shmi_order_loads(void)
 {
 #if defined(__x86_64__)
@@ -98,7 +99,7 @@ SHMI_FN int shmi_crash_due(const char *spec, const char *name, int *hits)
         return 0;
     return __atomic_add_fetch(hits, 1, __ATOMIC_SEQ_CST) == want;
 }
-/* One pass in n, at random, takes up to so many microseconds, if spec is "n:microseconds". */
+/* If spec is "n:microseconds", delays one of n calls, chosen at random, by less than that many microseconds. */
 SHMI_FN void shmi_crash_delay(const char *spec)
 {
     static uint32_t passes;
@@ -358,8 +359,8 @@ SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, 
 }
 SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
-/* The errno of a call for byte locks: ENOTSUP if byte locks are missing or forbidden, on this system or on this file
- * system. Any other error may pass. */
+/* Returns the errno for a failed call for byte locks: ENOTSUP if byte locks are missing or forbidden, on this system
+ * or on this file system. Any other error may be temporary. */
 SHMI_FN int shmi_lock_errno(int err)
 {
     return err == ENOSYS || err == EPERM || err == EACCES || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
@@ -384,7 +385,7 @@ SHMI_FN int shmi_byte_locked(int fd, uint64_t off)
         return -1;
     return found != F_UNLCK;
 }
-/* Whether fd is still a descriptor of that file. */
+/* Whether fd is still a descriptor of the file with device number dev and inode number ino. */
 SHMI_FN int shmi_is_file(int fd, uint64_t dev, uint64_t ino)
 {
     struct stat st;
@@ -392,17 +393,16 @@ SHMI_FN int shmi_is_file(int fd, uint64_t dev, uint64_t ino)
     errno = before;
     return same;
 }
-/* Closes fd if it is still a descriptor of that file. If other code of the program has closed it by mistake, its number may
- * belong to another file by now. This is no cancellation point. */
+/* Closes fd if it is still a descriptor of that file. If other code of the program has closed fd by mistake, the
+ * number fd may belong to another file by now. This function is no cancellation point. */
 SHMI_FN void shmi_close_file(int fd, uint64_t dev, uint64_t ino)
 {
     if (fd >= 0 && shmi_is_file(fd, dev, ino))
         syscall(SYS_close, fd);
 }
-/* Keeps the byte locks of fd's open file description until this process is gone, even if
- * a mistake elsewhere in the program closes the descriptor: it maps a page of the file
- * through the description, and a mapping refers to the description as a descriptor does.
- * The mapping is not inherited by a fork, whose child is no participant. */
+/* Keeps the byte locks of fd's open file description until this process is gone, even if a mistake elsewhere in the
+ * program closes fd. To do so, it maps a page of the file through fd: a mapping keeps the description open, as a
+ * descriptor does. A child of fork does not inherit the mapping, because the child is no participant. */
 SHMI_FN int shmi_pin_lock(int fd, void **page, size_t *n)
 {
     struct stat st;
@@ -451,7 +451,7 @@ SHMI_FN void shmi_probe(void)
     if (fd < 0)
         fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     /* If there is no file for the probe, or the probe fails for another reason, it stays unknown whether byte locks
-     * work: each join asks. */
+     * work. Then each join tries them. */
     shmi_have.ofd = !shmi_disabled("ofd");
     if (fd >= 0) {
         if (shmi_lock_errno(shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL)) == ENOTSUP)

@@ -62,8 +62,8 @@ SHMI_FN void shmi_no_failure(void)
     shmi_last.err = shmi_last.brief = shmi_last.who_known = 0;
 }
 
-/* Ends a call that may have met failures and has gone on. If the call succeeds, the note of the last failed call, which
- * before has, becomes valid again. */
+/* Ends a call that may have met failures and has gone on. If the call succeeds, the note of the last failed call
+ * becomes valid again. The caller has saved that note in *before. */
 SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
 {
     if (err == 0) {
@@ -73,8 +73,9 @@ SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
     return err;
 }
 
-/* Makes a call that may repair what a death has left. A call that repairs has met a failure and has gone on, so its success
- * leaves the note of the last failure as it was. A call without a repair never goes on after a failure. */
+/* Sets err to the result of call, which may repair what a death has left. If repair is not NULL, the call may have met
+ * a failure and have gone on, so its success leaves the note of the last failure as it was. Without a repair, a call
+ * never goes on after a failure. */
 #define SHMI_REPAIRING(repair, err, call)                   \
     do {                                                    \
         if ((repair) != NULL) {                             \
@@ -324,7 +325,7 @@ struct shmsync_arena {
     shmi_ref **refs;         /* guarded by: handles; 1 << refs_log lists, by offset; NULL: none yet */
     uint32_t refs_log, n_refs;
     uint64_t refs_passed;    /* guarded by: handles; the references that lookups have passed: a test bounds it */
-    shmi_off *deferred;      /* guarded by: handles; blocks freeing by us that a peer guarded */
+    shmi_off *deferred;      /* guarded by: handles; blocks that this process is freeing, and that a peer guarded */
     size_t n_deferred, cap_deferred;
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
 
@@ -392,8 +393,8 @@ typedef struct shmi_kind_ops {
     int (*complete)(shmsync_arena *a, const shmi_object *o);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o); /* NULL: not known */
-/* Completes the last change of an object, if there is an object at off whose changes are records. 0: it cannot. The
- * object is guarded. */
+/* Completes the last change of an object, if there is an object at off whose changes are records. Returns 0 if that
+ * was not possible. The caller guards the object. */
 SHMI_FN int shmi_complete_object(shmsync_arena *a, shmi_off off);
 
 /* ---- From an offset to an address ---- */
@@ -436,7 +437,7 @@ SHMI_FN uint32_t shmi_slot_gen(uint32_t w) { return w >> 3 & SHMI_maxGeneration;
 SHMI_FN uint32_t shmi_slot_word(uint32_t phase, uint32_t gen) { return phase | gen << 3; }
 /* Whether the participant holds the byte lock of the slot for as long as its process exists. */
 SHMI_FN int shmi_slot_has_byte(uint32_t w) { return (w & SHMI_heldByte) != 0; }
-/* The word of the same participant in another phase. */
+/* The state w of a slot, with another phase: the participant stays the same. */
 SHMI_FN uint32_t shmi_slot_with(uint32_t w, uint32_t phase)
 {
     return shmi_slot_word(phase, shmi_slot_gen(w)) | (phase != SHMI_phaseFree ? w & SHMI_heldByte : 0);
@@ -497,8 +498,8 @@ SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned w
     return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);
 }
 
-/* Whether n is a participant that has not been reaped. One load. If it is not, no thread of n executes an
- * instruction on the arena any more; the kernel may still write for it until shmi_gone. */
+/* Whether n is the ID of a participant that is not marked dead. It costs one load. If the result is 0, no thread of n
+ * executes an instruction on the arena any more; the kernel may still write for n until shmi_gone. */
 SHMI_FN int shmi_current(const shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -513,8 +514,8 @@ SHMI_FN shmi_participant_id shmi_self(const shmsync_arena *a) { return __atomic_
 /* Why this process has no ID: it closed the arena, or it is a child of fork. */
 SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) ? EBADF : ENOTCONN; }
 
-/* The number of reaps so far, as a sequence: a process that finds another number than before knows that there was a
- * reap. */
+/* Counts the reaps, and the leaves, of participants that may have left something in an object or a wait node. If a
+ * process finds another number than before, there was such a reap or leave. */
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
 /* How often a reaper reads words that a peer may rewrite all the time. A correct peer changes them a few times at
@@ -561,9 +562,9 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
 static SHMI_THREAD volatile unsigned shmi_cancel_held; /* pairs of hold and let that the thread is in */
 static SHMI_THREAD volatile int shmi_cancel_before;    /* the state before the outermost pair */
 
-/* A handler may run between any two instructions of these functions, and calls both. If it finds a count of 0, it
- * overwrites shmi_cancel_before. So the interrupted function keeps the state in a variable of its own until the count
- * is not 0, and after the count is 0 again. */
+/* A signal handler may run between any two instructions of these two functions, and may call both. If it finds a count
+ * of 0, it overwrites shmi_cancel_before. So the interrupted function keeps the state in a variable of its own until
+ * the count is not 0, and after the count is 0 again. */
 SHMI_FN void shmi_hold_cancel(void)
 {
     unsigned held = shmi_cancel_held;
@@ -624,8 +625,9 @@ typedef struct shmi_inside {
 } shmi_inside;
 static SHMI_THREAD volatile shmi_inside shmi_calls_in[SHMI_INSIDE];
 
-/* A handler that runs within this function leaves each count as it was. If it finds an entry free, it may leave its own
- * arena there. So an entry gets its count first, which keeps handlers away from it, and its arena after that. */
+/* A signal handler that interrupts this function leaves each count as it was. If it finds an entry with a count of 0,
+ * it may leave another arena in that entry. So this function first raises the count of an entry, which keeps handlers
+ * away from the entry, and then stores the arena. */
 SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
 {
     int i, at = -1;

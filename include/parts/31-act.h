@@ -63,10 +63,10 @@ SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participa
     SHMSYNC_CRASHPOINT("arena.act.verified");
     return 1;
 }
-/* Replaces *word, which has to be old, by to, and returns whether it did. old names n. The word stays as it is while
- * n is current and, if gone is set, also while n is dead but not gone. If n is this participant, which leaves, only
- * the value of the word counts. Every change to a word because the participant in it died goes through this function.
- * The exception is a word that cannot change meanwhile because the caller holds a lock. */
+/* Replaces the value old of *word by the value to, and returns whether it did. The value old names n. The word stays
+ * as it is while n is current and, if gone is set, also while n is dead but not gone. If n is this participant, which
+ * leaves, only the value of the word counts. Every change to a word because the participant in it died goes through
+ * this function. The exception is a word that cannot change meanwhile because the caller holds a lock. */
 SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
 {
     shmi_act act;

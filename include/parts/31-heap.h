@@ -8,8 +8,8 @@ enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_timeout = 64 };
 enum {
     SHMI_headroomShare = 16, /* one of this many chunks is in the headroom, rounded up */
     SHMI_headroomMost = 256,
-    SHMI_headroomLeast = 4, /* chunks of a heap with headroom */
-    SHMI_headroomNodes = 1, /* of at least two chunks */
+    SHMI_headroomLeast = 4, /* a heap with fewer chunks has no headroom */
+    SHMI_headroomNodes = 1, /* chunks for wait nodes, if the headroom has two or more chunks */
     SHMI_headroomPause = 2000000, /* ns; before each of the last tries of an allocation */
     /* The least class of a block in the headroom. It has room for each slot record, except that of a Waitable whose state
      * has more than 8 bytes. */
@@ -24,9 +24,9 @@ typedef enum shmi_room {
     SHMI_roomOfNodes    /* headroom for wait nodes */
 } shmi_room;
 
-/* Finds the chunks that are within reach of a link of 32 bits, such as the word objRecords, and the words of a queue, which
- * contain the offset of a wait node divided by its size. The last of them are the headroom. If there are too few, there is
- * no headroom. */
+/* Plans the headroom. A link of 32 bits, such as the word objRecords or a link of a queue, contains an offset divided
+ * by SHMI_blockMin, so it reaches only the first 256 GiB of the arena. The headroom consists of the last chunks within
+ * that reach. If too few chunks are within reach, there is no headroom. */
 SHMI_FN void shmi_plan_headroom(shmi_geometry *g)
 {
     const uint64_t last = (uint64_t)SHMI_blockMin << 32; /* 256 GiB */
@@ -232,7 +232,8 @@ SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
         return a->lock_fd;
     return shmi_open_again(a);
 }
-/* If the kernel has given the opened descriptor the number of one of the arena, the arena has that one again. */
+/* Closes fd, which shmi_borrow_file has returned, unless its number is that of a descriptor of the arena. If the
+ * program had closed that descriptor by mistake, and fd was opened under the same number, fd takes its place. */
 SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
 {
     if (fd >= 0 && fd != a->fd && fd != a->lock_fd)
@@ -299,7 +300,7 @@ SHMI_FN void shmi_free_run(shmsync_arena *a, uint64_t head, uint64_t n)
     }
 }
 
-/* Claims a block of a chunk if that is a slab of the class and has one free. 0: none. */
+/* Claims a free block of a chunk, if the chunk is a slab of the class. Returns 0 if it is not, or has none free. */
 SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64_t start)
 {
     uint64_t n = shmi_blocks_of(cls), k;
@@ -355,7 +356,7 @@ SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
     return 0;
 }
 
-/* Claims a free chunk of a room whose word has all of bits set. */
+/* Claims a free chunk of a room. The chunk word must have all bits of the parameter bits set. */
 SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint64_t *chunk, int *busy)
 {
     uint64_t *hint = shmi_u64(a, SHMI_hdrChunkHint);
@@ -385,7 +386,7 @@ SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint
     return 0;
 }
 
-/* in is the last room in which the caller has looked. */
+/* Fails for lack of space. The room in is the last one in which the caller has looked. */
 SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size, shmi_room in)
 {
     uint64_t i, free_ = 0, kept = 0;
@@ -497,7 +498,7 @@ SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
     return swept;
 }
 
-/* Claims a block of the class in a room, as it is. */
+/* Claims a block of the class in a room. The bytes of the block stay as they are. */
 SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int failed = 0, tries;
@@ -520,8 +521,8 @@ SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *
         if (!shmi_in_headroom(in) || tries < SHMI_claimTries / 2) {
             sched_yield();
         } else {
-            /* Another participant may be about to make a slab of the only chunk, and have lost its CPU. If it has died,
-             * its reaper frees the chunk meanwhile. */
+            /* Another participant may be about to make a slab of the only free chunk, and may have lost its CPU. If
+             * that participant has died, its reaper frees the chunk meanwhile. */
             shmi_nap(SHMI_headroomPause);
         }
     }
@@ -545,9 +546,9 @@ SHMI_FN int shmi_claim_run(shmsync_arena *a, uint64_t head, uint64_t n)
     return 1;
 }
 
-/* Makes a span of n claimed chunks and claims its block word. Returns EAGAIN, with the chunks free again, if that
- * word is not free. The block word comes before the head and the tails last, so that what a death leaves is found
- * from the head. */
+/* Makes a span of n claimed chunks and claims its block word. Returns EAGAIN, with the chunks free again, if that word
+ * is not free. The order of the stores is: the block word, the head, the tails. So if this process dies, a reaper
+ * finds from the head what it has left. */
 SHMI_FN int shmi_make_span(shmsync_arena *a, uint64_t head, uint64_t n)
 {
     uint64_t i, to = shmi_make_chunk(SHMI_chunkHead, n, 0);
@@ -613,8 +614,8 @@ SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_off
     return 0;
 }
 
-/* Sets *head to the first chunk of the row of n free chunks in which most chunks have memory. Returns 0 if there is no
- * row in which a chunk has. Other participants may change chunks meanwhile, so the result may be wrong. */
+/* Sets *head to the first chunk of the row of n free chunks in which most chunks have memory. Returns 0 if no row has
+ * a chunk with memory. Other participants may change chunks meanwhile, so the result may be wrong. */
 SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, uint64_t *head)
 {
     uint64_t run = 0, i;
@@ -749,8 +750,8 @@ SHMI_FN void shmi_unclaim(shmsync_arena *a, shmi_off off)
         shmi_release(a, &b, shmi_make_block(SHMI_blockClaimed, a->self));
 }
 
-/* size bytes at an offset that may have come from a peer, within one block that is in
- * use; NULL if they are not. */
+/* Returns the address of size bytes at an offset that may have come from a peer, or NULL if the bytes do not lie
+ * within one block that is in use. */
 SHMI_FN void *shmi_try_at(shmsync_arena *a, shmi_off off, uint64_t size, uint64_t align)
 {
     shmi_block b;

@@ -23,12 +23,12 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
  * the wait: 0, one of these, or the next node. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
 enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_REFUSED,
-       SHMI_RECORDED_OWES, /* off the queue: the wait was woken, and the owner has not settled that */
+       SHMI_RECORDED_OWES, /* off the queue: the wait was woken, and its owner has not dealt with the wake yet */
        SHMI_RECORDED_FIRST = 64 /* the least offset */ };
 /* Whether a node whose word next has this value is on its queue. */
 SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
-/* Whether the node is on a queue of its object, or owes what has woken its owner. Such a node must not be reused or
- * freed. */
+/* Whether the node is on a queue of its object, or was woken and its owner has not dealt with the wake yet. Such a
+ * node must not be reused or freed. */
 SHMI_FN int shmi_node_on_queue(const shmi_node *n)
 {
     uint64_t v = shmi_ld64(&n->next) >> 32;
@@ -132,9 +132,10 @@ SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Frees a node of a dead participant that is off its recorded queue. next is the value that its word next got then.
- * If several participants try, only one frees it. If the wait was resolved, a participant may be about to put the node on
- * the stack of the dead participant. Then shmi_free_nodes_of frees the node later. */
+/* Frees a node of a dead participant that was taken off its recorded queue. The parameter next is the value that the
+ * word next of the node got at that time. If several participants try, only one frees the node. If the wait was
+ * resolved, a participant may be about to put the node on the stack of the dead participant. Then shmi_free_nodes_of
+ * frees the node later. */
 SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint64_t next)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -145,7 +146,8 @@ SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Makes this participant the owner of a node whose owner has done with it. */
+/* Makes this participant the owner of a node that the participant owner does not need any more. Returns 0 if the node
+ * has another owner. */
 SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -456,8 +458,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
             }
         } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
                    shmi_off_queue(a, n) && !shmi_untold(a, d, n)) {
-            /* The participant that took the node off its queue, because the node's owner was reaped, died before it
-             * could give the node back, or is about to give it back. The guard is for shmi_forget_wait. */
+            /* The owner of the node was reaped. Another participant then took the node off its queue, and died before
+             * it could give the node back, or is about to give it back. The guard is for shmi_forget_wait. */
             shmi_guard(a, shmi_ld64(&n->object));
             shmi_reap_node_in(a, off, owner, w);
         }
@@ -472,9 +474,9 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     there = object != 0 && shmi_is_object(a, object);
     list = shmi_ld64(&n->list);
     if (list == 0 && there && !shmi_off_queue(a, n))
-        return; /* on a queue, or it may come there: the object's kind takes it off and gives it back */
+        return; /* it is on a queue, or may get there: the functions of the object's kind take it off and give it back */
     if (list == 0 && shmi_untold(a, d, n))
-        return; /* its ready stack would be that of the slot's next participant */
+        return; /* its granter may put it on the ready stack of the slot, which must not happen when the slot has another participant */
     if (list == 0) {
         shmi_reap_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
@@ -532,7 +534,8 @@ SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_unlock(&a->handles);
 }
 
-/* Whether that owner of a node is dead and nobody is about to tell it that its wait is over. */
+/* Whether the participant owner, which owns the node, is dead and no participant is about to tell it that its wait is
+ * over. */
 SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n, shmi_participant_id owner)
 {
     return owner != 0 && !shmi_current(a, owner) &&
@@ -558,8 +561,8 @@ SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n, shmi
     stamp = shmi_ld64(&n->stamp);
     w = shmi_node_load(n);
     state = shmi_node_state(w);
-    /* Owner 0: another participant is freeing the node. Another object: the node has another wait by now. The guard comes
-     * first, and the use last. */
+    /* If the owner is 0, another participant is freeing the node. If the object is another one, the node has another
+     * wait by now. The guard is read first, and whether the node is still in the same use is checked last. */
     if (owner != 0 && !shmi_guarded(a, object) && shmi_ld64(&n->object) == object && shmi_same_use(n, w)) {
         if (state == SHMI_NodeResolved) {
             shmi_cas64(&n->stamp, stamp, 0);
@@ -586,14 +589,15 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
 {
     shmi_off object = *(shmi_off *)arg;
     shmi_participant_id owner = shmi_node_owner(n); /* one load: a reaper makes itself the owner of a dead participant's node */
-    /* Before the object: if the node becomes a poller node of another object meanwhile, its owner stores the object first. */
+    /* The list is read before the object: if the node becomes a poller node of another object meanwhile, its owner
+     * stores the object before the list. */
     uint64_t list = shmi_ld64(&n->list);
     if (shmi_ld64(&n->object) != object)
         return;
     if (list != 0)
         shmi_free_node(a, off);
     else if (shmi_ld64(&n->stamp) != 0 && shmi_orphaned(a, n, owner))
-        shmi_reap_node_of(a, off, n, object, owner); /* the reaper of its owner may be about to */
+        shmi_reap_node_of(a, off, n, object, owner); /* the reaper of its owner may be about to free it, too */
     else if (shmi_ld64(&n->stamp) != 0)
         shmi_forget_wait(a, off, n, object);
 }
@@ -618,7 +622,7 @@ SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_
  * process looks at all nodes of the arena, once after each death. A dead participant claims no node. So the list that
  * the process makes then stays complete. */
 
-/* A sum of the states of all slots: if a participant has died, left or joined, it is another one. */
+/* A hash of the states and windows of all slots. After a death, a join or a leave it has another value. */
 SHMI_FN uint64_t shmi_slots_sum(const shmsync_arena *a)
 {
     uint64_t sum = UINT64_C(0xcbf29ce484222325); /* basis and prime are those of FNV-1a */
@@ -665,7 +669,7 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
                                  void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
 {
     shmi_dead_waits *l = &a->dead_waits[lock];
-    /* The sum is from before the nodes: if a participant dies meanwhile, the next call finds another sum. */
+    /* The sum is computed before the nodes are read: if a participant dies meanwhile, the next call finds another one. */
     uint64_t sum = shmi_slots_sum(a);
     shmi_dead_wait_visit v;
     uint32_t i;

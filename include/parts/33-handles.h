@@ -70,7 +70,7 @@ SHMI_FN void *shmi_new_thing(size_t size)
     return h + 1;
 }
 
-/* Gives thing a new serial number. Handles with the number before are closed. */
+/* Gives thing a new serial number. Handles with an earlier number are closed. */
 SHMI_FN void shmi_renew_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, shmi_add64(&shmi_serials, 1) + 1, __ATOMIC_RELEASE); }
 /* Closes thing: from now on a call with a handle on it fails with EBADF. */
 SHMI_FN void shmi_close_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, 0, __ATOMIC_SEQ_CST); }
@@ -109,7 +109,7 @@ SHMI_FN int shmi_kept_closed(const void *thing, const char *op)
 {
     return shmi_ld64(&shmi_head_of(thing)->serial) != 0 ? 0 : shmi_fail(EBADF, op, NULL, "the handle was closed meanwhile");
 }
-/* Whether the opening of a closed handle ends now: no call keeps the object open. */
+/* Ends the opening of a closed handle if no call keeps the object open. Returns whether it did. */
 SHMI_FN int shmi_may_end(void *thing) { return shmi_cas32(&shmi_head_of(thing)->users, 0, SHMI_ENDED); }
 
 /* The serial number for a handle on thing. If thing was closed meanwhile, it is a number that no thing has. */
@@ -136,7 +136,8 @@ SHMI_COLD int shmi_closed(const char *function)
     return shmi_fail(EBADF, op, NULL, "the handle was closed, or was never opened");
 }
 
-/* At the head of each function with a handle: it returns EBADF, or value, if the handle is closed. */
+/* Stands at the head of each function with a handle: if the handle is closed, the function returns EBADF. With
+ * SHMI_OPENED_OR, it returns value. */
 #define SHMI_OPENED(handle) SHMI_OPENED_AS(handle, __func__)
 #define SHMI_OPENED_AS(handle, function)                         \
     do {                                                         \
@@ -144,8 +145,9 @@ SHMI_COLD int shmi_closed(const char *function)
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
             return shmi_closed(function);                        \
     } while (0)
-/* The same for a function that sets what further calls use, such as a hold. clear sets it to zeros, with which these
- * calls fail, rather than to leave there whatever the memory had. */
+/* The same for a function that sets what further calls use, such as a hold. If the handle is closed, the statement
+ * clear sets the hold to zeros. Calls with a hold of zeros fail; without clear, the hold would have whatever was in
+ * the memory. */
 #define SHMI_OPENED_ELSE(handle, clear)                          \
     do {                                                         \
         SHMI_BEGIN();                                            \
@@ -167,7 +169,8 @@ SHMI_FN void shmi_set_flag(int *flag, int value)
         }                                                        \
     } while (0)
 
-/* Why shmi_share has returned NULL. A signal handler that has called the library since then may have cleared the note. */
+/* Returns why shmi_share has returned NULL: the error that it has noted. If a signal handler has called the library
+ * since then, the note may be gone; then the result is ENOMEM. */
 SHMI_FN int shmi_no_handle(void) { return shmi_last.err != 0 ? shmi_last.err : ENOMEM; }
 /* Makes handle a handle on thing, which shmi_share has returned. Returns 0, or, if thing is NULL, the error that
  * shmi_share has noted. */

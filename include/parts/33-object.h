@@ -137,9 +137,9 @@ SHMI_FN int shmi_guarded(shmsync_arena *a, shmi_off off)
 
 /* ---- Slot records and blocks: what an object has besides its body; internal/arenakernel/slotrecord.go ----
  *
- * A slot record belongs to a slot. A block is one that a participant has added to the object, which needed more room.
- * Both are on one list. A slot record has the number 0. A block has a number that is greater by 1 than that of the
- * nearest block behind it, so the numbers of the blocks fall along the list. */
+ * A slot record belongs to a slot. A block is memory that a participant has added to the object because the object
+ * needed more room. Both are on one list of the object. A slot record has the number 0. The number of a block is
+ * greater by 1 than that of the next block on the list, so the numbers of the blocks fall along the list. */
 
 /* The block word of a slot record, or of a block of an object: a raw block with a name of generation 0. */
 SHMI_FN uint32_t shmi_record_word(uint32_t slot) { return shmi_make_block(SHMI_blockRaw, shmi_make_participant_id(slot, 0)); }
@@ -168,8 +168,8 @@ SHMI_FN void shmi_walk_records(shmsync_arena *a, shmi_record_walk *v, shmi_off o
 {
     shmi_walk_records_from(v, object, shmi_ld32(shmi_u32(a, object + SHMI_objRecords)), size);
 }
-/* Goes to the next record or block of the walk. Its maker may not have published it yet. The walk ends, because no slot
- * comes twice, and the numbers of the blocks fall. */
+/* Goes to the next record or block of the walk. The participant that made it may not have published it yet. The walk
+ * ends, because no slot comes twice, and the numbers of the blocks fall. */
 SHMI_FN int shmi_next_listed(shmsync_arena *a, shmi_record_walk *v)
 {
     uint32_t w;
@@ -209,8 +209,8 @@ SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
             return shmi_listed_fits(v);
     return 0;
 }
-/* Goes to the next block of the walk that was added after the list began with until, a value of the word objRecords. If
- * the list does not lead to until, the walk is bad. */
+/* Goes to the next block of the walk that was added after the word objRecords had the value until. If the list does
+ * not lead to until, the walk is bad. */
 SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t until)
 {
     while (v->next != (shmi_off)until * SHMI_blockMin)
@@ -223,7 +223,7 @@ SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t unti
     return 0;
 }
 
-/* The number for a block that is pushed before first, a value of the word objRecords; 0: there is none. */
+/* The number for a block that is pushed while the word objRecords has the value first. 0: there is no such number. */
 SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t first)
 {
     shmi_record_walk v;
@@ -258,8 +258,8 @@ SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t s
     shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
     return 0;
 }
-/* Pushes the block at off on the list of o, as a slot record, or as a block with a number. If the block has a number,
- * and the list does not begin with first any more, it frees the block. */
+/* Pushes the block at off on the list of o: as a slot record, or, if numbered is not 0, as a block with a number. In
+ * the second case, if the list does not begin with first any more, this function frees the block instead. */
 SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off off, int numbered, uint32_t first)
 {
     uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), number = 0;
@@ -316,8 +316,8 @@ SHMI_FN int shmi_record_of_reaper(shmsync_arena *a, const shmi_object *o, uint64
     pthread_mutex_unlock(&a->handles_of);
     return err == 0;
 }
-/* How many places an array of a handle has that has a place for each slot: a power of two, because each size of handles
- * and arrays has spare memory of its own. */
+/* The length of an array of a handle that has a place for each slot. It is a power of two, because each size of
+ * handles and arrays has spare memory of its own, so there should be few sizes. */
 SHMI_FN size_t shmi_slot_places(shmsync_arena *a)
 {
     size_t n = 16;
@@ -329,7 +329,7 @@ SHMI_FN size_t shmi_slot_places(shmsync_arena *a)
  * word, because threads may read the list at the same time. */
 SHMI_FN uint64_t shmi_known_list(uint32_t head, const shmi_record_walk *v) { return head | (uint64_t)(v->bad != 0) << 32; }
 SHMI_FN int shmi_known_bad(uint64_t known) { return known >> 32 != 0; }
-/* The first record of the list of o, as a number that the word has. */
+/* The value of the word objRecords of o: the first record or block of its list. */
 SHMI_FN uint32_t shmi_records_head(shmsync_arena *a, const shmi_object *o) { return shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)); }
 /* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value tag,
  * and the others are 0. The caller has read head before it found that o needs a block. If the list of o does not begin
@@ -392,7 +392,8 @@ typedef struct shmi_listed {
     shmi_block b;
     uint32_t word;
 } shmi_listed;
-/* Walks through the list of an object, and stores the last ones that fit into room places. Returns how many there are. */
+/* Walks through the list of an object, and stores its end in last, which has room for that many entries. Entry number
+ * n of the list is at place n modulo room. Returns how many entries the list has. */
 SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed *last, uint64_t room)
 {
     shmi_record_walk v;
@@ -405,8 +406,9 @@ SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed
     return n;
 }
 /* Frees what is on the list of an object whose block is being freed, from the end of the list on. Another process may
- * repeat a call that was cut short: the list then ends at a block that was freed, because it is no block of this object.
- * A list may have very many blocks, so the call asks for memory for all of them; without it, it frees some at a time. */
+ * repeat a call that was cut short: the list then ends at a block that was freed, because it is no block of this
+ * object. A list may have very many blocks, so the call asks for memory for all of them. If there is none, it frees a
+ * few of them at a time. */
 SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
 {
     enum { SHMI_atOnce = 32 };
@@ -430,8 +432,8 @@ SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
     free(all);
 }
 
-/* Frees a block that was in the directory, or was an object, as shmi_release does. It waits, with the block freeing
- * by this process, until no process guards the block. The caller holds handles. */
+/* Frees a block that was in the directory, or was an object, as shmi_release does. While a process guards the block,
+ * the block is only marked as freeing by this process, and is released later. The caller holds handles. */
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
@@ -674,8 +676,8 @@ SHMI_FN int shmi_grow_refs(shmsync_arena *a) /* guarded by: handles */
     return 1;
 }
 
-/* Makes room to note one more open object. NULL: there is no memory. It comes before the step that opens or publishes the
- * object: after that step only the close of a reference clears the open bit. */
+/* Makes room to note one more open object. NULL: there is no memory. The caller does this before the step that opens
+ * or publishes the object: after that step only the close of a reference clears the open bit. */
 SHMI_FN shmi_ref *shmi_new_ref(shmsync_arena *a, const shmi_header *h) /* guarded by: handles */
 {
     shmi_ref *r = shmi_grow_refs(a) ? (shmi_ref *)calloc(1, sizeof *r) : NULL;
@@ -869,7 +871,7 @@ SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
     uint64_t *word;
     if (!shmi_locate(a, off, &b) || b.class_ == SHMI_classNode || shmi_block_name(shmi_ld32(b.word)) != s->dead)
         return 1;
-    /* The name and its hash are there before the entry, and until the block is free. */
+    /* An object with a name has its kind and hash before it has an entry, and keeps them until its block is free. */
     if (shmi_ld32(shmi_u32(a, off + SHMI_objKind)) == 0 && shmi_ld64(shmi_u64(a, off + SHMI_objHash)) == 0)
         return 1;
     if (shmi_read_header(a, &b, &h) != 0) {
@@ -903,10 +905,10 @@ SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Making and opening ---- */
 
-/* Copies the options that the caller gave to own, which has all fields that this version knows. A program that was
- * compiled with an older header has fewer: the others are 0. One that was compiled with a newer header may set no
- * field that this version lacks. first is the size of the struct in version 0.1; a struct_size of 0 means that
- * size. *how gets the flags. */
+/* Copies the options that the caller gave to own, which has all fields that this version knows. If the program was
+ * compiled with an older header, it has fewer fields: the others are 0. If it was compiled with a newer header and
+ * sets a field that this version lacks, the result is EINVAL. The parameter first is the size of the struct in version
+ * 0.1; a struct_size of 0 means that size. *how gets the flags. */
 SHMI_FN int shmi_take_options(const char *op, const char *name, const void *given, void *own, size_t size, size_t first, uint32_t *how)
 {
     const unsigned char *p = (const unsigned char *)given;
@@ -1137,8 +1139,9 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a);
 SHMI_FN uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *w);
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *w);
 
-/* The failure of an open because of another type: the difference, the remedy, and the processes because of which no
- * on_first runs. The text of a failure has room for little more, so it names one field if three are too long. */
+/* The failure of an open because of another type: the difference, the remedy, and the processes that are in, because
+ * on_first runs only while no other process is in. The text of a failure has room for little more, so it names one
+ * field if three are too long. */
 SHMI_COLD int shmi_fail_type(shmsync_arena *a, const shmi_object *o, const shmi_spec *spec, const char *type)
 {
     enum { difference = 160 };
@@ -1331,7 +1334,7 @@ SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h, shmi_words
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t *word = shmi_open_bit(a, h, i, &mask);
         shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i));
-        /* A dead one may still write into it, and so may the process that undoes its transaction. */
+        /* A dead participant may still write into the object, and so may the process that undoes its transaction. */
         if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n) || shmi_unfinished(a, n))) {
             count++;
             if (words != NULL)
@@ -1340,7 +1343,7 @@ SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h, shmi_words
     }
     return count;
 }
-/* EBUSY: names participants that have the object open. */
+/* Fails with EBUSY, and names participants that have the object open. */
 SHMI_COLD int shmi_fail_openers(shmsync_arena *a, const shmi_header *h)
 {
     char who[256];
@@ -1374,7 +1377,7 @@ SHMI_FN void shmi_finish_erase(shmsync_arena *a, const shmi_header *h)
 }
 
 SHMI_FN shmi_participant_id shmi_holder_of(shmsync_arena *a, const shmi_object *o);
-/* EBUSY: names a participant that holds the object. */
+/* Fails with EBUSY, and names a participant that holds the object. */
 SHMI_COLD int shmi_fail_holder(shmsync_arena *a, const shmi_header *h, shmi_participant_id holder)
 {
     char who[256];
@@ -1426,7 +1429,8 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
     return shmi_fail_openers(a, h);
 }
 
-/* Deletes the object h, which this process has just opened for that, or closes it again. The caller holds handles. */
+/* Deletes the object h, which this process has just opened in order to delete it. If that is not possible, closes h.
+ * The caller holds handles. */
 SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
 {
     shmi_ref *ref = shmi_ref_of(a, h->o.off);
@@ -1447,7 +1451,7 @@ SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
     }
     return err;
 }
-/* Removes the object of that name alone. The caller holds handles. */
+/* Removes only the object of that name, not what an upgrade has left. The caller holds handles. */
 SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
 {
     shmi_header h;
@@ -1593,7 +1597,7 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
     return SHMI_TELL(err);
 }
 
-/* Ends what dead had begun with the object in b. It completes a deletion that was decided, and cancels any other.
+/* Ends a deletion of the object in b that dead had begun: completes it if it was decided, and cancels it otherwise.
  * The caller is the reaper of dead and holds handles. */
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead)
 {
@@ -1654,7 +1658,7 @@ SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena 
     pthread_mutex_unlock(&a->walking);
     return v.err;
 }
-/* Sets the guard of walks to what it is while no walk is under way. */
+/* Sets the guard of walks to rest. It has this value whenever no walk is under way. */
 SHMI_FN void shmi_rest_guard(shmsync_arena *a, shmi_off rest)
 {
     pthread_mutex_lock(&a->walking);
@@ -1702,7 +1706,8 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t slot = shmi_id_slot(dead);
     pthread_mutex_lock(&a->handles);
-    /* In this order: the maker of a claimed block may publish its object between the two. */
+    /* Claimed blocks come first, and objects second: between the two, the maker of a claimed block may publish its
+     * object. */
     shmi_each_block(a, slot, SHMI_blockClaimed, shmi_clear_bit_unpublished, &slot);
     shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotOpening), 0);
@@ -1746,7 +1751,8 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
             if (r->handle != NULL)
                 shmi_st64(&shmi_head_of(r->handle)->off, o->off);
         } else if (r->opens == 0) {
-            /* Calls through closed handles are under way, and keep the object open. From now on this opening does. */
+            /* Calls through closed handles are under way, and have kept the object open. From now on this opening
+             * keeps it open. */
             shmi_renew_thing(r->handle);
             shmi_close_object(a, o->off);
         }

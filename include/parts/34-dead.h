@@ -52,7 +52,7 @@ SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (i == a->my_slot || !shmi_slot_present(w))
         return 0;
-    /* While a participant with a byte lock is joining, the alive words are still those of the one before it. */
+    /* While a participant with a byte lock is joining, the alive words are still those of its predecessor. */
     if ((shmi_slot_phase(w) != SHMI_phaseJoining || shmi_linked(a, i, w)) && shmi_marked_by_kernel(a, i, 0))
         return shmi_slot_state(a, i) == w;
     if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0)
@@ -69,7 +69,8 @@ SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return (uint32_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w);
 }
-/* Replaces before in slotGone by mark, which says that its participant is gone. */
+/* Replaces the value before of slotGone by the mark that shmi_gone_mark gives for a participant: the participant is
+ * gone. */
 SHMI_FN int shmi_note_gone(shmsync_arena *a, uint32_t i, uint64_t before, uint32_t mark)
 {
     return shmi_cas64(shmi_slot64(a, i, SHMI_slotGone), before, (before & ~(uint64_t)UINT32_MAX) | mark);
@@ -196,8 +197,9 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
-/* Whether the participant that is dead in slot i, in state w, is gone: another process has found that, or all its
- * threads have given up its memory and it had declared no asynchronous system calls. */
+/* Whether the participant that is dead in slot i, in state w, is gone. It is gone if another process has found that.
+ * It is also gone if it had declared no asynchronous system calls, and all threads of its process have given up their
+ * memory. */
 SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t before = shmi_ld64(shmi_slot64(a, i, SHMI_slotGone));
@@ -247,8 +249,8 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
-/* Makes the watcher ask again after an eighth of the time that has passed since the time since. So the watcher asks
- * rarely about a process that takes long to end. */
+/* Makes the watcher ask again after a while: an eighth of the time that has passed since the parameter since. So the
+ * watcher asks rarely about a process that takes long to end. */
 SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
 {
     int64_t now = shmi_now(), wait = (now - since) / 8, at;
@@ -259,8 +261,7 @@ SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
     shmi_st32(&a->unfinished, 1);
 }
 
-/* How long a waiter sleeps before it asks itself whether a dead holder is gone. *ask is 0
- * at first. */
+/* How long a waiter sleeps before it checks itself whether a dead holder is gone. *ask is 0 at first. */
 SHMI_FN int64_t shmi_next_ask(int64_t *ask)
 {
     *ask = *ask == 0 ? SHMI_ASK_FIRST : *ask * 3 / 2 < SHMI_ASK_WAITER ? *ask * 3 / 2 : SHMI_ASK_WAITER;
@@ -279,7 +280,8 @@ SHMI_FN int64_t shmi_next_look(shmsync_arena *a, shmi_participant_id n)
     }
     return age < SHMI_ASK_FIRST ? SHMI_ASK_FIRST : age < SHMI_LOOK_MOST ? age : SHMI_LOOK_MOST;
 }
-/* A word of 32 or of 64 bits that names a dead participant, and its value as long as it does. */
+/* A word of 32 or of 64 bits that names a dead participant. While the word has the value is, it names that
+ * participant. */
 typedef struct shmi_naming {
     const uint32_t *word32; /* one of the two is NULL */
     const uint64_t *word64;
@@ -287,7 +289,7 @@ typedef struct shmi_naming {
     shmi_participant_id name;
 } shmi_naming;
 SHMI_FN int shmi_names(const shmi_naming *w) { return (w->word32 != NULL ? shmi_ld32(w->word32) : shmi_ld64(w->word64)) == w->is; }
-/* Whether the wait of shmi_await is over. was says whether the ID was current when the wait began. */
+/* Whether the wait of shmi_await is over. The parameter was says whether the ID was current when the wait began. */
 SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
 {
     if (w == NULL)
@@ -374,14 +376,16 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
 }
-/* As shmi_declare_dead, for a participant that was found dead: the thread publishes the act first. */
+/* As shmi_declare_dead, for a participant that was found dead. The thread first publishes the ID of that participant
+ * in an act word. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
     int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && !shmi_linked(a, i, w), marked;
     SHMSYNC_CRASHPOINT("arena.reap.seen");
-    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* none for a joiner, which has the byte lock of the slot */
-    /* Asks once more, now that no participant can get the ID: before, another one may have got it. */
+    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* publishes nothing for a joiner that has no slot: it has the byte lock of slot i */
+    /* Checks once more whether the participant is dead. Before its ID was in an act word, another participant may have
+     * got the ID; from now on, none can get it. */
     marked = (act.word == NULL || blind || shmi_survey_dead(a, i, w)) && shmi_declare_dead(a, i, w);
     shmi_end_act(a, &act);
     return marked;
@@ -433,7 +437,7 @@ SHMI_FN int shmi_any_dying(shmsync_arena *a)
     }
     return 0;
 }
-/* Waits until there is no such dying process. The caller has entered. Returns 0 or EBADF. */
+/* Waits until there is no such dying process. The caller is within shmi_enter. Returns 0 or EBADF. */
 SHMI_FN int shmi_await_none_dying(shmsync_arena *a, const char *op, const char *called)
 {
     int64_t ask = 0;

@@ -205,9 +205,9 @@ SHMI_FN uint32_t shmi_threads_of_process(void)
     return n;
 }
 
-/* Ends the process as the end of its last thread would, if all threads but those of the library have ended. at is
- * the time of the next check, 0 for at once. The result is the time of the check after that; 0 means that no check
- * is needed before a thread announces that it ends. */
+/* If all threads but those of the library have ended, ends the process as the end of its last thread would. The
+ * parameter at is the time of the next check, 0 for at once. The result is the time of the check after that; 0 means
+ * that no check is needed before a thread announces that it ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
     uint32_t own, changes;

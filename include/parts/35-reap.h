@@ -78,16 +78,15 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
     if (ops != NULL && ops->unfinished != NULL && ops->unfinished(a, o, r->dead))
         r->concern->unfinished = 1;
 }
-/* Whether any participant may miss a wake because of the death of dead, which is not this process, and dead may hold
- * any object. That is so if dead was ending waits of others, or was reaping. */
+/* Whether dead, which is not this process, was ending waits of others, or was reaping. If so, any participant may miss
+ * a wake because of its death, and dead may hold any object. */
 SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t i = shmi_id_slot(dead);
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
 }
-/* Takes back what dead holds of any object, finds out which participants that concerns, and says how many objects
- * are of an unknown kind. all says that dead may hold any object; otherwise it has touched each object that it
- * holds. */
+/* Takes back what dead holds of any object, and finds out which participants that concerns. Returns how many objects
+ * are of an unknown kind. If all is 0, dead has touched each object that it holds; else dead may hold any object. */
 SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_participant_id dead, int all, shmi_concern *c)
 {
     shmi_repair_arg r;
@@ -209,8 +208,8 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
         shmi_clear_open_bits(a, dead); /* if dead was leaving, it may have looked at objects after that */
         return;
     }
-    /* Those that died one after the other; a peer's bytes may claim more. No participant has the generation 0, and the words
-     * of slot records name it. */
+    /* These participants of the slot died one after the other. The bytes of a peer may claim more of them. No
+     * participant has the generation 0, but the words of slot records name it. */
     if (first == 0 || first > last || last - first >= 256)
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
@@ -312,8 +311,9 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         shmi_leave_for(a, i);
         shmi_ring_told(a);
     }
-    /* A participant can be gone, by what it declared about its system calls, before the kernel has finished with
-     * its alive words. If a joiner took the slot now, the kernel could mark the joiner's words for that death. */
+    /* The slot becomes free only when shmi_ended says so. By what it declared about its system calls, a participant
+     * can be gone before the kernel has finished with its alive words. If a joiner took the slot then, the kernel
+     * could mark the joiner's words for that death. */
     if (b->handed != 0 && b->unfinished) /* another process undoes it, and may be stopped */
         b->unfinished = shmi_unfinished(a, dead);
     if (b->handed == 0 || b->unfinished || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
@@ -427,9 +427,8 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     }
 }
 
-/* Asks for the byte locks of the participants that this process is to watch, and reaps those that have none. It
- * goes on until it has found as many living ones as it watches, or no more: see surveyAhead in
- * internal/arenakernel/reap.go. */
+/* Checks whether the participants that this process is to watch have their byte locks, and reaps those that do not.
+ * After a reap, it checks again whom it has to watch: see surveyAhead in internal/arenakernel/reap.go. */
 SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 {
     int again;

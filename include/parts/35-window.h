@@ -1,9 +1,9 @@
 
 /* ---- The generations of a slot: see internal/arenakernel/window.go ----
  *
- * A slot goes through the generations of a window. When they are used up, a joiner records another
- * one, with generations that no word of the arena names, and on whose IDs no thread is about to
- * act. The next participant of the slot has the first of them. */
+ * A slot goes through the generations of a window. When they are used up, a joiner records another window, with
+ * generations that no word of the arena names, and on whose IDs no thread is about to act. The next participant of the
+ * slot has the first generation of that window. */
 
 enum {
     /* SHMI_slotWindow: first generation in bits 0..17, last in bits 18..35, number in bits 36..63 */
@@ -303,7 +303,7 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
             continue;
         }
         again = 1;
-        /* Fails if another process has renewed the slot: no two windows of a slot have the same number. */
+        /* The swap fails if another process has renewed the slot: no two windows of a slot have the same number. */
         if (shmi_slot_state(a, s->slots[k]) == (uint32_t)before[2 * k] &&
             shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
                        shmi_make_window(first, first + n - 1, ((uint32_t)(old >> 36) + 1) & ((1u << 28) - 1))))

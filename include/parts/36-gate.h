@@ -17,7 +17,7 @@ SHMI_FN uint64_t shmi_make_epoch(uint32_t phase, uint32_t number, shmi_participa
 {
     return (uint64_t)number | (uint64_t)(claimant & SHMI_NAME_MASK) << 32 | (uint64_t)phase << 61;
 }
-/* The word of a claim after w, of the process that has the gate. */
+/* The epoch word for a claim by the process that has the gate, when the epoch word is w. */
 SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
 {
     uint32_t n = shmi_epoch_number(w);
@@ -25,7 +25,7 @@ SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
         n = n + 1 != 0 ? n + 1 : 2; /* 1 stands for an arena that nobody has used */
     return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
 }
-/* The word at the end of a claim that found a participant in: it names the epoch before the claim. */
+/* The epoch word for the end of a claim that found a participant in: it names the epoch before the claim. */
 SHMI_FN uint64_t shmi_epoch_end(uint64_t w)
 {
     return shmi_epoch_number(w) <= 1 ? 0 : shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w) - 1, 0);
@@ -35,8 +35,8 @@ SHMI_FN int shmi_epoch_untouched(uint64_t w)
 {
     return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
 }
-/* The word that has the number of death records at the time when that epoch began. It is written before the epoch
- * is opened; see epochDeaths in internal/arenakernel/epoch_begin.go. */
+/* The word that has the number of death records at the time when the epoch with that number began. It is written
+ * before the epoch is opened; see epochDeaths in internal/arenakernel/epoch_begin.go. */
 SHMI_FN uint64_t *shmi_epoch_deaths(shmsync_arena *a, uint32_t number)
 {
     return shmi_u64(a, number % 2 != 0 ? SHMI_hdrEpochDeathsOdd : SHMI_hdrEpochDeaths);
@@ -358,8 +358,8 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
         return 0;
     return shmi_epoch_number(shmi_epoch_phase(w) == SHMI_epochClaiming ? shmi_epoch_end(w) : w);
 }
-/* Writes a file on a disk back if this participant, which has left epoch number, was the last. The slot words are
- * read before and after: if none has changed, no process was in the file meanwhile. */
+/* Writes a file on a disk back if this participant, which has left the epoch with that number, was the last one in it.
+ * The slot words are read before and after: if none has changed, no process was in the file meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
     uint32_t i, *words;
@@ -419,7 +419,8 @@ SHMI_FN int shmi_rename_to_private(const char *path, const char *private_name, c
     int err = shmi_rename_new(path, private_name);
     if (err != ENOTSUP)
         return err;
-    /* Here rename replaces what has the name. So this remover takes the name by a symbolic link, and replaces that. */
+    /* The kernel cannot rename without replacing a file that has the new name. So this remover first takes the private
+     * name by a symbolic link, and then replaces only that link. */
     if (symlink(placeholder, private_name) != 0)
         return errno;
     SHMSYNC_CRASHPOINT("arena.remove.placed");
@@ -477,7 +478,8 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
         return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", private_name);
     return 0;
 }
-/* Removes files that were at path and whose remover died before they lost their private name. */
+/* Removes files that were at path, and whose remover died after it had renamed them and before it had removed the
+ * private name. */
 SHMI_FN void shmi_sweep_removed(const char *path)
 {
     char private_name[PATH_MAX + 300], dir[PATH_MAX];
@@ -570,7 +572,7 @@ SHMI_COLD uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *words)
         shmi_say(words, n == 1 ? " is in" : " are in");
     return n;
 }
-/* EBUSY: names participants that are in. */
+/* Fails with EBUSY, and names participants that are in. */
 SHMI_COLD int shmi_fail_in(shmsync_arena *a, const char *op)
 {
     char who[256];
@@ -638,9 +640,10 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         shmsync_participant p;
         shmi_off o = shmi_death_record(a, 0, n);
         if (!shmi_read_death_record(a, 0, n, &p, &name)) {
-            /* If the record is the first one at its place in the ring, its writer was stopped or died while it
-             * wrote, and the participant has another record. Otherwise a writer that was stopped for a whole round
-             * of the ring may have overwritten it. */
+            /* The record is not whole. If it is the first one at its place in the ring, its writer was stopped or died
+             * while it wrote, and the participant has another record. Otherwise a writer that was stopped for a whole
+             * round of the ring may have overwritten a whole record. Then the epoch is not clean, unless the record is
+             * of an earlier epoch. */
             e->clean = e->clean && (n < since || n < SHMI_deathRecordDeaths);
             continue;
         }
@@ -745,7 +748,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     return 0;
 }
 
-/* Checks the admission word of a joiner that could not become in. EPROTO: a peer has changed the word. */
+/* Checks the admission word of a joiner that could not change the word to in. EPROTO: a peer has changed the word. */
 SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
 {
     if (s != SHMI_admissionPending && s != SHMI_admissionRefused)
@@ -767,7 +770,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         uint32_t phase;
         int err;
         shmi_cas32(mine, SHMI_admissionRefused, SHMI_admissionPending);
-        /* The epoch is read after that store: otherwise a refusal could be overlooked. */
+        /* The epoch is read after the store to the admission word: otherwise this joiner could overlook a refusal. */
         w = shmi_epoch(a);
         phase = shmi_epoch_phase(w);
         if (phase == SHMI_epochRemoved)

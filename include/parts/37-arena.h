@@ -258,7 +258,8 @@ SHMI_FN void shmi_sweep_temp(const char *dir, int dirfd_)
         if (fd < 0)
             continue;
         snprintf(base, sizeof base, "%.*s", (int)n, e->d_name + 1);
-        /* If the file has the name for which it was made, too, its creator died between two steps of the publication. */
+        /* If the file is also at the path for which it was made, its creator died between two steps of the
+         * publication. Then only the temporary name is removed. */
         if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
             ((st.st_nlink > 1 && shmi_same_entry(fd, dirfd_, base, AT_SYMLINK_NOFOLLOW)) || flock(fd, LOCK_EX | LOCK_NB) == 0) &&
             shmi_same_entry(fd, dirfd_, e->d_name, AT_SYMLINK_NOFOLLOW))
@@ -677,7 +678,8 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
 }
 
 /* Reads the identity of this process, by which peers find its threads when it is dead. What /proc does not say stays
- * 0. Returns an errno if only a shortage hides it: the rest of the membership would have to do without. */
+ * 0. Returns an errno if /proc cannot be read because of a shortage: otherwise this participant would have no identity
+ * as long as it is in. */
 SHMI_FN int shmi_read_identity(shmsync_arena *a)
 {
     uint32_t k, nibbles = 0;
@@ -835,8 +837,9 @@ SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options 
 }
 
 /* Opens the file of the arena once more, for the byte lock: through a shared file description, the lock of a dead
- * process would live on in its child. Without a second description, or where byte locks do not work, a->lock_fd is -1,
- * and this process can prove less: so an errno that may pass is a failure. */
+ * process would live on in its child. Without a second description, or where byte locks do not work, a->lock_fd is -1.
+ * Peers then have less proof of what becomes of this process, so an error that may be temporary makes the open of the
+ * arena fail. */
 SHMI_FN int shmi_open_lock(shmsync_arena *a)
 {
     char path[64];
@@ -897,7 +900,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         return shmi_fail(err, "arena.open", a->label, "could not read who this process is from /proc");
     }
     a->caps |= shmi_kernel_io_caps(o);
-    /* This is quick while the process has one thread, so it comes before the helper thread is started. */
+    /* The registration is quick while the process has one thread, so it comes before the helper thread is started. */
     if (shmi_alone())
         shmi_register_fence();
     if (shmi_is_registered())

@@ -110,7 +110,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_CLOSED;
     if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
         return SHMI_LATE;
-    /* A thread that is woken often, or waits briefly each time, never sleeps long enough for a check. */
+    /* If the check is due, it is made before the sleep: a thread that is woken often, or waits briefly each time,
+     * never sleeps long enough for a check. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)

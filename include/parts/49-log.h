@@ -63,9 +63,9 @@ SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
     __atomic_store_n(&head->state, s, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
-/* As shmi_log_store, after a rollback: a release. A process that does not have the lock, and sees in shmi_log_names that
- * no process will undo a transaction any more, also sees the restored bytes. Else it could free the memory that they are
- * in, and the bytes would come later. */
+/* As shmi_log_store, after a rollback: a release. A process that does not have the lock may see in shmi_log_names that
+ * no process will undo a transaction any more. Then it also sees the restored bytes. Without the release, it could
+ * free their memory, and the bytes could be stored after the memory has another use. */
 SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -177,10 +177,12 @@ SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     return 0;
 }
 
-/* Ends what a transaction of n did with blocks. If it is committed, the blocks that it allocated stay, and those
- * that it freed are freed; otherwise the other way round. To free a block, this process first marks the block as
- * freeing by itself, and the record as given. The block becomes free when the log is idle, because a block in use
- * again could be logged by n in another log. A block that is not logged by n was dealt with before. */
+/* Ends what a transaction of n did with blocks. If it is committed, the blocks that it allocated stay, and those that
+ * it freed are freed. Otherwise the blocks that it allocated are freed, and the others stay. A block that it allocated
+ * and freed again is freed in both cases. To free a block, this process first marks the block as freeing by itself,
+ * and then its record as given. shmi_log_give makes the block free when the log is idle. If the block became free
+ * earlier, n could use it again and log it in another log. If a block is not logged by n, an earlier process has
+ * already dealt with it. */
 SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
 {
     uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
@@ -192,9 +194,9 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
         if (shmi_log_record(a, l, &tail, &f) != 0)
             return EPROTO;
         if (f.kind == SHMI_recordGiven) {
-            /* An earlier process has marked the record given, and it or its reaper has the block. From here on,
-             * given would name this process, so the record gets the kind whose blocks stay. The block may be in use
-             * again, and another thread may free it. */
+            /* An earlier process has marked the record as given. That process or its reaper frees the block. If the
+             * record stayed given, it would mean from now on that this process frees the block, which may be in use
+             * again and freed by another thread. So the record gets the kind whose blocks stay. */
             memcpy(l->records + end - sizeof f.kind, &kept, sizeof kept);
             continue;
         }
@@ -241,14 +243,15 @@ SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
     if (__atomic_compare_exchange_n(&l->head->state, &s, SHMI_LOG_LOST, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         SHMSYNC_CRASHPOINT("tx.log.lost");
 }
-/* Sets the state of the log to lost if its transaction is not that of dead, the holder in owner word o, which was
- * not rolling back. In that case a program has unlocked in a transaction, and others have had the lock since then.
- * The state must be set before the lock is taken from dead, because after a death right then nobody could tell whose
- * hold it was.
+/* Sets the state of the log to lost, unless the log has a transaction of the participant dead. The owner word had the
+ * value o: dead held the lock, and was not doing a rollback. If the log has a transaction of another participant, a
+ * program has unlocked in a transaction, and others have had the lock since then. The state must be set before the
+ * lock is taken from dead: if this process died right after it took the lock, nobody could tell any more that dead had
+ * held it.
  *
- * The caller does not hold the lock, and may have been stopped for long since it read o. So it reads the state
- * first, and then the owner word again, while dead is in an act word. If the owner word is still o, only dead or
- * another reaper of dead can have written the state; see logState in prims/tx_word.go. */
+ * The caller does not hold the lock, and may have been stopped for long since it read o. So this function first reads
+ * the state. Then it publishes dead in an act word, and reads the owner word again. If the owner word is still o, only
+ * dead or another reaper of dead can have written the state; see logState in prims/tx_word.go. */
 SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owner, uint32_t o, shmi_participant_id dead)
 {
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;

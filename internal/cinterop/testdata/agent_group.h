@@ -1,5 +1,5 @@
-/* group.KIND NAME TURNS: a thread's share of the work of a worker group. Any process of the group may be killed at
- * any moment. A turn ends by itself if nothing is lost; N is how many turns were done. */
+/* group.KIND NAME TURNS: a thread's share of the work of a worker group. Any process of the group may be killed at any
+ * moment. A turn ends by itself if nothing is lost. The number in the answer is how many turns were done. */
 
 static const struct timespec *in_ms(struct timespec *ts, long ms)
 {

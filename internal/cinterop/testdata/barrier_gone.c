@@ -62,7 +62,7 @@ int main(int argc, char **argv)
     pthread_mutex_unlock(&a->counter_lock);
     kill((pid_t)heir, SIGKILL);
     if (err != 0 || done)
-        return fail("it began beside a process that may write");
+        return fail("the next phase began while the dead process may still write");
     if (shmsync_barrier_reset(&b, 0, &did) != 0 || !did)
         return fail("reset");
     return shmsync_arena_close(a);

@@ -46,7 +46,7 @@ static void before_load(const void *word, int n, void (*f)(void))
     loads = n;
     watched = word;
 }
-/* Ends a run, and returns whether it has made the change. Then there is another run. */
+/* Ends a run, and returns whether it has made the change. If it has, there is another run. */
 static int again(int n)
 {
     watched = NULL;
@@ -331,7 +331,7 @@ static void off_queue(void)
 static shmi_participant_id discards, uses;
 static const shmi_off gone_object = 1 << 20, used_object = 2 << 20;
 static const uint64_t used_stamp = SHMI_RECORDED_STAMP | UINT64_C(7) << 32;
-/* The words of which a participant that deletes the object of the node makes decisions. */
+/* The words by which a participant that deletes the object of the node decides what to do with the node. */
 enum { node_words = 6 };
 static const void *node_word(int i)
 {
@@ -403,7 +403,7 @@ static void inherits(void)
     shmi_st64(shmi_slot64(arena, third, SHMI_slotOpening), gone_object);
     inherited = shmi_cas32(&node->owner, discards, uses);
 }
-/* It has begun to free the node. */
+/* The reaper, or the owner that leaves, has begun to free the node. */
 static void resets(void) { inherited = shmi_cas32(&node->owner, discards, 0); }
 /* A participant that deletes an object does not free a node that another participant frees. phase is that of the owner. */
 static void kept_from(void (*f)(void), uint32_t state, uint32_t phase)

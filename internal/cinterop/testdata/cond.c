@@ -8,7 +8,7 @@
 static shmsync_arena *arena;
 static shmsync_cond cond;
 
-/* A waiter is a thread with a lock of its own, which is nothing but these functions. */
+/* A waiter is a thread with a lock of its own. The lock consists only of the functions unlock and lock. */
 struct waiter {
     pthread_t thread;
     int (*unlock)(void *), (*lock)(void *);

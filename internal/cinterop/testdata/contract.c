@@ -156,7 +156,8 @@ static int repair_lost(shmsync_arena *a, const shmsync_lost *l, void *arg)
     return 0;
 }
 
-/* What a call with a closed handle gives cannot be used: it is nothing, whatever the variable had before. */
+/* Whether the n bytes at p are zeros. A call with a closed handle sets its result, such as a hold, to zeros, so that
+ * no later call can use it. */
 static int all_zeros(const void *p, size_t n)
 {
     const unsigned char *b = (const unsigned char *)p;
@@ -704,7 +705,7 @@ static int kept_error(void)
     return shmsync_arena_close(a);
 }
 
-/* Results whose sentences in the header were once wrong. */
+/* Tests results that the comments of the header once stated wrongly. */
 static void block_and_return(void *arg)
 {
     CHECK(sem_post((sem_t *)arg), 0);
@@ -1621,7 +1622,8 @@ static void handle_step(int sig)
     CHECK(shmsync_semaphore_tryacquire(&in_handler, 100), EBUSY);
     errno = e;
 }
-/* By functions of the compiler, because a push in assembly would overwrite the variables below the stack pointer. */
+/* Sets or clears the trap flag. It uses functions of the compiler, because a push in assembly would overwrite the
+ * variables below the stack pointer. */
 static void step_flag(int on)
 {
     unsigned long long flags = __builtin_ia32_readeflags_u64();
@@ -1727,7 +1729,7 @@ static void *wait_shallow_any(void *arg)
     CHECK(shmsync_wait_any(all_of_many, SHMSYNC_AWAIT_MOST, &ts, &index), ETIMEDOUT);
     return arg;
 }
-/* How many bytes of its stack a thread has used that runs f. */
+/* Returns how many bytes of its stack a thread that runs f has used. */
 static size_t depth_of(void *(*f)(void *))
 {
     const size_t size = 512 << 10;
@@ -1747,7 +1749,7 @@ static size_t depth_of(void *(*f)(void *))
     CHECK(munmap(stack, size), 0);
     return size - unused;
 }
-/* How much stack calls need beyond what a thread needs that does nothing. */
+/* Measures how much more stack calls need than a thread that does nothing. */
 static int stack(void)
 {
     const size_t least = depth_of(do_nothing);

@@ -210,7 +210,7 @@ static void *release(void *arg)
     releaser = pthread_self();
     shmi_st32(&released, 1);
     kind->release();
-    fprintf(stderr, "it does not come to %s\n", stop_at);
+    fprintf(stderr, "the release does not come to point %s\n", stop_at);
     _exit(1);
 }
 static void stop(pthread_t *t)

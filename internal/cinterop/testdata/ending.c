@@ -21,7 +21,7 @@ static void *at_calloc(size_t n, size_t size);
         }                                                                                                           \
     } while (0)
 
-/* A test. When a call comes to point, if there is one, then is called, once. */
+/* A test. If point is not NULL, the function then is called once, when a call comes to that point. */
 struct scene {
     const char *name, *point;
     void (*then)(void);
@@ -41,7 +41,8 @@ static void at_point(const char *name)
     current->then();
 }
 
-/* While it is set, an allocation of memory for a handle counts as a point: the thread has handles_of at that time. */
+/* While handles is set, an allocation of memory for a handle counts as a point: the thread has handles_of at that
+ * time. */
 static int handles;
 static void *at_calloc(size_t n, size_t size)
 {

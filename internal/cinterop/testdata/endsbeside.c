@@ -1,6 +1,7 @@
-/* Tests a wait whose last handle is closed, and whose opening ends with the call: endsbeside ARENA VERB. A child has what a
- * thread of the parent waits for. The parent closes the object while the thread waits, and the child ends the wait. Then the
- * child finds that the thread has left nothing that nobody can give back. SIGALRM ends a test that hangs. */
+/* Tests a wait whose last handle is closed, and whose opening ends with the call: endsbeside ARENA VERB. A child has
+ * what a thread of the parent waits for. The parent closes the object while the thread waits, and the child ends the
+ * wait. Then the child checks that everything that the thread had acquired was given back. SIGALRM ends a test that
+ * hangs. */
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 

@@ -101,7 +101,7 @@ static void first_opens(const char *name)
     CHECK(shmsync_arena_close(a), 0);
 }
 
-/* A limit that is so long that the time of its end has no number is as good as no limit. */
+/* A time limit so long that its end does not fit into an int64_t is as good as none. */
 static int hook_runs[2], hook_may_end[2], waits_at_gate;
 
 static void at_nap(void);

@@ -95,7 +95,7 @@ static void open_objects(struct objects *o, const char *name)
 
 #define CALLS 18
 
-/* Makes calls that wait, on each object, until a time that comes before anything else. */
+/* Makes calls that wait, on each object, with a deadline that passes before a wait can end in another way. */
 static int wait_in(struct objects *o, int call)
 {
     struct timespec soon = in_ms(3);
@@ -358,7 +358,7 @@ static void fork_locked(const char *name)
 
 /* ---- When a process becomes a target of fences ---- */
 
-/* A process with a single thread becomes one when it opens an arena. */
+/* A process with a single thread becomes a target of fences when it opens an arena. */
 static void register_alone(const char *name)
 {
     shmsync_arena *a = open_arena(name);
@@ -372,7 +372,7 @@ static void *idle(void *arg)
     wait_for(&forked);
     return arg;
 }
-/* A process with several threads becomes one later, and neither open nor close waits for that. */
+/* A process with several threads becomes a target of fences later, and neither open nor close waits for that. */
 static void register_late(const char *name)
 {
     int64_t begun = shmi_now(), end;

@@ -48,7 +48,7 @@ PLAIN(signalwaker, signalwaker, gate_begin(&x))
 HOLD(semaphore, semaphore, shmsync_semaphore_open(arena, "x", 2, NULL, &x), shmsync_semaphore_acquire(&x, 1))
 HOLD(queue, queue, shmsync_queue_open(arena, "x", 8, &(shmsync_queue_options){.capacity = 2}, &x), queue_lease(&x))
 HOLD(synchronized, synchronized, shmsync_synchronized_open(arena, "x", 8, NULL, &x), shmsync_synchronized_begin(&x, &copy))
-/* What a process still has to do is no hold. */
+/* These are no holds: permits that belong to no process, and what a process still has to do. */
 HOLD(transferable, semaphore, shmsync_semaphore_open(arena, "x", 2, &(shmsync_semaphore_options){.transferable = 1}, &x), shmsync_semaphore_acquire(&x, 1))
 HOLD(latch, latch, shmsync_latch_open(arena, "x", 2, NULL, &x), shmsync_latch_claim(&x, 1))
 HOLD(barrier, barrier, shmsync_barrier_open(arena, "x", 2, NULL, &x), shmsync_barrier_register(&x, 1))

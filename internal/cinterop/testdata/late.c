@@ -299,8 +299,8 @@ static void undertakes(const char *name)
     CHECK(shmsync_waitgroup_add(&group, -3), 0);
 }
 static void gets_the_id(void) { shmi_st32(state, living); }
-/* A reaper finds the owner of the whole count dead, and goes on when a living participant has the ID of the owner, and the
- * commit word has its old value. */
+/* A reaper finds the owner of the whole count dead, and is delayed. When it goes on, a living participant has the ID
+ * of the owner, and the commit word has its old value. */
 static void reaps_late(const char *name)
 {
     pid_t p = child(undertakes, name);

@@ -280,7 +280,7 @@ static void no_flock(void)
     CHECK(shmsync_arena_close(a), 0);
 }
 
-/* A creator that needs a name from the start removes those that dead creators left, and no others. */
+/* A creator whose file needs a name from the start removes the temporary files of dead creators, and no others. */
 static void sweep(void)
 {
     static const char *const others[] = {".x.12.0123456789abcdef.tmp", ".x.12.0123456789abcdeF.tmp~", "x.12.0123456789abcdef.tmp~", ".12.0123456789abcdef.tmp~",

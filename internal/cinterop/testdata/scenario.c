@@ -13,7 +13,7 @@ enum { ROUNDS = 100 };
 
 static shmsync_arena *arena;
 
-/* A time in a moment. */
+/* A time that comes in a moment. */
 static const struct timespec *soon(void)
 {
     static __thread struct timespec ts;
@@ -507,7 +507,7 @@ static void *phases(void *x)
     return NULL;
 }
 static void completed(void *arg) { ++*(int *)arg; }
-/* An arrival waits for a completion that runs, for as long as it may. */
+/* An arrival waits while a completion runs, until its deadline at most. */
 static shmsync_barrier in_completion;
 static void *arrive_for_a_while(void *result)
 {
