@@ -226,8 +226,8 @@ func (c *CohortMutex) TryLock() bool {
 // unless the handle was opened Checked.
 func (c *CohortMutex) Unlock() { c.global.Unlock() }
 
-// Recover makes an owner-dead or not recoverable c usable again, as [Mutex.Recover]
-// does.
+// Recover makes c usable again after it became owner-dead or not recoverable, as
+// [Mutex.Recover] does.
 func (c *CohortMutex) Recover(repair func() error) error {
 	return c.RecoverContext(context.Background(), repair)
 }

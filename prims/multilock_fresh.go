@@ -2,8 +2,8 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/crashpoint"
 
-// lockFresh locks a key that has no entry, if the bucket has an entry of a free key. In all other cases it changes
-// nothing and returns the zero Hold; then the method take decides. It does what take does, with fewer steps.
+// lockFresh locks a key that has no entry, if the bucket has an entry of a free key. In this case it does what lockSlow
+// does, with fewer steps. In all other cases it locks nothing and returns the zero Hold, and the caller calls lockSlow.
 func (k *multiBucket) lockFresh(key uint64) (h Hold) {
 	if !k.mayOpen() || !k.queue.Enter() {
 		return h
@@ -19,8 +19,9 @@ func (k *multiBucket) lockFresh(key uint64) (h Hold) {
 	return h
 }
 
-// takeVacant locks the key, if the key has no entry, and gives it the entry of a free key. The record that the
-// commit word c names is complete.
+// takeVacant locks a key that has no entry: the key gets the entry of another key that is free and for which nobody
+// waits. If this is impossible, or if the key has an entry, takeVacant returns the zero Hold. The caller has found that
+// the record which the commit word c names is complete.
 func (k *multiBucket) takeVacant(c recordCommit, key uint64) Hold { // guarded by: private
 	if _, found := k.search(key); found {
 		return Hold{}

@@ -140,7 +140,7 @@ func (m *multiLockModel) find(s *mlState, i, pick int) {
 	}
 }
 
-// choices returns how many entries there are of which thread i may choose one in its next step.
+// choices returns how many entries thread i can choose from in its next step, or 1 if the step chooses no entry.
 func (m *multiLockModel) choices(s *mlState, i int) int {
 	t := &s.thread[i]
 	if t.pc != mlFind && (m.fine || t.pc != mlRule) {

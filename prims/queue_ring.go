@@ -202,9 +202,9 @@ func (x *queueCore) count() (n uint32) {
 	return n
 }
 
-// full reports whether there is no room for an item at position p, the first position that is not filled. Until a Put
-// fills p, the number of items does not exceed the number that full has found, because only a Put increases it. ok is
-// false if a peer has overwritten the ring.
+// full reports whether there is no room for an item at position p, the first position that is not filled. If full finds
+// room, the room remains until a Put fills p, because only a Put increases the number of items. ok is false if a peer
+// has overwritten the ring.
 func (x *queueCore) full(p uint64) (full, ok bool) {
 	if p-x.seen.Load() >= uint64(x.capacity) { // also true if p is less than seen
 		f, ok := x.front()

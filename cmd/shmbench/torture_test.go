@@ -54,7 +54,7 @@ func violates(t *testing.T, reason string, args ...string) (errs string) {
 	return errs
 }
 
-// When processes die, nothing is lost, no process waits for long, and none is hurt.
+// Although processes die all the time, the torture finds no violation: nothing is lost, and no process waits for long.
 func TestTorture(t *testing.T) {
 	duration := proctest.Rounds(3*time.Second, 20*time.Second)
 	r, _ := tortureUntil(t, exitOK, func(r torture.Result) bool { return r.Rounds != 0 && deaths(r) }, "--seed=0", "--duration="+duration.String())

@@ -266,7 +266,8 @@ func (c *Cell) Check(cpus []int) string {
 	return ""
 }
 
-// CheckShape returns the reason why this measurement makes no sense with these CPUs on any host, or an empty string.
+// CheckShape returns the reason why this measurement is impossible with these CPUs, whatever host has them, or an empty
+// string.
 func (c *Cell) CheckShape(cpus []int) string {
 	switch {
 	case c.Load > 0 && c.Procs > oversubMost:

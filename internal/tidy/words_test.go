@@ -119,7 +119,8 @@ var (
 	sentenceBreak = regexp.MustCompile(`[.;!?] `)
 )
 
-// headless returns the first "who" of a line of text that has no noun before it.
+// headless returns a "who" of a line of text that has no noun before it: the first match of the first pattern that
+// matches. It ignores a "Who" at the beginning of a sentence, which headlessBegin finds.
 func headless(text string) string {
 	for _, re := range []*regexp.Regexp{headlessWho, headlessSubject} {
 		if m := re.FindString(text); m != "" {

@@ -302,7 +302,7 @@ func (r *reader) siblings(id int, dir string, names ...string) []int {
 	return nil
 }
 
-// cache reads a cache of a CPU. ok is false if the cache holds only instructions, or if the files are invalid.
+// cache reads the description of a cache of a CPU. ok is false if the cache holds only instructions, or if the files are invalid.
 func (r *reader) cache(id int, dir string) (c cacheFacts, ok bool) {
 	kind, _ := r.text(dir + "/type")
 	c.level = r.number(dir+"/level", 0)

@@ -184,8 +184,8 @@ func fileOf(level float64, seed uint64) *Document {
 	return d
 }
 
-// If there are several files for each side, each file is one sample. Runs that differ from each other show no change,
-// although their single repetitions would.
+// If there are several files for each side, each file is one sample. Suppose that the runs differ from each other by
+// chance. Then several files give the verdict undecided, although the repetitions of two files seem to show a change.
 func TestCompareSeveralFiles(t *testing.T) {
 	levels := []float64{1, 1.1, 0.93, 1.04, 0.98}
 	side := func(f float64, n int) (list []*Document) {
