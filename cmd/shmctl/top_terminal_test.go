@@ -91,7 +91,8 @@ func TestTopInTerminal(t *testing.T) {
 	x.tmux("send-keys", "Space")
 	x.shows("PAUSED")
 	alice.does("lock mutex", "industry")
-	// At a key, top draws the time of day. Between two changes of the time it would have looked ten times.
+	// Each key makes top draw the time of day. A second lies between two changes of that time. If top were not paused,
+	// it would look at the arena ten times in a second.
 	clock := regexp.MustCompile(` \d\d:\d\d:\d\d `)
 	for range 2 {
 		before := clock.FindString(x.tmux("capture-pane", "-p"))

@@ -30,7 +30,9 @@ func walk(t *testing.T, name string, steps []step) {
 	}
 }
 
-// noPermits takes all permits that are left. They belong to queues that a worker has already executed.
+// noPermits takes all permits that are left, so that the next acquire sleeps. Permits are left because each schedule of
+// a queue issues one, and the test executes queues without taking permits. The death of a process may issue permits,
+// too.
 func (x *agent) noPermits(t *testing.T, name string) {
 	t.Helper()
 	for x.start(t, "sig.try", name).wait(t).err == 0 {

@@ -85,7 +85,7 @@ func (q *hangingQueue) tear(t *testing.T, f func(n []*arenakernel.Node)) {
 	})
 }
 
-// behind overwrites the link of a wait to the one before.
+// behind returns a function that overwrites the link from the wait i to the wait before it.
 func behind(i int) func(n []*arenakernel.Node) {
 	return func(n []*arenakernel.Node) { n[i].Extra().Store(1 << 63) }
 }

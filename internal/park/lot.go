@@ -223,10 +223,10 @@ func (h *lot) looseBefore() uint64 {
 	return h.loosed
 }
 
-// fasten ends the loose state of the nodes that were loose when the caller called looseBefore, which
-// returned the value before. Since then, the caller has seen that every process that had made a node
-// ready has pushed it, and has then emptied the ready stack. So a process can push one of these nodes
-// only after it has made that node ready again.
+// fasten ends the loose state of the nodes that were loose when the caller called looseBefore. The parameter before is
+// the result of that call. After the call, the caller has first seen that every process that had made a node ready has
+// pushed it, and has then emptied the ready stack. So a process can push one of these nodes only after it has made that
+// node ready again.
 func (h *lot) fasten(before uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -64,7 +64,7 @@ class Interrupts(ArenaCase):
         self.assertEqual(found, 0, f"something was left by {found} of {ROUNDS} interruptions")
 
     def test_a_lock_of_python(self) -> None:
-        # So exact is Python itself.
+        # The lock of Python itself passes this check.
         lock = threading.Lock()
         self.with_leaves_nothing(lambda: lock, lock.acquire, lock.release)
 
