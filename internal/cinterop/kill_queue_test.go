@@ -47,7 +47,7 @@ func TestKillQueue(t *testing.T) {
 					got = append(got, p.n)
 				}
 				if point == "queue.wait.passed" {
-					require.Len(t, got, 1, "the victim has got the other one")
+					require.Len(t, got, 1, "the victim has got the other item")
 				} else {
 					require.ElementsMatch(t, []uint64{1, 2}, got)
 				}

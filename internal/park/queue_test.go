@@ -187,7 +187,7 @@ func TestClosedQueueTakesNothing(t *testing.T) {
 
 	next := b.place(o)
 	me = next.enter()
-	require.Equal(t, arenakernel.NodeWaiting, next.state(), "a node that stays ready takes no wake")
+	require.Equal(t, arenakernel.NodeWaiting, next.state(), "a node that stays ready could get no further wake")
 	next.mark()
 	for _, q := range queues {
 		if q != other.Queue {

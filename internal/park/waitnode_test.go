@@ -281,7 +281,7 @@ func TestWaitNodeThatNobodyTellsIsUsedAgain(t *testing.T) {
 	for range 10 { // ten times, because on a busy machine the poller may not run during one of them
 		b.orphan()
 		<-time.NewTimer(10 * orphanCheck).C
-		require.Equal(t, arenakernel.NodeResolved, s.Node.State(), "somebody is telling")
+		require.Equal(t, arenakernel.NodeResolved, s.Node.State(), "a process may still push the node")
 	}
 	b.EndTell()
 	b.orphan()
@@ -380,7 +380,7 @@ func TestShutEndsTheWaitsOfAQueue(t *testing.T) {
 		return p.first != nil
 	})
 	endWaits(p.Queue)
-	require.Len(t, done, 1, "it waits by a handle that is closed")
+	require.Len(t, done, 1, "the call has left the queue of the closed handle")
 	require.Equal(t, Closed, <-done)
 	require.False(t, p.Enter())
 	p.Queue.Close()
