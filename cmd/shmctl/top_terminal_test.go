@@ -23,7 +23,7 @@ type terminal struct {
 	socket string
 }
 
-// newTerminal runs shmctl in a terminal. env has environment variables to set before.
+// newTerminal runs shmctl in a terminal. env has environment variables for shmctl.
 func newTerminal(t *testing.T, env string, args ...string) *terminal {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		require.Empty(t, os.Getenv("SHMSYNC_NEED_SHELLS"), err)

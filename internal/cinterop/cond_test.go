@@ -218,7 +218,7 @@ func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 	}
 }
 
-// A process dies that a Signal has woken, and all processes that watch it are stopped. The next waiter, which does not
+// A process that a Signal has woken dies, and all processes that watch it are stopped. The next waiter, which does not
 // watch it, finds the death.
 func TestCondDeathThatNobodyCounts(t *testing.T) {
 	for _, waits := range []string{"go", "c"} {
@@ -248,7 +248,7 @@ func TestCondDeathThatNobodyCounts(t *testing.T) {
 	}
 }
 
-// A wait that begins after a Signal does not get it, even if the process dies that the Signal has woken.
+// A wait that begins after a Signal does not get the Signal, even if the process that the Signal has woken dies.
 func TestCondSignalPassesToNoLaterWait(t *testing.T) {
 	for _, other := range []string{"go", "c"} {
 		t.Run(other, func(t *testing.T) { condNoLaterWait(t, "c", other) })
@@ -336,8 +336,8 @@ func TestCondCannotLock(t *testing.T) {
 	}
 }
 
-// A process dies that a Signal has woken. The next waiter is stopped, and the only other process that notices the death
-// has not opened the Cond. It passes the Signal on.
+// A process that a Signal has woken dies. The next waiter is stopped, and the only other process that notices the
+// death, a stranger, has not opened the Cond. The stranger passes the Signal on.
 func TestCondSignalledDiesBesideStrangers(t *testing.T) {
 	for _, stranger := range []string{"go", "c"} {
 		for _, waits := range []string{"go", "c"} {
@@ -364,9 +364,9 @@ func TestCondSignalledDiesBesideStrangers(t *testing.T) {
 	}
 }
 
-// The same, but the stranger has no room for a record that could pass the Signal on. It reaps the dead process, and leaves
-// the wait node that owes the Signal. The next waiter passes the Signal on when it runs again. If there is none, the next
-// call settles it.
+// As in TestCondSignalledDiesBesideStrangers, but the stranger has no room for a record that could pass the Signal on.
+// It reaps the dead process, and leaves the wait node that owes the Signal. The next waiter passes the Signal on when
+// it runs again. If no wait is left, the next call on the Cond settles the Signal.
 func TestCondSignalledDiesWithoutRoom(t *testing.T) {
 	for _, other := range []string{"go", "c"} {
 		for _, waits := range []bool{true, false} {

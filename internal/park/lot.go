@@ -139,7 +139,7 @@ func (h *lot) takeLoose(node arenakernel.Offset) bool {
 
 // orphanCheck is how long, in nanoseconds, the poller waits before it searches for nodes that were lost from the
 // ready stack. The poller searches twice after it has found something on the stack that is not ready. A process
-// that is about to push a node on the stack does so meanwhile.
+// that is about to push a node on the stack usually does so in this time.
 const orphanCheck = 1e6
 
 // poller waits in the kernel for all parked goroutines of this process, and wakes them. The parameter deaths is the
