@@ -40,9 +40,9 @@ func WakeBitset(addr *uint32, n int, bitset uint32) int {
 	return woken
 }
 
-// Requeue wakes up to wake sleepers on addr, and moves up to move others of them to the word target. It does so only if
-// *addr is still val; otherwise it does nothing and returns [Changed]. n is the number of sleepers that were woken or
-// moved.
+// Requeue wakes sleepers on addr, at most as many as the parameter wake says. It moves others of them to the word
+// target, at most as many as the parameter move says. It does so only if *addr is still val; otherwise it does nothing
+// and returns [Changed]. n is the number of sleepers that were woken or moved.
 func Requeue(addr *uint32, val uint32, wake int, target *uint32, move int) (n int, o Outcome, err error) {
 	n, errno := futexRequeue(addr, val, wake, target, move)
 	if errno != 0 {

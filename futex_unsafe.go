@@ -96,8 +96,8 @@ func futexWaitV(ws []WaitVEntry, deadline int64) (int, unix.Errno) {
 type RobustList struct {
 	head *robustHead
 	page []byte
-	// The field before is the robust list that the thread had registered earlier, or 0. A C library registers such a
-	// list for its robust mutexes.
+	// Register stores here the address of the list that the thread had registered earlier, or 0. Unregister restores
+	// that list. A C library registers such a list for its robust mutexes.
 	before uintptr
 }
 
@@ -164,8 +164,8 @@ func (l *RobustList) Register() error {
 	return setRobustList(own)
 }
 
-// Unregister gives the calling thread, which registered l, the list again that it had before
-// Register. l can be freed afterwards.
+// Unregister ends the registration of l, and registers the list that the calling thread had before Register. The
+// calling thread is the one that has registered l. Afterwards l can be freed.
 func (l *RobustList) Unregister() error {
 	l.Clear()
 	return setRobustList(l.before)

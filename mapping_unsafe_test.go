@@ -15,7 +15,7 @@ import (
 // words is a page of memory that two processes share.
 type words []byte
 
-// newWords makes such a page. The file is to be passed to a child.
+// newWords makes words in a new file, and returns the file, so that the test can pass it to a child.
 func newWords(t *testing.T) (words, *os.File) {
 	fd, err := unix.MemfdCreate("shmsync-test", unix.MFD_CLOEXEC)
 	require.NoError(t, err)

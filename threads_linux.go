@@ -51,7 +51,8 @@ func NoProcess(pid int) bool {
 }
 
 // taskDir is an open directory /proc/PID/task. All look-ups in it concern the same process, even if the number PID is
-// given to another process later. taskDirs are reused, because a survivor of a death waits while it looks.
+// given to another process later. A pool keeps taskDirs for reuse, because the survivor of a death waits until it has
+// read the directory.
 type taskDir struct {
 	fd            int
 	st            unix.Stat_t
@@ -177,9 +178,10 @@ const (
 	direntMost  = 64      // more than the size of the entry of any thread
 )
 
-// walk appends the threads that the directory lists from its current position. It may miss threads if one ends
-// meanwhile. If a directory entry would still have fitted into the buffer, the kernel has come to the end. It has also
-// stopped there if a thread has ended meanwhile, or if this thread has got a signal. Then the walk has missed threads.
+// walk appends the threads that the directory lists from its current position. It returns true if the kernel stopped
+// although another directory entry would have fitted into the buffer. Usually the kernel has then come to the end of
+// the list. But it also stops early if a thread ends meanwhile, or if this thread gets a signal. In these two cases the
+// walk has missed threads.
 func (d *taskDir) walk(threads []int) ([]int, bool) {
 	for len(threads) < mostThreads {
 		n, err := unix.ReadDirent(d.fd, d.buf[:])

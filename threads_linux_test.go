@@ -18,12 +18,12 @@ func TestDetachedWalkThatMissesThreads(t *testing.T) {
 		all           bool
 	}{
 		{[]int{7}, []int{7}, 1, true},
-		{[]int{7, 8, 9}, []int{7}, 1, true},        // two have ended
-		{[]int{7, 8, 9}, []int{7, 9}, 2, true},     // one has
+		{[]int{7, 8, 9}, []int{7}, 1, true},        // two threads have ended
+		{[]int{7, 8, 9}, []int{7, 9}, 2, true},     // one thread has ended
 		{[]int{7}, []int{7, 8}, 2, false},          // the first walk missed 8
 		{[]int{7, 8}, []int{7, 9}, 2, false},       // 8 has ended, and the first walk missed 9
-		{[]int{7, 8}, []int{7}, 2, false},          // the second one stopped early
-		{[]int{7, 8}, []int{7}, 3, false},          // both did
+		{[]int{7, 8}, []int{7}, 2, false},          // the second walk stopped early
+		{[]int{7, 8}, []int{7}, 3, false},          // both walks stopped early
 		{[]int{7, 8, 8}, []int{7, 8, 8}, 3, false}, // both walks returned 8 twice, and missed 9
 		{nil, []int{7}, 1, false},
 	} {

@@ -48,8 +48,8 @@ type AllocStats struct {
 	SlotRecords  uint64 // blocks in which objects keep the state of a participant
 	Nodes        uint64 // wait nodes in use, or on the list of an object
 	PollerNodes  uint64 // blocks on the node list of an object, which are freed with the object
-	Claimed      uint64 // blocks that are being made or taken apart
-	BytesUsed    uint64 // total size of these blocks, with the rounding of the allocator
+	Claimed      uint64 // blocks that are being made or freed
+	BytesUsed    uint64 // total size of the blocks that the fields above count, each rounded up by the allocator
 	Bytes        uint64 // size of the heap
 }
 

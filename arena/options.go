@@ -127,8 +127,8 @@ const (
 	LifetimeEphemeral = arenakernel.LifetimeEphemeral
 )
 
-// Epoch describes the epoch that a participant begins. An epoch lasts from a join while no participant
-// is in the arena until there is no participant again.
+// Epoch describes the epoch that a participant begins. An epoch begins when a participant joins an arena in which no
+// other participant is. It ends when no participant is in the arena any more.
 type Epoch struct {
 	// Number counts the epochs of the arena from 1. If OnFirst fails, the next epoch has the same
 	// number.

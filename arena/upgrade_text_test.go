@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A program can write the changes of a type to its log as they are.
+// The text of a FieldChange is a statement, which a program can write to its log unchanged.
 func TestFieldChangeReadsAsAStatement(t *testing.T) {
 	for text, c := range map[string]arena.FieldChange{
 		"Misses is new: uint64 at 8":                   {Field: "Misses", New: "uint64 at 8"},

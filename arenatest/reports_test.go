@@ -68,7 +68,7 @@ func TestCheckThatAlwaysFails(t *testing.T) {
 		})
 	})
 	require.Contains(t, report, "lost")
-	// A store of another thread, such as a death watcher of the World, may be counted before.
+	// Stores of other threads, such as a death watcher of the World, may be counted, too. So the total is not fixed.
 	require.Regexp(t, "right after store 1 of [0-9]+ leaves", report)
 	require.Contains(t, report, "of the arena")
 	require.Regexp(t, "after [1-9][0-9]* more deaths the check fails", report)

@@ -61,7 +61,7 @@ func TestCreateDefaultMode(t *testing.T) {
 		require.NoError(t, err)
 		defer other.Close()
 		require.NoError(t, unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB), "creation must leave no lock behind")
-		require.Equal(t, unix.EWOULDBLOCK, unix.Flock(int(s.File().Fd()), unix.LOCK_EX|unix.LOCK_NB), "a description of its own")
+		require.Equal(t, unix.EWOULDBLOCK, unix.Flock(int(s.File().Fd()), unix.LOCK_EX|unix.LOCK_NB), "Reopen has an open file description of its own")
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 type limited struct {
 	Skip string // why the test cannot run here
 	Text string
-	Is   bool // the error Is that of the limit
+	Is   bool // the error Is the errno for the limit
 }
 
 func init() {
@@ -35,7 +35,8 @@ func init() {
 		c.Say(limited{Text: err.Error(), Is: errors.Is(err, unix.EFBIG)})
 	})
 	proctest.Register("shm/locked", func(c *proctest.Child) {
-		// The kernel answers so to a shared mapping under mlockall(MCL_FUTURE) that exceeds the limit.
+		// The filter makes each shared mapping fail with EAGAIN. So does the kernel if the process has called
+		// mlockall(MCL_FUTURE) and the mapping would exceed the limit.
 		const flags = 16 + 3*8 // offset of the lower half of the fourth argument in struct seccomp_data
 		err := proctest.Filter([]unix.SockFilter{
 			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
@@ -54,7 +55,8 @@ func init() {
 	})
 }
 
-// TestErrorsNameTheLimitOfLockedMemory: a process that locks all its memory has reached its limit.
+// TestErrorsNameTheLimitOfLockedMemory: a process that locks all its memory has reached its limit of locked memory. The
+// error names the limit.
 func TestErrorsNameTheLimitOfLockedMemory(t *testing.T) {
 	p := proctest.Start(t, "shm/locked")
 	var l limited
@@ -67,8 +69,7 @@ func TestErrorsNameTheLimitOfLockedMemory(t *testing.T) {
 	require.True(t, l.Is)
 }
 
-// TestErrorsNameTheLimit: a limit of the process prevents that a segment is made. The error names the
-// limit.
+// TestErrorsNameTheLimit: a process cannot make a segment because of one of its limits. The error names the limit.
 func TestErrorsNameTheLimit(t *testing.T) {
 	p := proctest.Start(t, "shm/limited")
 	var l limited

@@ -56,7 +56,7 @@ func TestPlaceRefused(t *testing.T) {
 	require.ErrorContains(t, pl.Err, "bind:63")
 	require.ErrorContains(t, pl.Err, s.Name())
 	require.ErrorContains(t, pl.Err, "there is no node 63 (nodes: 0")
-	require.True(t, pl.Verified, "where the pages are is known all the same")
+	require.True(t, pl.Verified, "the error does not keep Place from finding out where the pages are")
 	pages := 0
 	for _, n := range pl.Nodes { // without a policy, the pages are on the nodes of the CPUs on which this test has run
 		pages += n
@@ -87,7 +87,7 @@ func TestPlaceDisabled(t *testing.T) {
 	require.ErrorIs(t, pl.Err, ErrNotSupported)
 	require.False(t, pl.Verified)
 	require.Contains(t, pl.String(), "not verified")
-	require.NoError(t, s.Place(0, s.Size(), Policy{}).Err, "first touch is always to be had")
+	require.NoError(t, s.Place(0, s.Size(), Policy{}).Err, "the default policy, first touch, is never refused")
 }
 
 func TestPlaceOnCreate(t *testing.T) {

@@ -116,7 +116,7 @@ func TestReserveFull(t *testing.T) {
 		require.ErrorContains(t, err, fmt.Sprintf("(%d bytes free of %d)", 512<<10, 1<<20))
 	}
 	require.Equal(t, greeting, string(s.Bytes()[:len(greeting)]))
-	require.NoError(t, s.Reserve(0, 512<<10), "what is reserved stays so")
+	require.NoError(t, s.Reserve(0, 512<<10), "bytes that are reserved stay reserved")
 
 	pl := s.Place(0, s.Size(), Policy{})
 	require.ErrorIs(t, pl.Err, ErrNoSpace)

@@ -71,7 +71,7 @@ func init() {
 		pl := s.Place(0, s.Size(), bind0)
 		f.Place, f.Verified = pl.Err.Error(), pl.Verified
 		if err := s.Place(0, s.Size(), Policy{}).Err; err != nil {
-			c.Fatalf("first touch is always to be had: %v", err)
+			c.Fatalf("the default policy, first touch, is refused: %v", err)
 		}
 		_, err = s.Where(0, s.Size())
 		f.Supported = !errors.Is(err, ErrNotSupported)

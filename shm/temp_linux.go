@@ -180,8 +180,8 @@ func sweepFile(dirfd int, name string) {
 		return
 	}
 	// If the file also has the name for which it was made, the segment is published. Then removing the temporary name
-	// completes the work of its creator, and needs no lock. A second name other than that does not show that the
-	// segment is published.
+	// completes the work of its creator, and needs no lock. If the file has some other second name, this does not show
+	// that the segment is published.
 	published := st.Nlink > 1 && sameEntry(fd, dirfd, tempBase(name))
 	if !published && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return // its creator is alive, or another sweeper has locked it

@@ -123,7 +123,7 @@ func TestWhereOfParts(t *testing.T) {
 	require.EqualValues(t, 2*page, parts[2].Len)
 	require.Len(t, s.Placement(), 3)
 	require.True(t, s.Placement()[2].Verified)
-	require.False(t, s.Placement()[0].Verified, "later parts took some of it")
+	require.False(t, s.Placement()[0].Verified, "later parts cover some of the range")
 
 	// Where widens a part to whole pages. For an empty range it returns nothing.
 	parts, err = s.Where(page+1, 1)
@@ -174,7 +174,7 @@ func TestWhereDisabled(t *testing.T) {
 	_, err = s.Where(0, s.Size())
 	require.ErrorIs(t, err, ErrNotSupported)
 	require.ErrorContains(t, err, s.Name())
-	require.NoError(t, s.Place(0, s.Size(), Policy{Mode: PolicyLocal}).Err, "first touch is always to be had")
+	require.NoError(t, s.Place(0, s.Size(), Policy{Mode: PolicyLocal}).Err, "the local policy, first touch, is never refused")
 }
 
 func TestWhereAfterClose(t *testing.T) {

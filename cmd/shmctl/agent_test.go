@@ -247,7 +247,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 			wg.Wait()
 		}, nil
 	}
-	return nil, fmt.Errorf("what is %q", o.Op)
+	return nil, fmt.Errorf("no agent knows the task %q", o.Op)
 }
 
 // agent is a process that uses an arena.

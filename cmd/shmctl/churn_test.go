@@ -22,8 +22,9 @@ func TestBesideWork(t *testing.T) {
 	name := testArena(t)
 	a, err := arena.Attach(name, &arena.Options{Label: "busy"})
 	require.NoError(t, err)
-	// No agent waits for one Mutex while it has the other, or there could be a deadlock of two processes: holds belong
-	// to processes, and a busy machine may keep the threads of both from running for longer than between two snapshots.
+	// Each agent uses only one Mutex. If an agent waited for one Mutex while it holds the other, shmctl could report a
+	// deadlock with the process a. Holds belong to processes, and a busy machine may keep the threads of both processes
+	// from running for longer than the time between two snapshots.
 	for k := range 2 {
 		newAgent(t, name, fmt.Sprint("other", k)).begins("spin mutex", fmt.Sprint("m", k))
 	}

@@ -89,7 +89,8 @@ func TestFrozenHolderIsNamed(t *testing.T) {
 	}
 }
 
-// shmctl does not say what a process does if it cannot see the process: as it is in another pid namespace, or in a dump.
+// shmctl does not say what a process does if it cannot see the process, because the process is in another pid namespace
+// or the arena is a dump.
 func TestHolderThatCannotBeSeen(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")

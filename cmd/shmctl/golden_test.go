@@ -149,7 +149,7 @@ func TestDumpAndLoad(t *testing.T) {
 	require.Equal(t, exitOK, code, errs)
 	require.Contains(t, out, "wrote "+dump)
 	code, _, _ = shmctl("dump", name, "-o", dump)
-	require.Equal(t, exitError, code, "what is there is not written over")
+	require.Equal(t, exitError, code, "dump does not overwrite an existing file")
 	alice.Cont(t)
 	alice.Kill(t)
 	bob.Kill(t)

@@ -162,7 +162,7 @@ func TestManualListsColumns(t *testing.T) {
 	require.NoError(t, err)
 	_, table, _ := strings.Cut(string(manual), "### Columns\n")
 	table, _, _ = strings.Cut(table, "\n### ")
-	listed := map[string]map[string]bool{} // of a command
+	listed := map[string]map[string]bool{} // the columns in the manual, by command
 	for line := range strings.SplitSeq(table, "\n") {
 		cells := strings.Split(line, "|")
 		if len(cells) < 4 {

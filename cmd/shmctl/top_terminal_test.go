@@ -23,7 +23,7 @@ type terminal struct {
 	socket string
 }
 
-// newTerminal runs shmctl in a terminal. env has environment variables to set before.
+// newTerminal runs shmctl in a terminal. env has environment variables for shmctl.
 func newTerminal(t *testing.T, env string, args ...string) *terminal {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		require.Empty(t, os.Getenv("SHMSYNC_NEED_SHELLS"), err)
@@ -91,7 +91,8 @@ func TestTopInTerminal(t *testing.T) {
 	x.tmux("send-keys", "Space")
 	x.shows("PAUSED")
 	alice.does("lock mutex", "industry")
-	// At a key, top draws the time of day. Between two changes of the time it would have looked ten times.
+	// Each key makes top draw the time of day. A second lies between two changes of that time. If top were not paused,
+	// it would look at the arena ten times in a second.
 	clock := regexp.MustCompile(` \d\d:\d\d:\d\d `)
 	for range 2 {
 		before := clock.FindString(x.tmux("capture-pane", "-p"))

@@ -12,8 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
-// A wait for work is no leaked hold when it is as old as a wait for a lock must be, but not yet as old as a wait for
-// work must be.
+// A wait for work that has lasted longer than LongLock is not reported while it has not lasted for LongWork.
 func TestWaitForWorkIsGivenMoreTime(t *testing.T) {
 	defer func(d time.Duration) { diagnose.LongLock = d }(diagnose.LongLock)
 	diagnose.LongLock = time.Millisecond // LongWork is an hour in tests
@@ -36,7 +35,7 @@ func TestWaitForWorkIsGivenMoreTime(t *testing.T) {
 		return true
 	})
 	soon(t, exitOK, "waits", name)
-	alice.does("claim future", "answer") // this is a wait for one process
+	alice.does("claim future", "answer") // a wait for the result is a wait for alice, so LongLock applies
 	bob.begins("wait future", "answer")
 	awaitFinding(t, diagnose.LeakedHold, "waits", name)
 }

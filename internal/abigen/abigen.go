@@ -1,7 +1,7 @@
 // Package abigen generates the C side of the layout from docs/abi.md: the structs of the objects, and the bits
 // and values of their words. The offsets, sizes and constants of the arena are written by hand in the C header;
-// abigen generates a program that asserts them. The tests named TestABI of arena and prims compare the same
-// tables with the Go side, so the document is the one source of both.
+// abigen generates a program that asserts them. The tests of internal/arenakernel and prims whose names
+// begin with TestABI compare the same tables with the Go side. So the document is the one source of both.
 package abigen
 
 import (

@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write the part of the C header")
 
 var part = filepath.Join("..", "..", "include", "parts", "24-abi-objects.h")
 
-// The generated part in the tree is what Part makes of docs/abi.md. The tests TestABI of arena and prims compare
+// The generated part in the tree is what Part makes of docs/abi.md. The tests TestABI of arenakernel and prims compare
 // that document with the Go side.
 func TestABIPartIsCurrent(t *testing.T) {
 	src, err := os.ReadFile(filepath.Join("..", "..", "docs", "abi.md"))

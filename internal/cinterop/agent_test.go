@@ -136,8 +136,8 @@ func try(ok bool) error {
 	return syscall.EBUSY
 }
 
-// act carries out an order. It returns EINVAL if the call panics because of a mistake of the caller, and EPERM if
-// the call releases or converts a hold.
+// act carries out an order. If the call panics because of a mistake of the caller, act returns EPERM for a call that
+// releases or converts a hold, and EINVAL for any other call.
 func (x *goAgent) act(o order) (n uint64, err error) {
 	defer func() {
 		switch r := recover().(type) {

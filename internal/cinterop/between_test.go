@@ -4,8 +4,9 @@ package cinterop
 
 import "testing"
 
-// A call in C decides by several words, and another participant changes one of them before any of the loads. The result of
-// the call is one that it may have before or after the change.
+// A call in C decides by several loads, and another participant changes a word right before one of them: before the
+// first load in one run, before the second load in the next run, and so on. The result of the call must be one that the
+// call may have before the change or after it.
 func TestChangesBetweenTheLoadsOfACallInC(t *testing.T) {
 	for _, verb := range []string{
 		"who",          // a participant dies, or a joiner takes its slot over

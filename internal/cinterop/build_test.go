@@ -188,8 +188,9 @@ func TestSanitizers(t *testing.T) {
 			if out, err := exec.Command(bin).CombinedOutput(); err != nil {
 				proctest.Missing(t, need, fmt.Sprintf("needs a system on which programs with this sanitizer run: %v: %s", err, out))
 			}
-			// A sanitizer makes a program many times slower, but needs few rounds: it reports an access that no rule orders
-			// even if the threads did not meet. So these runs are as long as a developer's, and nothing is optimized.
+			// A sanitizer makes a program many times slower, but needs few rounds: it reports an access that no rule
+			// orders even if the threads did not meet. So these runs are as short as those of a developer, and nothing
+			// is optimized.
 			run := func(args ...string) string {
 				cmd := exec.Command(self, append(args, "-test.v")...)
 				cmd.Env = append(os.Environ(), "CC="+c.compiler, cflagsEnv+"="+c.flags, "SHMSYNC_TEST_LONG=0",

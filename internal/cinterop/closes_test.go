@@ -57,7 +57,7 @@ func TestCallsWhileTheArenaIsBeingClosed(t *testing.T) {
 			require.NoError(t, err)
 			defer a.Close()
 			for o := range a.Objects() {
-				require.NotEmpty(t, o.Name, "a %v is left at %v", o.Kind, o.Offset)
+				require.NotEmpty(t, o.Name, "a %v without a name is left at %v", o.Kind, o.Offset)
 			}
 			require.Zero(t, a.Stats().Claimed)
 		})

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// As the tests of the same names, with a process in Go that stops or dies beside processes in C.
+// These tests repeat tests of cond_test.go. Here a process in Go stops or dies, beside processes in C.
 
 func TestCondGoSignalledDies(t *testing.T) {
 	for _, point := range condWoken {

@@ -47,7 +47,8 @@ func (x *agent) sleeps(t *testing.T, off uint64, verb, name string, args ...any)
 	return x.blocked(t, off, x.do(t, "waiters", "-", off)+1, verb, name, args...)
 }
 
-// condIdle waits until no wait is queued or owes in the Cond "c", and checks the arena.
+// condIdle waits until the Cond "c" has no queued wait, and no wait that still has to pass a wake on. Then it checks
+// the arena.
 func condIdle(t *testing.T, name string, off uint64) {
 	t.Helper()
 	a, err := arena.Attach(name, &arena.Options{Label: "checker"})
@@ -67,7 +68,7 @@ func condIdle(t *testing.T, name string, off uint64) {
 	sound(t, name)
 }
 
-// Calls with functions that unlock and lock, which may fail, and waits that time out.
+// Waits call functions of the program to unlock and to lock. The functions may fail, and waits may time out.
 func TestCondFunctions(t *testing.T) {
 	quick := program(t, "cond.c")
 	// Here no periodic check wakes a wait.
@@ -117,7 +118,7 @@ func TestCondSignalledDies(t *testing.T) {
 	}
 }
 
-// A process dies that a Broadcast has woken. The Broadcast ends all other waits all the same.
+// A Broadcast wakes a process, and the process dies. All other waits still end.
 func TestCondBroadcastDies(t *testing.T) {
 	for _, other := range []string{"go", "c"} {
 		for _, point := range append(condWoken, "cond.settle.committed") {
@@ -146,7 +147,7 @@ func condBroadcastDies(t *testing.T, lang, other, point string) {
 	condIdle(t, name, off)
 }
 
-// A process dies whose many threads a Signal each has woken. All Signals pass on.
+// Each of many Signals wakes one thread of a process, and the process dies. Every Signal passes on to another wait.
 func TestCondManySignalledDie(t *testing.T) {
 	const waits = 70 // more than the list of such waits has room for
 	for _, other := range []string{"go", "c"} {
@@ -177,8 +178,8 @@ func TestCondManySignalledDie(t *testing.T) {
 	}
 }
 
-// A wait begins between two Signals, and both processes that they have woken die. The later Signal does not take the only
-// wait to which the earlier one may go.
+// Waits begin between successive Signals, and the process that all of these Signals have woken dies. A Signal passes on
+// only to a wait that began before it. So a later Signal must not take the only wait to which an earlier Signal may go.
 func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 	const signals = 6
 	for _, other := range []string{"go", "c"} {
@@ -217,7 +218,7 @@ func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 	}
 }
 
-// A process dies that a Signal has woken, and all processes that watch it are stopped. The next waiter, which does not
+// A process that a Signal has woken dies, and all processes that watch it are stopped. The next waiter, which does not
 // watch it, finds the death.
 func TestCondDeathThatNobodyCounts(t *testing.T) {
 	for _, waits := range []string{"go", "c"} {
@@ -247,7 +248,7 @@ func TestCondDeathThatNobodyCounts(t *testing.T) {
 	}
 }
 
-// A wait that begins after a Signal does not get it, even if the process dies that the Signal has woken.
+// A wait that begins after a Signal does not get the Signal, even if the process that the Signal has woken dies.
 func TestCondSignalPassesToNoLaterWait(t *testing.T) {
 	for _, other := range []string{"go", "c"} {
 		t.Run(other, func(t *testing.T) { condNoLaterWait(t, "c", other) })
@@ -274,8 +275,9 @@ func condNoLaterWait(t *testing.T, lang, other string) {
 }
 
 // condCannotLock has a process fail to lock after a Signal has woken it, because the holder of the lock has died. The
-// Signal passes on to one wait, even if the process dies at a crash point meanwhile. No point: it does not die. The other
-// process may wake the wait first, and then the first one does not come to the points behind that. Then this is repeated.
+// Signal passes on to one wait, even if the process dies at the crash point meanwhile. If point is empty, the process
+// does not die. If the other process wakes that wait first, the process skips the later crash points. condCannotLock
+// repeats everything until the process has died at the point.
 func condCannotLock(t *testing.T, lang, other, point string) {
 	for tries := 0; !condDiesWithoutLock(t, lang, other, point); tries++ {
 		require.Less(t, tries, 20, "the process never comes to %s", point)
@@ -318,7 +320,8 @@ func condDiesWithoutLock(t *testing.T, lang, other, point string) (died bool) {
 	return died || point == ""
 }
 
-// The points of a process that passes a Signal on. Its first record has queued its wait, and has changed four words.
+// condPassing lists the crash points of a process that passes a Signal on. The first record of the process has queued
+// its wait, and has changed four words.
 var condPassing = []string{
 	"record.commit.written:2", "record.commit.named:2", "record.complete.begun:5", "record.complete.begun:6", "record.complete.begun:8",
 	"record.tell.resolved:1", "record.commit.completed:2", "cond.settle.committed:1", "record.wake.before:1",
@@ -333,8 +336,8 @@ func TestCondCannotLock(t *testing.T) {
 	}
 }
 
-// A process dies that a Signal has woken. The next waiter is stopped, and the only other process that notices the death
-// has not opened the Cond. It passes the Signal on.
+// A process that a Signal has woken dies. The next waiter is stopped, and the only other process that notices the
+// death, a stranger, has not opened the Cond. The stranger passes the Signal on.
 func TestCondSignalledDiesBesideStrangers(t *testing.T) {
 	for _, stranger := range []string{"go", "c"} {
 		for _, waits := range []string{"go", "c"} {
@@ -361,9 +364,9 @@ func TestCondSignalledDiesBesideStrangers(t *testing.T) {
 	}
 }
 
-// The same, but the stranger has no room for a record that could pass the Signal on. It reaps the dead process, and leaves
-// the wait node that owes the Signal. The next waiter passes the Signal on when it runs again. If there is none, the next
-// call settles it.
+// As in TestCondSignalledDiesBesideStrangers, but the stranger has no room for a record that could pass the Signal on.
+// It reaps the dead process, and leaves the wait node that owes the Signal. The next waiter passes the Signal on when
+// it runs again. If no wait is left, the next call on the Cond settles the Signal.
 func TestCondSignalledDiesWithoutRoom(t *testing.T) {
 	for _, other := range []string{"go", "c"} {
 		for _, waits := range []bool{true, false} {
@@ -403,8 +406,8 @@ func condWithoutRoom(t *testing.T, other string, waits bool) {
 	condIdle(t, name, off)
 }
 
-// A process is stopped when the record that queues its wait is committed, and not yet carried out. The wait gets the next
-// Signal.
+// A process is stopped when the record that queues its wait is committed, but not yet carried out. The wait still gets
+// the next Signal.
 func TestCondSignalSeesAnUnfinishedWait(t *testing.T) {
 	for _, other := range []string{"go", "c"} {
 		t.Run(other, func(t *testing.T) { condUnfinished(t, "c", other) })

@@ -323,7 +323,7 @@ func TestDeathLooksAtWhatWasTouchedInC(t *testing.T) {
 		tell(t, reaper)
 		after, err := out.ReadString('\n')
 		require.NoError(t, err)
-		require.Equal(t, before, after, "words looked at among %d objects", n)
+		require.Equal(t, before, after, "the number of words that the reaper has read among %d objects", n)
 	}
 }
 

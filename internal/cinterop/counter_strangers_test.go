@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A process dies that has a part of the work of a WaitGroup. The waiter is stopped, and the only other process that
+// A process that has a part of the work of a WaitGroup dies. The waiter is stopped, and the only other process that
 // notices the death, a C program, has not opened the WaitGroup. It makes a slot record for itself, and turns the share
 // into work that the dead owe. If the arena has no room for the record, the waiter does that when it runs again.
 func TestWaitGroupReapedByStrangers(t *testing.T) {

@@ -4,7 +4,7 @@ package cinterop
 
 import "testing"
 
-// As the tests of the same names, with a process in Go that stops or dies beside processes in C.
+// These tests repeat tests of fair_test.go. Here a process in Go stops or dies, beside processes in C.
 
 func TestFairMutexTryLockCompletesUnlockOfGo(t *testing.T) { unlockStopped(t, "go", "c") }
 

@@ -32,7 +32,8 @@ const (
 	fairWrongKind = 7
 )
 
-// A call that cannot lock, and one that gives up, leave the owner word open for its holder, or open it again.
+// A call that cannot lock leaves the owner word open for its holder. A wait closes the word, and opens it again when it
+// gives up.
 func TestFairMutexStaysOpen(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector, with which a process in Go opens no owner word")
@@ -87,8 +88,8 @@ func TestFairMutexTryLockCompletesUnlock(t *testing.T) {
 	}
 }
 
-// dieGranted has a process die at a crash point of a wait that was granted the lock: reported says whether the next waiter
-// is told of the death.
+// dieGranted has a process die at a crash point of a wait that was granted the lock. The parameter reported says
+// whether the next waiter must learn of the death.
 func dieGranted(t *testing.T, lang, other, point string, reported bool) {
 	name := newArena(t)
 	b, c := newAgent(t, other, name, "b"), newAgent(t, other, name, "c")
@@ -112,7 +113,7 @@ func dieGranted(t *testing.T, lang, other, point string, reported bool) {
 	sound(t, name)
 }
 
-// A process has not held the lock before it accepts it.
+// A process is granted the lock and dies. The death is reported only if the process had accepted the lock before.
 func TestFairMutexDiesAroundAccept(t *testing.T) {
 	for _, other := range []string{"go", "c"} {
 		t.Run("before/"+other, func(t *testing.T) { dieGranted(t, "c", other, "record.await.resolved", false) })
@@ -121,7 +122,7 @@ func TestFairMutexDiesAroundAccept(t *testing.T) {
 }
 
 // A participant accepts a lock, passes it on to another wait of its own, and dies before it accepts that grant. It has not
-// held the lock the second time.
+// held the lock the second time, so its death is not reported.
 func TestFairMutexDiesBeforeSecondAccept(t *testing.T) {
 	for _, other := range []string{"go", "c"} {
 		t.Run(other, func(t *testing.T) { dieBeforeSecondAccept(t, "c", other) })
@@ -242,7 +243,8 @@ func TestCFairWaiterIsToldByStrangers(t *testing.T) {
 	}
 }
 
-// A repair fails while others wait: their waits are refused. So they are when a peer has overwritten the owner word.
+// If a repair fails while others wait, their waits end with an error. They also do if a peer has overwritten the owner
+// word.
 func TestFairMutexRefusesWaits(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang+"/repair fails", func(t *testing.T) { refuseNotRecoverable(t, "c", lang) })

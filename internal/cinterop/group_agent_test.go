@@ -42,7 +42,7 @@ func inMs(ms int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Duration(ms)*time.Millisecond)
 }
 
-// but returns err, or nil if err is one of the errors in fine.
+// The function but returns err. If err is one of the errors in the parameter fine, it returns nil.
 func but(err error, fine ...error) error {
 	for _, f := range fine {
 		if errors.Is(err, f) {

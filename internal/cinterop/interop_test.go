@@ -130,10 +130,8 @@ func TestEventPlain(t *testing.T) {
 	})
 }
 
-// A token is handed to a process that is stopped. The process is killed before it has seen the token, and the
-// token passes to the next waiter.
-// A Set goes to the wait of a stopped process, so a try gets nothing. A later wait takes the token all the same.
-// It also takes the token if the stopped process is dead by then.
+// A Set gives its token to the wait of a stopped process, so a try gets nothing. A later wait takes the token
+// nevertheless, whether the stopped process is still alive by then or has been killed.
 func TestEventOfAStoppedWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "event.open", "auto", 1)

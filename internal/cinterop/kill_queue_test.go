@@ -47,7 +47,7 @@ func TestKillQueue(t *testing.T) {
 					got = append(got, p.n)
 				}
 				if point == "queue.wait.passed" {
-					require.Len(t, got, 1, "the victim has got the other one")
+					require.Len(t, got, 1, "the victim has got the other item")
 				} else {
 					require.ElementsMatch(t, []uint64{1, 2}, got)
 				}
@@ -87,9 +87,9 @@ func TestKillQueue(t *testing.T) {
 	}
 }
 
-// A C program is killed after it has put an item back, and before it has told of the item. Another item came back before,
-// and the C program that gets the items remembers that there were no others. It finds the item of the dead program all
-// the same.
+// A C program is killed after it has put an item back, and before it has announced the item. Another C program has
+// earlier taken an item that came back, and remembers that it found no other such item. It still finds the item of the
+// dead program.
 func TestKillQueueReturnAfterASearch(t *testing.T) {
 	name := newArena(t)
 	x := newAgent(t, "c", name, "gets")

@@ -110,7 +110,7 @@ func killAt(t *testing.T, lang, point string) bool {
 		holder.kill(t)
 		select {
 		case <-victim.ended:
-		case <-time.After(100 * time.Millisecond): // it passes the point twice
+		case <-time.After(100 * time.Millisecond): // the victim dies only when it passes the point a second time
 		}
 	}
 	round := func() {

@@ -38,8 +38,8 @@ func TestLibrary(t *testing.T) {
 	name, err := f.DynString(elf.DT_SONAME)
 	require.NoError(t, err)
 	require.Equal(t, []string{"libshmsync.so.0"}, name)
-	// A program that loads the library with dlopen has room for about 1,600 bytes of such variables of all libraries. They
-	// have 700 bytes, and gaps between them that depend on the compiler.
+	// A program that loads libraries with dlopen has room for about 1,600 bytes of the thread-local variables of all of
+	// them. The thread-local variables of this library take 700 bytes, and gaps that depend on the compiler.
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_TLS {
 			require.LessOrEqual(t, p.Memsz, uint64(712), "thread-local variables")
@@ -139,7 +139,7 @@ func TestManPageExamples(t *testing.T) {
 	for _, source := range examples {
 		t.Run(strings.TrimSuffix(filepath.Base(source), ".c"), func(t *testing.T) {
 			bin := filepath.Join(t.TempDir(), "example")
-			// As pkg-config says, without -pthread, which would also declare functions of POSIX.
+			// Use the flags that pkg-config prints, and not -pthread, which would also declare functions of POSIX.
 			out, err := exec.Command(cc, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror",
 				"-I"+dir, source, filepath.Join(dir, "libshmsync.a"), "-o", bin, "-lpthread").CombinedOutput()
 			require.NoError(t, err, "%s", out)

@@ -147,7 +147,8 @@ func TestMutexRecoveredBesideItsFinder(t *testing.T) {
 	})
 }
 
-// The same for other locks in C. For Go, see TestRecoverBesideTheFinderOfADeath of prims.
+// The same as TestMutexRecoveredBesideItsFinder for other locks, in C. For Go, see TestRecoverBesideTheFinderOfADeath
+// of prims.
 func TestLockRecoveredBesideItsFinder(t *testing.T) {
 	for _, c := range []struct{ kind, wait, unlock, point string }{
 		{"rw", "rw.rlock", "rw.runlock", "rwmutex.owner_dead.marked"}, // a writer would be stopped with the writers' mutex

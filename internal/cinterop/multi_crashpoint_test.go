@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// As the tests of the same names, with a process in Go that stops or dies beside processes in C.
+// These tests repeat tests of multi_record_test.go. Here a process in Go stops or dies, beside processes in C.
 
 func TestMultiLockGoKilledAtEachPoint(t *testing.T) {
 	if race.Enabled {

@@ -14,13 +14,13 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A multiEnd is how a process dies, or is stopped, in a call for the key 50 of a bucket.
+// A multiEnd says in which call for the key 50, and at which crash points of the call, a process dies or is stopped.
 type multiEnd struct {
 	verb   string
 	keys   int  // how many keys of the bucket others hold: 11 are as many as a bucket with two blocks has entries for
 	waits  bool // another process waits for key 50
 	points []string
-	holds  bool // the process holds key 50 then
+	holds  bool // the process holds key 50 at these points
 }
 
 var multiEnds = []multiEnd{

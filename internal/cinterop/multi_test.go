@@ -156,8 +156,8 @@ func (x *goAgent) groupMulti(name string, turn int) error {
 	return but(err, context.DeadlineExceeded)
 }
 
-// multiWords reads a MultiLock. It reports whether no key is held, and returns the words of the keys as text,
-// those of keys that are held.
+// multiWords reads a MultiLock. It reports whether all keys are free, and returns as text the words of the keys that
+// are not free.
 func multiWords(t *testing.T, arenaName, name string) (free bool, words string) {
 	t.Helper()
 	a, err := arena.Attach(arenaName, &arena.Options{Label: "describer"})
@@ -244,8 +244,8 @@ func TestMultiLockBlocks(t *testing.T) {
 	})
 }
 
-// keyState returns the kind of the word hold of a key, and the ID of the participant that it names. The key has an entry
-// in the memory of the only bucket. ok is false if it has none.
+// keyState returns the kind of the word hold of a key, and the ID of the participant that the word names. The MultiLock
+// has one bucket. ok is false if the bucket itself, without its blocks, has no entry for the key.
 func keyState(t *testing.T, arenaName string, off, key uint64) (kind, name uint32, ok bool) {
 	t.Helper()
 	image, _ := body(t, arenaName, off)
@@ -262,7 +262,8 @@ func keyState(t *testing.T, arenaName string, off, key uint64) (kind, name uint3
 // multiOpen is the kind of an open word hold.
 const multiOpen = 1
 
-// isOpen requires that the word hold of a key is open, or closed, and that a participant holds the key, or none.
+// isOpen requires that the word hold of a key is open if the parameter open is true, and closed otherwise. It also
+// requires that a participant holds the key if held is true, and that no participant does otherwise.
 func (s scene) isOpen(t *testing.T, off, key uint64, open, held bool) {
 	t.Helper()
 	kind, name, ok := keyState(t, s.arena, off, key)

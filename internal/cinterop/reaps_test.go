@@ -20,7 +20,8 @@ func runReaps(t *testing.T, verb string) {
 // same.
 func TestReaperInCOfAWordThatIsClosedMeanwhile(t *testing.T) { runReaps(t, "shut meanwhile") }
 
-// A reaper in C that has not opened a FairMutex leaves it to a dead holder that has not ended, if the policy is to release.
+// A FairMutex has PolicyRelease. Its holder is marked dead, but the process has not ended. A reaper in C that has not
+// opened the lock leaves it to that holder.
 func TestReaperInCLeavesTheLockToWhoIsNotGone(t *testing.T) { runReaps(t, "not gone") }
 
 // A reaper without room for a slot record leaves the share of a dead participant to the waiters, among them a wait in C that
@@ -28,7 +29,7 @@ func TestReaperInCLeavesTheLockToWhoIsNotGone(t *testing.T) { runReaps(t, "not g
 func TestWaitInCBesideAReaperWithoutRoom(t *testing.T) { runReaps(t, "left to a wait") }
 
 // A participant dies after it has committed a change of one bucket of a MultiLock. The next participant of its slot, in C,
-// makes a change of another bucket. The first change is carried out before.
+// makes a change of another bucket. Before that, it carries the first change out.
 func TestMultiLockInheritedRecordInC(t *testing.T) { runReaps(t, "inherited") }
 
 // A peer stores holds of dead participants in the word of a reader all the time. Calls in C that take such holds back end

@@ -4,7 +4,7 @@ package cinterop
 
 import "testing"
 
-// As the tests of the same names, with a process in Go that is stopped.
+// These tests repeat tests of recordlock_test.go. Here the stopped process is in Go.
 
 func TestReaperInGoFindsAnotherOwnerWord(t *testing.T) { reaperFindsAnotherWord(t, "go") }
 

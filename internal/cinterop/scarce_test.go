@@ -4,8 +4,8 @@ package cinterop
 
 import "testing"
 
-// C calls while descriptors, locks or threads are refused for a time. They fail, and say why; nothing that a process
-// was refused once is missing for ever.
+// The system refuses descriptors, locks or threads for a time. Calls in C then fail, and say why. When the system no
+// longer refuses, the process gets what it needs.
 func TestScarceInC(t *testing.T) {
 	for _, verb := range []string{
 		"first-open", "few-descriptors", "one-descriptor", "no-locks", "strange-file-system", "no-threads", "last-thread", "last-close",

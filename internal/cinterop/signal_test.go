@@ -30,7 +30,9 @@ func walk(t *testing.T, name string, steps []step) {
 	}
 }
 
-// noPermits takes all permits that are left. They belong to queues that a worker has already executed.
+// noPermits takes all permits that are left, so that the next acquire sleeps. Permits are left because each schedule of
+// a queue issues one, and the test executes queues without taking permits. The death of a process may issue permits,
+// too.
 func (x *agent) noPermits(t *testing.T, name string) {
 	t.Helper()
 	for x.start(t, "sig.try", name).wait(t).err == 0 {
@@ -174,7 +176,7 @@ func TestSignalWakerStress(t *testing.T) {
 				p.must(t)
 			}
 			pushes = nil
-			eventually(t, "all is looked after, and all sleep", s.arena, func() bool {
+			eventually(t, "all items are executed, and all workers sleep", s.arena, func() bool {
 				return s.a.do(t, "sig.left", "w") == 0 && s.b.do(t, "sig.sleepers", "w") == 6
 			})
 		}
@@ -291,7 +293,7 @@ func TestSignalWakerStoppedBusily(t *testing.T) {
 						}
 					}
 					if time.Now().After(end) { // no process may come or go meanwhile, because that would also repair a lost wake
-						t.Fatalf("nobody looks\n%s", describe(name))
+						t.Fatalf("no worker finds the queue\n%s", describe(name))
 					}
 				}
 			})
@@ -318,10 +320,10 @@ func TestKillSignalReap(t *testing.T) {
 					select {
 					case <-victim.ended:
 					case <-time.After(timeout):
-						t.Fatalf("the victim does not come by\n%s", describe(name))
+						t.Fatalf("the victim does not come to the crash point\n%s", describe(name))
 					}
 					successor := newAgent(t, lang, name, "successor")
-					eventually(t, "the queue is scheduled, and all are free", name, func() bool {
+					eventually(t, "the queue is scheduled, and no queue is reserved", name, func() bool {
 						return successor.do(t, "sig.state", "w", 5)&1 != 0 && successor.do(t, "sig.reserved", "w") == 0
 					})
 					walk(t, "w", []step{{successor, gives(5, "next", 0)}, {successor, do("finish", 5)}, {successor, gives(64, "reserveall", 0, 1)}})

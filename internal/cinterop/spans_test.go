@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An allocation in C of a span for which there is no memory tries two rows of chunks, and not one after the other.
+// An allocation in C of a span for which there is no memory asks for memory for two rows of chunks at most. It does not
+// try all rows.
 func TestSpanInCWithoutMemoryTriesTwoRows(t *testing.T) {
 	runC(t, "spans.c", "full", unusedName(t))
 }

@@ -212,8 +212,8 @@ func (p *remoteStormer) do(t *testing.T, format string, args ...any) (n int64, w
 
 // A fleet of processes in Go and C is killed, closed, restarted and upgraded. The upgrades change the size of the
 // arena, the type of an object, or another parameter of an object, or follow programs of another layout. An
-// upgrade never fails while no process is in. All processes that are in use one arena. No count is lost until
-// another size or layout replaces the arena.
+// upgrade never fails while no process is in the arena. At any time, all processes that have joined are in the same
+// arena. No count is lost until another size or layout replaces the arena.
 func TestRestartStormOfTwoLanguages(t *testing.T) {
 	const fleet = 5
 	steps, seed := proctest.Rounds(220, 1000), rand.Uint64()

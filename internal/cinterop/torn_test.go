@@ -85,7 +85,7 @@ func (q *hangingQueue) tear(t *testing.T, f func(n []*arenakernel.Node)) {
 	})
 }
 
-// behind overwrites the link of a wait to the one before.
+// behind returns a function that overwrites the link from the wait i to the wait before it.
 func behind(i int) func(n []*arenakernel.Node) {
 	return func(n []*arenakernel.Node) { n[i].Extra().Store(1 << 63) }
 }
@@ -115,8 +115,8 @@ func TestWaitsInATornQueueEnd(t *testing.T) {
 	})
 }
 
-// Damage that a process can see only by a grant: the processes beside the torn link are stopped. The wait behind them ends
-// with an error when the object can be granted.
+// The processes beside the torn link are stopped, so the damage is seen only when the object can be granted. Then the
+// wait behind the stopped ones ends with an error.
 func TestWaitBehindStoppedOnesInATornQueueEnds(t *testing.T) {
 	eachQueueKind(t, func(t *testing.T, k queueKind, lang string) {
 		if k.hold == "" {

@@ -101,7 +101,7 @@ func txModes(i int) int {
 // A process dies in a transaction. The next holder of the lock finds the data as it was before the transaction.
 func TestTxKilled(t *testing.T) { txAllKilled(t, "m") }
 
-// The same with an RWMutex, which some of the survivors lock for reading.
+// As TestTxKilled, with an RWMutex, which some of the survivors lock for reading.
 func TestTxKilledRW(t *testing.T) { txAllKilled(t, "rw") }
 
 func txAllKilled(t *testing.T, m string) {
@@ -145,7 +145,7 @@ func needsPoints(t *testing.T, lang string) {
 // A process dies at each point of a transaction and of an abort.
 func TestTxKilledAt(t *testing.T) { txKilledAt(t, "m") }
 
-// The same with an RWMutex.
+// As TestTxKilledAt, with an RWMutex.
 func TestTxKilledAtRW(t *testing.T) { txKilledAt(t, "rw") }
 
 func txKilledAt(t *testing.T, m string) {
@@ -174,7 +174,7 @@ func txKilledAt(t *testing.T, m string) {
 // stopped it holds the lock. If it dies, the next process starts the rollback again.
 func TestTxKilledInRollback(t *testing.T) { txKilledInRollback(t, "m") }
 
-// The same with an RWMutex.
+// As TestTxKilledInRollback, with an RWMutex.
 func TestTxKilledInRollbackRW(t *testing.T) { txKilledInRollback(t, "rw") }
 
 func txKilledInRollback(t *testing.T, m string) {
@@ -413,8 +413,8 @@ func TestTxDataIsKeptForItsRollback(t *testing.T) {
 	}
 }
 
-// The same for a process that has the slot of the dead one: when it opens and closes the objects itself, the open
-// bits stay.
+// As in TestTxDataIsKeptForItsRollback, but another process has the slot of the dead one. When it opens and closes the
+// objects itself, the open bits stay.
 func TestTxDataIsKeptFromTheSuccessor(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {

@@ -49,9 +49,9 @@ func (p *processes) find(ns uint64, pid int, start uint64) (process, bool) {
 }
 
 // findMember returns the process of a participant whose slot has only its pid, in a namespace that is not known. A
-// participant stores the rest a moment after its join, and SIGSTOP or a debugger may stop it before. The process is one
-// that has the file of the arena open and is none of the participants that are known. There must be exactly one with
-// that pid, because shmctl prints commands that end it.
+// participant stores the rest a moment after its join, and SIGSTOP or a debugger may stop it before that. The process
+// is one that has the file of the arena open and is none of the participants that are known. There must be exactly one
+// with that pid, because shmctl prints commands that end it.
 func (p *processes) findMember(pid int, file *os.File, known []Participant) (found process, ok bool) {
 	arena, err := file.Stat()
 	if err != nil || pid == 0 {

@@ -230,7 +230,8 @@ func (s *Snapshot) addObjects() {
 				Object: o.Name, Owner: w.Owner.String(), For: w.For, Want: w.Want, Order: w.Stamp, How: w.How, Goroutines: w.Count,
 				AgeNs: s.ageOf(w.Since), Any: w.Any, ObjectIndex: len(s.Objects), since: w.Since,
 			}
-			// Many waits may wait for the same holds, so those share the lists of the wait before.
+			// Many successive waits may wait for the same holds, and then have the same list On. Such a wait shares the
+			// lists of the previous one, which saves memory.
 			if len(w.On) > 0 && len(s.Waits) > o.Waits[0] && len(before) == len(w.On) && &before[0] == &w.On[0] {
 				last := &s.Waits[len(s.Waits)-1]
 				v.OnHolds, v.On = last.OnHolds, last.On

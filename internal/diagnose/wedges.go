@@ -59,8 +59,9 @@ func (s *Snapshot) isOld(ns *int64) bool {
 	return s.opts.Older <= 0 || ns != nil && time.Duration(*ns) >= s.opts.Older
 }
 
-// wedge is what decides the text of a finding about a long wait for a certain object. A peer may have written very many
-// waits, so each finding is made once.
+// wedge has everything that determines the text of a finding about a long wait for a certain object. If several waits
+// have the same wedge, only the first of them makes a finding. So the findings stay few even if a peer has written very
+// many waits.
 type wedge struct {
 	work    string // what the wait is for; empty if it is for a hold
 	stopped bool   // the processes from which the missing change has to come are stopped

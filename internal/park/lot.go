@@ -139,7 +139,7 @@ func (h *lot) takeLoose(node arenakernel.Offset) bool {
 
 // orphanCheck is how long, in nanoseconds, the poller waits before it searches for nodes that were lost from the
 // ready stack. The poller searches twice after it has found something on the stack that is not ready. A process
-// that is about to push a node on the stack does so meanwhile.
+// that is about to push a node on the stack usually does so in this time.
 const orphanCheck = 1e6
 
 // poller waits in the kernel for all parked goroutines of this process, and wakes them. The parameter deaths is the
@@ -223,10 +223,10 @@ func (h *lot) looseBefore() uint64 {
 	return h.loosed
 }
 
-// fasten ends the loose state of the nodes that were loose when the caller called looseBefore, which
-// returned the value before. Since then, the caller has seen that every process that had made a node
-// ready has pushed it, and has then emptied the ready stack. So a process can push one of these nodes
-// only after it has made that node ready again.
+// fasten ends the loose state of the nodes that were loose when the caller called looseBefore. The parameter before is
+// the result of that call. After the call, the caller has first seen that every process that had made a node ready has
+// pushed it, and has then emptied the ready stack. So a process can push one of these nodes only after it has made that
+// node ready again.
 func (h *lot) fasten(before uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -24,11 +24,10 @@ const anyEvery = 64
 // wakeOne wakes one sleeper in the kernel's queue, if there is one, and returns how many it woke. If l.Near is set,
 // it prefers sleepers on the NUMA node of this CPU.
 //
-// Some sleepers do not say on which NUMA node they are: those of other processes, waiters with a
-// context, and C programs. They sleep with a bitset for all NUMA nodes. A wake for all NUMA nodes,
-// such as the kernel's own wake after a death, can reach every sleeper. So if the first wake, for
-// this NUMA node, finds no sleeper, the second wake, for all NUMA nodes, finds one if there is one.
-// Together they wake at most one sleeper.
+// Some sleepers do not say on which NUMA node they are: waiters in queues without Near, waiters with a context or a
+// second word, and C programs. They sleep with a bitset for all NUMA nodes. A wake for all NUMA nodes, such as the
+// kernel's own wake after a death, can reach every sleeper. So if the first wake, for this NUMA node, finds no sleeper,
+// the second wake, for all NUMA nodes, finds one if there is one. Together they wake at most one sleeper.
 //
 //	waker                              sleepers on another NUMA node
 //	changes the word

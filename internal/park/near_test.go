@@ -74,15 +74,15 @@ func TestWakeOneNear(t *testing.T) {
 	}
 	near, far := nearBits(5), nearBits(6)
 	require.Equal(t, []uint32{near, near, far, far}, order(0, far, near, far, near))
-	require.Equal(t, []uint32{shmsync.MatchAny, far}, order(2, far, shmsync.MatchAny), "who says nothing is on every node")
-	require.Equal(t, []uint32{far, near}, order(2*(anyEvery-1), far, near), "a turn for everybody")
+	require.Equal(t, []uint32{shmsync.MatchAny, far}, order(2, far, shmsync.MatchAny), "a sleeper that says no node can be woken from every node")
+	require.Equal(t, []uint32{far, near}, order(2*(anyEvery-1), far, near), "this wake ignores the node, so it wakes the first sleeper")
 	require.Equal(t, []uint32{far, near}, order(2*(3*anyEvery-1)+1, far, near))
 	node = 5 + 32
 	require.Equal(t, []uint32{near, far}, order(0, far, near))
 	known = false
-	require.Equal(t, []uint32{far, near}, order(0, far, near), "nobody knows the node")
+	require.Equal(t, []uint32{far, near}, order(0, far, near), "the node of the caller is not known")
 	known, l.Near = true, false
-	require.Equal(t, []uint32{far, near}, order(0, far, near), "it does not care")
+	require.Equal(t, []uint32{far, near}, order(0, far, near), "a WaitList without Near ignores the node")
 }
 
 // TestNodeNow: NodeNow returns a NUMA node that exists.

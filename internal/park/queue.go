@@ -97,7 +97,8 @@ type Config struct {
 	Check func()
 	// Rest returns a word of the object, and the value that this word had when the last Check found no wake to be
 	// due. Every process changes the word before a wake becomes due. So Check is called only every few seconds
-	// while the word has that value. ok is false if none is known. Rest is nil if the object has no such word.
+	// while the word has that value. ok is false if no such value is known. Rest is nil if the object has no such
+	// word.
 	Rest func() (word *atomic.Uint64, value uint64, ok bool)
 	Torn func(s *WaitNode) bool // see WaitNode.Torn; nil if the object has no queue of wait nodes
 	// Miss is called if a wake for one waiter finds no waiter in this queue. It wakes another
@@ -132,8 +133,8 @@ func (q *Queue) Sleep(w uint32, b SleepSpec, c *Cancel) Result {
 	if q.Closing() {
 		return Closed
 	}
-	// Without the system call futex_waitv, a thread can sleep on only one word. A parked waiter can always be woken
-	// by the end of the context, and by a hand-off.
+	// Without the system call futex_waitv, a thread can sleep on only one word. Then a waiter with a context, or with
+	// a second word for a hand-off, parks: the end of the context and a hand-off can always wake a parked waiter.
 	if !b.Park && (q.haveWaitV || c.ctx == nil && b.Other == nil) && q.mayBeDirect(b.Since) {
 		defer q.asleep.Add(-1)
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, q.config.Word, uint64(w), DirectMax); ok {

@@ -187,7 +187,7 @@ func TestClosedQueueTakesNothing(t *testing.T) {
 
 	next := b.place(o)
 	me = next.enter()
-	require.Equal(t, arenakernel.NodeWaiting, next.state(), "a node that stays ready takes no wake")
+	require.Equal(t, arenakernel.NodeWaiting, next.state(), "a node that stays ready could get no further wake")
 	next.mark()
 	for _, q := range queues {
 		if q != other.Queue {
@@ -227,7 +227,8 @@ func TestPollerChecksForWhatFellOffItsStack(t *testing.T) {
 	other.enter()
 	require.True(t, b.ReadyOne(other.Poller, 0))
 	p.await("the poller is held", took)
-	// A reap takes p's node, which is on the stack or is about to be pushed.
+	// After a death, afterDeath takes the wake of p's node although the node is still on the ready stack. So the
+	// poller later finds there a node that is not ready.
 	mine, lost := p.enter(), fallen.enter()
 	require.True(t, b.ReadyOne(p.Poller, 0))
 	p.afterDeath()

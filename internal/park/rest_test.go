@@ -68,7 +68,7 @@ func TestRestingQueueIsCheckedWhenItsNodeIsReady(t *testing.T) {
 	c.ticks(1)
 	c.mark()
 	require.Positive(t, c.ticks(nodeTicks))
-	require.Equal(t, 1, c.ticks(1), "twice in a row, it takes a node that stays ready")
+	require.Equal(t, 1, c.ticks(1), "the second check in a row that finds the node ready takes its wake")
 	require.Equal(t, arenakernel.NodeIdle, c.state())
 	<-c.me.wake
 }
@@ -130,13 +130,13 @@ func TestManyRestingQueuesAreLookedAtByTurns(t *testing.T) {
 			require.Equal(t, want, lap)
 			c.by.resting[c.by.rests%lapMost][0].until = c.by.tick + 2*uint32(lap)
 			require.Equal(t, 1, c.ticks(3*lap), "its rest is over")
-			require.Zero(t, c.ticks((restTicks-1)*lap), "it rests as many looks as others")
+			require.Zero(t, c.ticks((restTicks-1)*lap), "the queue begins a new rest of full length")
 			c.ticks(2 * restTicks * lap)
 			c.word.Add(1)
 			require.Equal(t, 1, c.ticks(lap), "its word has changed")
 			c.mark()
 			require.Positive(t, c.ticks(nodeTicks*lap), "its node is ready")
-			require.Positive(t, c.ticks(1), "twice in a row, it takes a node that stays ready")
+			require.Positive(t, c.ticks(1), "the second check in a row that finds the node ready takes its wake")
 			<-c.me.wake
 		})
 	}

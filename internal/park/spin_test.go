@@ -58,11 +58,11 @@ func TestSpinsBecomeShortWhereTheyFail(t *testing.T) {
 	}
 	require.LessOrEqual(t, p.budget(), int64(4*320+spinLeast))
 	p = spins(p, 200, 320, true)
-	require.EqualValues(t, spinMost, p.budget(), "it pays again")
+	require.EqualValues(t, spinMost, p.budget(), "spins succeed again, so the budget is long")
 
 	p = spins(p, 40, 12_000, true)
 	p = spins(p, 1, spinMost, false)
-	require.Greater(t, p.budget(), int64(12_000), "a spin that succeeds takes so long")
+	require.Greater(t, p.budget(), int64(12_000), "the budget covers the time of successful spins")
 }
 
 // TestPayWordOfAnyValue: the word is a hint and may have any value. The budget stays within its

@@ -20,8 +20,8 @@ func TestWordTable(t *testing.T) {
 			require.False(t, b.Announced())
 			require.Equal(t, (sequence+1)&(1<<31-1), uint32(b)>>1)
 			require.NotEqual(t, w, b)
-			require.NotEqual(t, w|announced, b, "who is about to sleep does not")
-			require.NotEqual(t, w.turn()&1, b.turn()&1, "turns alternate")
+			require.NotEqual(t, w|announced, b, "a waiter that is about to sleep on the old word does not sleep")
+			require.NotEqual(t, w.turn()&1, b.turn()&1, "a bump changes whose turn it is")
 		}
 	}
 }
@@ -37,7 +37,7 @@ func TestWakeWord(t *testing.T) {
 	b := heapWakeWord()
 	require.False(t, b.Announced())
 	b.Release()
-	require.Zero(t, b.Word.Load(), "with nobody there a release changes nothing")
+	require.Zero(t, b.Word.Load(), "a release without a waiter changes nothing")
 	w := b.Announce()
 	require.EqualValues(t, 1, w)
 	require.Equal(t, w, b.Announce())

@@ -44,7 +44,7 @@ func (s *WaitNode) resolve(t testing.TB) {
 	s.Node.Stamp().Store(0)
 }
 
-// withdraws is a Withdrawer that takes a wait off its queue. The caller sees to it that no wait is resolved then.
+// withdraws is a Withdrawer that takes a wait off its queue. Its users make sure that no wait is resolved meanwhile.
 type withdraws struct{}
 
 func (withdraws) Withdraw(s *WaitNode) bool {
@@ -278,10 +278,10 @@ func TestWaitNodeThatNobodyTellsIsUsedAgain(t *testing.T) {
 	b.BeginTell()
 	s.resolve(t)
 	s.Leave()
-	for range 10 { // on a busy machine, the poller may not run during one of these times
+	for range 10 { // ten times, because on a busy machine the poller may not run during one of them
 		b.orphan()
 		<-time.NewTimer(10 * orphanCheck).C
-		require.Equal(t, arenakernel.NodeResolved, s.Node.State(), "somebody is telling")
+		require.Equal(t, arenakernel.NodeResolved, s.Node.State(), "a process may still push the node")
 	}
 	b.EndTell()
 	b.orphan()
@@ -380,7 +380,7 @@ func TestShutEndsTheWaitsOfAQueue(t *testing.T) {
 		return p.first != nil
 	})
 	endWaits(p.Queue)
-	require.Len(t, done, 1, "it waits by a handle that is closed")
+	require.Len(t, done, 1, "the call has left the queue of the closed handle")
 	require.Equal(t, Closed, <-done)
 	require.False(t, p.Enter())
 	p.Queue.Close()

@@ -14,8 +14,9 @@ import (
 )
 
 // KeepFile copies the process's descriptors of the file at path into this process, as a child of fork would have
-// them. So the locks of these descriptors stay when the process ends. The same happens for a while if the kernel
-// keeps the memory of an ended process. The function close closes the copies; otherwise the end of the test does.
+// them. So the locks of these descriptors stay when the process ends. Locks also stay for a while if the kernel still
+// keeps the memory of an ended process; KeepFile imitates that. The function close closes the copies; otherwise the end
+// of the test does.
 func (p *Proc) KeepFile(t testing.TB, path string) (close func()) {
 	t.Helper()
 	copies := p.copies(t, func(_, at string) bool { return at == path })

@@ -15,8 +15,8 @@ import (
 
 func init() {
 	Register("stopself", func(c *Child) {
-		// A thread that sends the signal to itself goes no further. If the signal were sent to the process, another thread
-		// might receive it while this one ends the process.
+		// A thread that sends SIGSTOP to itself stops at once. If the signal were sent to the process, another thread
+		// might receive it so late that this thread ends the process first.
 		runtime.LockOSThread()
 		if err := unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP); err != nil {
 			c.Fatal(err)

@@ -153,7 +153,7 @@ func TestTypesOfTheBinding(t *testing.T) {
 	}
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(binding)))
-	// Other versions of mypy need other comments that it should ignore an error.
+	// Versions of mypy differ in which errors need a comment to ignore them. So mypy does not report unused comments.
 	cmd := exec.Command(mypy, "--cache-dir", t.TempDir(), "--no-warn-unused-ignores", ".")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
@@ -161,7 +161,8 @@ func TestTypesOfTheBinding(t *testing.T) {
 	require.Contains(t, string(out), "Success")
 }
 
-// units runs the tests of the binding itself, and requires that no test is skipped but those that need something else.
+// units runs the tests of the binding itself. It requires that a test is skipped only if what it needs is not there,
+// such as the module in C.
 func (p python) units(t *testing.T) {
 	out, err := p.command(t, "-m", "unittest", "discover", "-v", "-t", ".", "-s", "tests").CombinedOutput()
 	require.NoError(t, err, "%s", out)

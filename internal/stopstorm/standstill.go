@@ -58,8 +58,8 @@ func (w *standstill) sample() {
 	})
 }
 
-// stood returns how long lane k of worker i has made no progress. Two kinds of time do not count: time in which that
-// process had no CPU time, and time in which the thread of the lane, if it has one, waited for a CPU.
+// stood returns how long lane k of worker i has made no progress. It does not count periods in which the process of the
+// worker did not run, and periods in which the thread of the lane, if it has one, waited for a CPU.
 func (w *standstill) stood(i, k int, now time.Time) time.Duration {
 	x := &w.seen[i][k]
 	// The worker counts a heartbeat after little more than a millisecond of CPU time. Two milliseconds for each

@@ -40,7 +40,7 @@ if TYPE_CHECKING or not built:
     class Calls(Object):
         """The base class of all objects whose calls the C module has."""
 
-    # One by one: several names of a class in one statement would be no types for mypy.
+    # Assign one name in each statement: mypy takes no name for a type if a statement assigns several.
     Mutex = Calls
     Semaphore = Calls
     RWMutex = Calls
@@ -68,8 +68,8 @@ KEEP_TRY, KEEP_UNDO = 1 << 0, 1 << 3
 class _Exit:
     """The __exit__ of a class in Python whose objects have an attribute _leave.
 
-    That is a partial of a function of leaving, and so a function in C: no signal handler runs before it has released
-    what the with statement took.
+    The attribute is a partial of a function that leaving has returned, and so a function in C: no signal handler runs
+    before it has released what the with statement took.
     """
 
     def __get__(self, o: Any, kind: Any = None) -> Any:

@@ -21,14 +21,14 @@
 #define NO_END (-1)
 #define RAISED (-1)
 
-/* Such a function stays out of the fast paths that call it. */
+/* For a function that is rarely called: the compiler does not inline it into the fast paths that call it. */
 #define SLOW __attribute__((noinline, cold))
 
 enum { MOST_OPERATIONS = 4 };
 enum { TRY, PLAIN, TIMED, UNDO, FUNCTIONS };
 
 /* The addresses of the functions of one operation, or 0. The function TRY never waits; TIMED takes a time as its last
- * argument; UNDO gives back what one of the three has taken. Each operation has PLAIN, except before _set. */
+ * argument; UNDO gives back what one of the other three has taken. PLAIN is 0 only before _set. */
 typedef struct {
     uintptr_t at[FUNCTIONS];
 } operation;
@@ -36,7 +36,7 @@ typedef struct {
 /* What the functions take between the handle and the time. */
 enum { NOTHING, NUMBER, POINTER, ITEM };
 
-/* The with statements of one thread around the same mutex, since a wait on a Cond in that thread could not acquire the
+/* The with statements of one thread around the same mutex, after a wait on a Cond in that thread could not acquire the
  * mutex again. The outermost of them is the one around that wait. Bit i of held says that the mutex is held for the
  * statement i. */
 typedef struct loss {
@@ -46,7 +46,7 @@ typedef struct loss {
     uint64_t held;
 } loss;
 
-/* An instance of this begins each object of the package with functions in C. */
+/* Each object of the package whose functions are in C begins with this struct. */
 typedef struct {
     PyObject_HEAD
     uintptr_t handle; /* the address of its handle, or 0 before it is open */
@@ -201,7 +201,7 @@ static PyObject *failed(int code)
     return NULL;
 }
 
-/* True; False if it was not to be had in time; or the error. */
+/* Returns True for 0, and False for a call that did not succeed in time. For any other code it raises the error. */
 static PyObject *whether(int code)
 {
     if (code == 0)
@@ -397,7 +397,7 @@ static PyObject *exception_of(PyObject *const *args, Py_ssize_t n) { return n > 
 
 enum { MOST_DEPTH = 64 };
 
-/* The place of the pointer to what the calling thread has lost. The pointer is NULL if that is nothing. */
+/* Returns the place of the pointer to the loss of the calling thread. The pointer is NULL if there is no loss. */
 SLOW static loss **lost_here(calls *c)
 {
     unsigned long thread = PyThread_get_thread_ident();

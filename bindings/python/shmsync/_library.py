@@ -224,7 +224,7 @@ _who_died = function("who_died", keep_gil=True)
 
 
 def fits(value: int, lowest: int, highest: int, what: str) -> int:
-    """Return a number that ctypes would cut to its low bits if it were not between two others."""
+    """Return a number that is between two limits. Any other is an error, since ctypes would cut it to its low bits."""
     n = operator.index(value)
     if not lowest <= n <= highest:
         raise ValueError(f"{what} is {n}, which is not between {lowest} and {highest}")

@@ -105,11 +105,11 @@ def take(
     timeout: Optional[float] = None,
     slices: bool = True,
 ) -> bool:
-    """Take something by functions of the library, and return True. Return False if it was not to be had in time.
+    """Take something by functions of the library, and return True. Return False if that did not succeed in time.
 
-    If a signal handler raises after that, undo gives it back. It is a function in C, such as a partial of one, so that
-    no handler runs before its effect. The function tried, if there is one, never waits. If slices is false, the main
-    thread waits for one slice only, and the result after that is False.
+    If a signal handler raises after something was taken, undo gives it back. undo is a function in C, such as a partial
+    of one, so that no handler runs before its effect. The function tried, if there is one, never waits. If slices is
+    false, the main thread waits for one slice only, and the result after that is False.
     """
     results: List[int] = []
     try:

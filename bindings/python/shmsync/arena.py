@@ -224,7 +224,7 @@ class Arena:
         """Call f for each participant that dies from now on, in a thread of its own.
 
         Leaving the arena is no death. An arena has one such function in a process; a second call raises
-        :class:`RuntimeError`, also that of another object of the same arena.
+        :class:`RuntimeError`, even through another Arena object for the same arena.
         """
         deaths: queue.SimpleQueue[Optional[Participant]] = queue.SimpleQueue()
 
@@ -246,7 +246,7 @@ class Arena:
         _callbacks.append(callback)
         arena = self._pointer()
         with _lock:
-            # All objects of an arena in this process have the same pointer.
+            # All Arena objects of this process for one arena have the same pointer.
             for other in Arena._all:
                 if other._deaths is not None and any(a.value == arena.value for a in other._joined):
                     raise RuntimeError(f"arena {self._name!r}: on_death was called before")

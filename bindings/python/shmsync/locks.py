@@ -53,7 +53,7 @@ def recover(lock: Any, name: str, ref: Any, handle: ctypes.Structure, repair: Ca
 
 def _mutex_not_released(code: int, value: Optional[BaseException]) -> None:
     """Raise the error for a release that returned code, unless the exception of a with statement says more."""
-    # Such as the exception of a Cond that could not acquire the mutex again.
+    # For example, the exception of a wait on a Cond that could not acquire the mutex again says more.
     if not isinstance(value, Error):
         raise failure_of(code)
 
@@ -63,7 +63,7 @@ _NO_MUTEX = ctypes.create_string_buffer(64)
 
 
 class _Statements(threading.local):
-    """The with statements of one thread around a mutex, since a wait on a Cond could not acquire the mutex again.
+    """The with statements of one thread around a mutex, after a wait on a Cond could not acquire the mutex again.
 
     The outermost of them is the one around that wait.
     """
@@ -249,7 +249,7 @@ class RWMutex(_calls.RWMutex, Object):
         return take(tried, plain, timed, (self._ref,), partial(back, self._ref), block, timeout)
 
     def acquire_read(self, block: bool = True, timeout: Optional[float] = None) -> bool:
-        """Acquire the lock for reading, and return True. Return False if that would wait, or takes longer."""
+        """Acquire the lock for reading, and return True. Return False if that would wait, or after timeout seconds."""
         return self._take(_READ, block, timeout)
 
     def release_read(self) -> None:
@@ -257,7 +257,7 @@ class RWMutex(_calls.RWMutex, Object):
         check(self._function("rdunlock")(self._ref))
 
     def acquire_write(self, block: bool = True, timeout: Optional[float] = None) -> bool:
-        """Acquire the lock for writing, and return True. Return False if that would wait, or takes longer."""
+        """Acquire the lock for writing, and return True. Return False if that would wait, or after timeout seconds."""
         return self._take(_WRITE, block, timeout)
 
     def release_write(self) -> None:
@@ -265,7 +265,7 @@ class RWMutex(_calls.RWMutex, Object):
         check(self._function("unlock")(self._ref))
 
     def acquire_upgradable(self, block: bool = True, timeout: Optional[float] = None) -> bool:
-        """Acquire the upgradable hold, and return True. Return False if that would wait, or takes longer."""
+        """Acquire the upgradable hold, and return True. Return False if that would wait, or after timeout seconds."""
         return self._take(_UPGRADABLE, block, timeout)
 
     def release_upgradable(self) -> None:
@@ -273,7 +273,10 @@ class RWMutex(_calls.RWMutex, Object):
         check(self._function("unlock_upgradable")(self._ref))
 
     def upgrade(self, block: bool = True, timeout: Optional[float] = None) -> bool:
-        """Wait until the readers have left, and make the upgradable hold a write hold. False: it stays upgradable."""
+        """Wait until the readers have left, make the upgradable hold a write hold, and return True.
+
+        Return False if that would wait, or after timeout seconds. The hold is upgradable then, as before.
+        """
         return self._take(_UPGRADE, block, timeout)
 
     def downgrade(self) -> None:

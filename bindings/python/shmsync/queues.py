@@ -392,7 +392,7 @@ class Synchronized(_calls.Synchronized, Object, Generic[C]):
     def begin(self, timeout: Optional[float] = None) -> Optional[C]:
         """Lock the value, and return a copy of it to change until :meth:`commit` or :meth:`abort`.
 
-        Return None if that takes longer than timeout seconds. The copy must not be used after that.
+        Return None if that takes longer than timeout seconds. The copy must not be used after commit or abort.
         """
         address = ctypes.c_void_p()
         args = (self._ref, ctypes.byref(address))

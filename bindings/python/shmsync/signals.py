@@ -157,7 +157,7 @@ class Event(_calls.Event, Object):
         self._know(False)
 
     def _know(self, auto_reset: bool) -> None:
-        """Take note whether a wait resets the event, so that a wait that is interrupted has to set it again."""
+        """Note whether a wait resets the event. If so, a wait that a signal handler ends sets the event again."""
         self._auto_reset = auto_reset
         undo = "event_set" if auto_reset else None
         wait_set = (None, "event_wait", "event_timedwait", undo)
@@ -167,8 +167,8 @@ class Event(_calls.Event, Object):
     def at(cls, arena: Arena, offset: int, auto_reset: bool = False) -> Event:
         """Open the event at an offset that another process got from :attr:`offset`.
 
-        ``auto_reset`` says whether it was created so. If that is wrong, a wait that a signal handler ends can lose a
-        set.
+        ``auto_reset`` says whether the event was created with auto_reset. If that is wrong, a wait that a signal
+        handler ends can lose a set.
         """
         return cls._reopen(arena, offset, auto_reset)
 

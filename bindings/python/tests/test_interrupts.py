@@ -56,7 +56,7 @@ class Interrupts(ArenaCase):
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def none_left(self, body: Callable[[], object], left: Callable[[], bool]) -> None:
-        """Require that left, which also gives back what is left, never reports anything."""
+        """Require that after each interruption the function left finds nothing. It gives back what it finds."""
         found = 0
         for _ in range(ROUNDS):
             self.interrupt(body)
@@ -64,7 +64,7 @@ class Interrupts(ArenaCase):
         self.assertEqual(found, 0, f"something was left by {found} of {ROUNDS} interruptions")
 
     def test_a_lock_of_python(self) -> None:
-        # So exact is Python itself.
+        # The lock of Python itself passes this check.
         lock = threading.Lock()
         self.with_leaves_nothing(lambda: lock, lock.acquire, lock.release)
 
