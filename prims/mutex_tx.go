@@ -14,9 +14,9 @@ var (
 	_ = crashpoint.Register("tx.rollback.released")
 )
 
-// Update locks m, calls f, and unlocks m. If f returns nil, the changes that f made stay. Otherwise f returns an
-// error, panics or calls runtime.Goexit, or this process dies. Then all data that f has saved through tx is as it
-// was before, byte for byte; see [Tx]. Update returns the error of f.
+// Update locks m, calls f, and unlocks m. If f returns nil, the changes that f made stay. If f returns an error,
+// panics or calls runtime.Goexit, or if this process dies, all data that f has saved through tx is as it was
+// before, byte for byte; see [Tx]. Update returns the error of f.
 //
 // m must have PolicyRollback; otherwise Update panics. An error that Is [shmsync.ErrNoSpace] means that the undo
 // log was full, and that nothing has changed. An error that Is [shmsync.ErrNotSupported] means that the kernel gave

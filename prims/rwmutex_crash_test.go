@@ -29,12 +29,13 @@ import (
 // victim is killed at each crash point in turn. Each goroutine of the survivors has to go on, and the victim
 // must leave no hold and no wait behind.
 
-// rwGuarded is the data that a lock of the matrix guards.
+// rwGuarded is the data that one of the locks guards. A tag is a number that a process chooses anew for each write
+// hold and for each upgradable hold.
 type rwGuarded struct {
-	Tag      atomic.Uint64 // the number of the last writer
-	One, Two atomic.Int64  // equal, except while a writer changes them
+	Tag      atomic.Uint64 // the tag of the last write hold
+	One, Two atomic.Int64  // equal, except while a writer changes them, or under PolicyRelease after a writer died
 	Victims  atomic.Int64  // how many holds the victims have had
-	Upgrader atomic.Uint64 // the tag of the last upgrader
+	Upgrader atomic.Uint64 // the tag of the last upgradable hold
 }
 
 type rwSite struct {

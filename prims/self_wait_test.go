@@ -19,8 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// selfWaits are calls that wait for themselves: a function that the library runs calls what waits for its return. Each
-// runs in a child process, because it hangs if the library does not find it out. The parent then shows its goroutines.
+// selfWaits are calls that wait for themselves: a function that the library runs makes a call that waits until the
+// function has returned. Each of them runs in a child process, because it hangs if the library does not detect it. The
+// parent then shows the goroutines of the child.
 var selfWaits = map[string]func(w selfWaitWorld){
 	"Once: Do in Do":               func(w selfWaitWorld) { o := w.once("o"); o.Do(func() { o.Do(none) }) },
 	"Once: Do of another handle":   func(w selfWaitWorld) { w.once("o").Do(func() { w.once("o").Do(none) }) },

@@ -290,7 +290,7 @@ func TestSequencerWaitsDuringReset(t *testing.T) {
 	require.True(t, s.ResetTo(0))
 	require.NoError(t, pending.Wait(), "it has ended before the counter went back")
 	over, err := reached()
-	require.True(t, over, "nobody tells it again")
+	require.True(t, over, "no other call would end this wait")
 	require.ErrorIs(t, err, shmsync.ErrCanceled)
 	leave()
 }

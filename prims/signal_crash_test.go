@@ -149,7 +149,7 @@ func TestSignalKillMatrix(t *testing.T) {
 		eventually(t, "permits are taken by whoever sleeps", func() string { return words(a) }, func() bool {
 			return quiet.Permits() == 0 && quiet.Sleepers() == 1
 		})
-		require.Zero(t, s.w.Tasks(), "what it had reserved is free")
+		require.Zero(t, s.w.Tasks(), "the tasks that the victim had reserved are free")
 		s.w.SyncPartitionSummary(0, 0, nil)
 		sound(t, a)
 		return passed

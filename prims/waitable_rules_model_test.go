@@ -282,7 +282,8 @@ func (m *waitableModel) lookServe(s *wtState, i int) {
 	}
 }
 
-// served is called when no wait can go on.
+// served ends the stage wtServe, because no queued wait can go on. If post is false, the main part of the call
+// follows. Otherwise the call has made its change already, and ends.
 func (m *waitableModel) served(s *wtState, i int) {
 	if t := &s.thread[i]; !t.post {
 		m.goOn(s, i, wtMain)

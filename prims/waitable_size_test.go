@@ -173,8 +173,8 @@ func TestWaitableDiesWithManyClaims(t *testing.T) {
 	sound(t, a)
 }
 
-// withoutRoom fills the heap of the arena, except for so many blocks of 256 bytes. It returns a function that makes room
-// for one more.
+// withoutRoom fills the heap of the arena, except for as many blocks of 256 bytes as the parameter blocks says. It returns
+// a function that makes room for one more.
 func withoutRoom(t *testing.T, a *arena.Arena, blocks int) (room func()) {
 	var all []arena.Offset
 	for range blocks + 100 {
