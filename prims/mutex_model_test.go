@@ -49,11 +49,11 @@ type mutexModel struct {
 const (
 	noFence              bug = "a waiter sleeps on a biased hold without a fence"
 	noLookAfterFence     bug = "a waiter fences and does not read the owner word again"
-	wakeBeforeRelease    bug = "Unlock looks whether to wake, and then frees the lock"
+	wakeBeforeRelease    bug = "Unlock checks whether a waiter is announced, and then frees the lock"
 	noAnnounceAfterSleep bug = "a waiter that gets the lock after a sleep does not announce again"
 	sleepOnOwner         bug = "waiters sleep on the owner word"
 
-	leaveAtOnce          bug = "a waiter that gives up passes nothing on"
+	leaveAtOnce          bug = "a waiter that gives up passes no wake on"
 	leaveDoesNotWake     bug = "a waiter that gives up announces, and wakes nobody"
 	leaveWithoutAnnounce bug = "a waiter that gives up wakes, but does not announce"
 
@@ -72,7 +72,7 @@ const (
 	wakeByRecordOnly       bug = "a reap wakes only where there is a record"
 	wakeByAnnouncementOnly bug = "a reap wakes only where there is an announcement"
 	toldOnesKeepIt         bug = "a waiter that is told of a death wakes nobody else"
-	nobodyLooks            bug = "nobody looks at a reservation that is not taken up"
+	nobodyLooks            bug = "no periodic check takes back a reservation that is not used"
 	notRegistered          bug = "the fence does not reach the dying process"
 )
 

@@ -39,8 +39,8 @@ const (
 // parks reports whether the thread parks behind the poller when it sleeps.
 func (m *mutexModel) parks(x *model.Exec) bool { return m.poller && x.Process() == 0 }
 
-// node changes the state of the poller's node to to, if the state is from. It reports whether it
-// did.
+// node changes the state of the poller's node from the parameter from to the parameter to. It
+// reports false if the node was in another state.
 func (m *mutexModel) node(x *model.Exec, from, to arenakernel.NodeState) bool {
 	return x.CAS(wNode, uint8(from), uint8(to))
 }
@@ -160,8 +160,8 @@ func dequeue(queue uint8, thread int) uint8 {
 	return queue
 }
 
-// ready stands for Arena.ready for the poller's node. The thread goes on at rBack. If there is no
-// node to make ready, it goes on at none.
+// ready stands for Arena.ready for the poller's node. After that, the thread goes on at rBack. If
+// the node cannot be made ready, the thread goes on at the step that the parameter none names.
 func (m *mutexModel) ready(x *model.Exec, none uint8) {
 	switch x.PC() {
 	case sReady:

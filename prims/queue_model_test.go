@@ -103,7 +103,7 @@ const (
 	ringTagsFirst     bug = "a Put tags its slot with a position that it found before it had the slot"
 	ringNoTag         bug = "a Get does not compare the tag"
 	ringStores        bug = "a Get takes a slot by a store"
-	ringLooksOnce     bug = "a Get does not look once more before it says that there is nothing"
+	ringLooksOnce     bug = "a Get does not read the cell once more before it reports that there is no item"
 	ringReadsBack     bug = "a Get does not read again whether items have come back"
 	ringClearsBlind   bug = "a Get clears the word that tells of returned items by a store"
 	ringReapsPut      bug = "the reap frees a slot that a cell names"

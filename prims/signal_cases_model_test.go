@@ -19,7 +19,7 @@ const (
 	sleepWithoutCompare  bug = "E: a waiter sleeps without a comparison"
 	quitKeepsWake        bug = "E: a waiter that gives up does not pass on the wake that it has got"
 
-	takeWithoutPass   bug = "a waiter that takes a permit after a sleep passes nothing on"
+	takeWithoutPass   bug = "a waiter that takes a permit after a sleep passes no wake on"
 	unmarkWithoutLook bug = "a signal is taken out of the summary without a second check of its bits"
 	dropBlindly       bug = "a stale bit is cleared without a second check of the gate"
 	noLastCheck       bug = "a waiter that has announced itself does not read the summary once more"

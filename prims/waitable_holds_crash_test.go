@@ -82,7 +82,7 @@ func TestWaitableDiesAddingHolds(t *testing.T) {
 }
 
 // TestWaitableStoppedAddingHolds: a process is stopped at each step of a claim that needs a block. Other processes add
-// the block, or use it, and wait for nothing. The process then goes on, or is killed. There is one block in any case.
+// the block, or use it, without a wait. The stopped process then goes on, or is killed. In both cases there is one block.
 func TestWaitableStoppedAddingHolds(t *testing.T) {
 	for _, at := range blockSteps(4) {
 		for _, kill := range []bool{false, true} {
