@@ -125,7 +125,7 @@ func holderDies(t *testing.T, env []string) {
 							}
 						}
 					}
-					require.Equal(t, 1, found, "two got it at once")
+					require.Equal(t, 1, found, "two waiters have the lock at once")
 					owner.must(t, order{Op: "unlock", Object: "m"})
 				}
 				t.Logf("all had it after %v", time.Since(start))

@@ -87,7 +87,7 @@ func (s *rwSite) writes(k int) {
 	n := g.One.Add(1)
 	for range 20 + rand.IntN(50) {
 		if g.Tag.Load() != tag {
-			s.fail(fmt.Errorf("lock %d: two write: %v", k, s.locks[k]))
+			s.fail(fmt.Errorf("lock %d: two writers hold it at once: %v", k, s.locks[k]))
 		}
 	}
 	g.Two.Store(n)
@@ -100,7 +100,7 @@ func (s *rwSite) upgrades(ctx context.Context, k int) bool {
 	g.Upgrader.Store(tag)
 	alone := func() {
 		if g.Upgrader.Load() != tag {
-			s.fail(fmt.Errorf("lock %d: two hold it upgradable: %v", k, m))
+			s.fail(fmt.Errorf("lock %d: two processes have the upgradable hold: %v", k, m))
 		}
 	}
 	s.reads(k)

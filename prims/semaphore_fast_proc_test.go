@@ -155,7 +155,7 @@ func semBursts(a *arena.Arena, seed uint64) error {
 			}
 			in := board.In.Add(n)
 			if in > 2 {
-				return fmt.Errorf("%d permits are had of 2", in)
+				return fmt.Errorf("%d permits are in use, and the semaphore has 2", in)
 			}
 			if in > board.Most.Load() {
 				board.Most.Store(in)

@@ -158,7 +158,7 @@ func TestSignalKillMatrix(t *testing.T) {
 	require.NotNil(t, passed)
 	for _, p := range signalPoints() {
 		t.Run(p, func(t *testing.T) {
-			require.Positive(t, passed[p], "the victim does not come by")
+			require.Positive(t, passed[p], "the victim does not pass the point")
 			require.Nil(t, play(t, "SHMSYNC_CRASHPOINT="+p), "the victim survived the point")
 			if n := passed[p] / 2; n > 1 && !testing.Short() {
 				play(t, fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", p, 1+rand.IntN(n)))

@@ -428,7 +428,7 @@ func TestGate(t *testing.T) {
 	require.True(t, st.Executing && !st.Scheduled)
 	require.Equal(t, "test", st.Executor.Label)
 	state("executing 1.1, epoch 1")
-	require.False(t, num(t, x, "schedule", 130).OK, "its executor goes on")
+	require.False(t, num(t, x, "schedule", 130).OK, "the executor will schedule the queue")
 	require.False(t, w.Signal(2).IsSet(2))
 	state("executing 1.1, scheduled")
 	require.Contains(t, x.do(t, order{Op: "finish", Object: "w", N: 130}).Panic, "does not execute")
