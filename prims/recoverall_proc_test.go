@@ -271,8 +271,8 @@ func TestRecoverAllReportsDamage(t *testing.T) {
 	}
 }
 
-// TestRecoverAllOfAWaitable: only repair can recover a Waitable, because repair knows its types. If repair does
-// not, the Waitable stays lost.
+// TestRecoverAllOfAWaitable: only the function repair can recover a Waitable, because only the program knows the types
+// of the Waitable. If repair does not recover it, the Waitable stays lost.
 func TestRecoverAllOfAWaitable(t *testing.T) {
 	a := newArena(t, nil)
 	panics := true

@@ -304,7 +304,7 @@ func TestModelRWMutex(t *testing.T) {
 	})
 }
 
-// TestModelRWMutexCancel explores the same with contexts that end.
+// TestModelRWMutexCancel explores what TestModelRWMutex does, with contexts that end.
 func TestModelRWMutexCancel(t *testing.T) {
 	bugs := []bug{rwDropGrant, rwSilentGiveUp, rwNoRecheck}
 	two := rwModel{threads: []int{0, 1}, roles: "bb", cancel: true, down: true}

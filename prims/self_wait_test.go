@@ -500,8 +500,8 @@ func TestSelfWaitWithADeadlineEnds(t *testing.T) {
 	}
 }
 
-// TestGoroutineThatEndedIsForgotten: a function ends its goroutine, and a later goroutine gets the number of that one.
-// Its calls wait as always.
+// TestGoroutineThatEndedIsForgotten: a function ends its goroutine, and a later goroutine gets the same number. The calls
+// of the later goroutine wait, as calls of any other goroutine do.
 func TestGoroutineThatEndedIsForgotten(t *testing.T) {
 	a := newArena(t, nil)
 	w := selfWaitWorld{t, a}

@@ -290,8 +290,8 @@ type endingContext struct {
 func (c endingContext) Err() error { return c.ends() }
 
 // TestSemaphoreCanceledAfterOthersReleased: a call has got permits of a transferable semaphore. Before it finds that its
-// context has ended, another handle releases so many permits that those of the call cannot be released any more. The
-// call does not panic, because its caller has made no mistake. It succeeds instead.
+// context has ended, another handle releases permits. If the call released its permits now, more permits than the size of
+// the semaphore would be free. So the call succeeds. It does not panic, because its caller has made no mistake.
 func TestSemaphoreCanceledAfterOthersReleased(t *testing.T) {
 	a := newArena(t, nil)
 	const size = 1 << 31 // so many that each call makes a record

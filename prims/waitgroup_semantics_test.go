@@ -263,7 +263,7 @@ func TestWaitGroupSlotReused(t *testing.T) {
 	}
 }
 
-// TestWaitGroupCancelRace: a context ends while a counter becomes 0. The wait ends for one of the two reasons.
+// TestWaitGroupCancelRace: a context ends while the counter becomes 0. The wait ends for one of these two reasons.
 // If the counter is 0, the wait succeeds. No waiter is left.
 func TestWaitGroupCancelRace(t *testing.T) {
 	rounds := proctest.Rounds(2_000, 20_000)
