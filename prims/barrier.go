@@ -219,7 +219,7 @@ func (x *Barrier) ArriveAndWait() {
 //   - ctx.Err(): it has counted, unless ctx ended while another process ran the completion of the previous phase. If the
 //     Barrier has a completion, a program that has to know this calls Arrive, and then WaitContext.
 //   - ErrOwnerDead: the phase is broken, and its arrivals no longer matter.
-//   - ErrCorrupt: the error does not tell.
+//   - ErrCorrupt: it may or may not have counted.
 func (x *Barrier) ArriveAndWaitContext(ctx context.Context) error {
 	if err := x.enter(); err != nil {
 		return x.notCounted(err)

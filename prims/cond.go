@@ -153,7 +153,7 @@ func (c *Cond) Wait() {
 }
 
 // WaitContext does what Wait does, but returns ctx.Err() when ctx ends first. A Signal or a Broadcast that came
-// before takes precedence.
+// before the end of ctx takes precedence.
 //
 // If WaitContext returns nil, c.L is held again, and a Signal or Broadcast was used. If c.L cannot be locked again,
 // the error is that of the lock, such as ErrOwnerDead, and c.L is not held. Other errors are ErrNoSpace, ErrCorrupt
@@ -255,8 +255,9 @@ type contextLocker interface {
 	LockContext(ctx context.Context) error
 }
 
-// relock locks L again. If relock cannot lock L, and s is not nil, the Signal that has woken the wait of s passes
-// on to the next waiter.
+// relock locks L again. The parameter s is the wait node of a wait that a Signal or a Broadcast has woken; otherwise it
+// is nil. If relock cannot lock L, a Signal that has woken the wait passes on to the next waiter. If L has no
+// LockContext and its Lock panics with an *Error, relock returns that error. Any other panic continues.
 func (c *Cond) relock(s *park.WaitNode) (err error) {
 	done := false
 	defer func() {

@@ -166,8 +166,8 @@ func (l *Latch) ArriveAndWait(n int64) {
 }
 
 // ArriveAndWaitContext calls CountDown and then WaitContext. If it returns an error, it has counted down nevertheless,
-// except if the Op of the *[shmsync.Error] is "latch.count_down": then the handle was closed before. After an error that
-// Is ErrCorrupt, it may or may not have counted down.
+// with two exceptions. If the Op of the *[shmsync.Error] is "latch.count_down", the handle was closed already, and the
+// call has not counted down. After an error that Is ErrCorrupt, it may or may not have counted down.
 func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
 	// As soon as the counter is 0, another waiter may close the handle. Then Close waits for this call.
 	t := l.counter

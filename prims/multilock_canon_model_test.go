@@ -4,9 +4,9 @@ package prims
 
 import "math/bits"
 
-// canon replaces a state by another one that differs only in numbers of which the algorithm cannot tell the difference:
-// the algorithm compares a tag only with the present tag of its word, and with the next one. It compares the versions of
-// a bucket only with each other. canon also clears what no step reads any more.
+// canon renumbers tags and versions, so that states that differ only by these numbers become the same state. That is
+// allowed because the algorithm compares a tag only with the present tag of its word and with the next tag, and compares
+// the versions of a bucket only with each other. canon also clears what no step reads any more.
 func (m *multiLockModel) canon(s *mlState) {
 	for i := range m.threads {
 		t := &s.thread[i]
@@ -60,8 +60,9 @@ func (m *multiLockModel) records(s *mlState, f func(r *mlRecord, b uint8, commit
 	}
 }
 
-// mlTag renumbers a tag of a word that has the tag now and that gets the tag 2. The tag of a Hold is the next one until
-// the record that has locked the key is complete.
+// mlTag renumbers *tag, which is compared with the tag of a word. The present tag of the word is now, and becomes 2. So
+// *tag becomes 2 if it is now, 3 if it is the next tag, and 1 if it is an older one. Until the record that locks a key is
+// complete, the Hold of the key has the next tag.
 func mlTag(tag *uint8, now uint8) {
 	switch *tag {
 	case now:

@@ -22,8 +22,8 @@ func BenchmarkMultiLockCheck(b *testing.B) {
 	}
 }
 
-// waitedBeside returns a MultiLock with one bucket, in which this process holds so many keys and one goroutine waits for
-// one of them. The function stop ends the wait.
+// waitedBeside returns a MultiLock with one bucket. This process holds as many keys as the parameter keys says, and one
+// goroutine waits for one of them. The function stop ends the wait.
 func waitedBeside(t testing.TB, keys int) (x *prims.MultiLock, stop func()) {
 	t.Helper()
 	a := newArena(t, &arena.Options{Size: 16 << 20})

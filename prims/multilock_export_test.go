@@ -23,7 +23,8 @@ func (x *MultiLock) HoldWord(key uint64) string {
 	return e.state().String()
 }
 
-// Opens reports whether a call opens the bucket of the key if it found x open and then ran between.
+// Opens reports whether a call for the key opens its bucket. The call first finds x open, and then the function between
+// runs, before the call opens the bucket.
 func (x *MultiLock) Opens(key uint64, between func()) bool {
 	if x.opening.error("multilock.lock") != nil {
 		return false

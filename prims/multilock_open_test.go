@@ -36,7 +36,7 @@ func TestMultiLockOpenHold(t *testing.T) {
 	_, ok := x.TryLock(7)
 	require.False(t, ok)
 	require.False(t, other.do(t, order{Op: "mtry", Object: "m", Token: 7}).OK)
-	require.Contains(t, x.HoldWord(7), "open", "who tries leaves it so")
+	require.Contains(t, x.HoldWord(7), "open", "a TryLock that fails leaves the hold open")
 	h.Unlock()
 	require.Equal(t, "free, open", x.HoldWord(7))
 	require.Equal(t, "free", x.State(7).Word)
@@ -126,7 +126,7 @@ func TestMultiLockEvicts(t *testing.T) {
 	for key := range uint64(1000) { // the entry of key 50 gets other keys
 		x.Lock(2000 + key).Unlock()
 	}
-	require.Panics(t, stale.Unlock, "its entry has another key")
+	require.Panics(t, stale.Unlock, "the entry of the stale Hold has another key")
 	holds.Unlock()
 	require.Contains(t, x.String(), ": 0 keys")
 	sound(t, a)

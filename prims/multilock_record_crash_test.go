@@ -33,8 +33,8 @@ type multiScene struct {
 // multiPlaces are the places that a key can have: an entry of its bucket, or an entry of a block.
 var multiPlaces = map[string]int{"in the bucket": 0, "in a block": 3}
 
-// newMultiScene makes a MultiLock on which this process holds so many keys of one bucket. The key of
-// the scene is in the same bucket, and is free. If entry is true, it has an entry.
+// newMultiScene makes a MultiLock. This process holds as many keys of one bucket as the parameter held
+// says. The key of the scene is in the same bucket, and is free. If entry is true, that key has an entry.
 func newMultiScene(t *testing.T, held int, entry bool) *multiScene {
 	s := &multiScene{t: t, a: newArena(t, nil)}
 	s.x = openMulti(t, s.a, nil)

@@ -137,7 +137,7 @@ func TestMultiLockOpensAgain(t *testing.T) {
 				id := multiQueued(t, x, other, key, order{Op: "mlock", Token: key})
 				h.Unlock()
 				require.Empty(t, other.wait(t, id).Panic)
-				require.False(t, open(), "it was granted")
+				require.False(t, open(), "a hold that was granted is closed")
 				other.must(t, order{Op: "munlock", Object: "m", Token: key})
 				require.Equal(t, "free, open", x.HoldWord(key))
 

@@ -59,9 +59,9 @@ func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func(
 	}
 }
 
-// beginRecover marks the key as being recovered by this process, if the key is owner-dead or not recoverable. Then
-// died is the participant whose data have to be repaired. beginRecover waits until the dead holder is gone, that is,
-// until no system call of the dead process can write any more.
+// beginRecover marks the key as being recovered by this process, if the key is owner-dead or not recoverable. The
+// result died is the participant whose data have to be repaired, or 0 if the key needs no recovery. beginRecover waits
+// until the dead holder is gone, that is, until no system call of the dead process can write any more.
 func (k *multiBucket) beginRecover(ctx context.Context, key uint64) (h Hold, died arenakernel.ParticipantID, err error) {
 	for {
 		// The loop repeats only after a wait for the end of the dead process, or after another call has changed

@@ -363,7 +363,7 @@ func TestMultiLockOwnerDeathReport(t *testing.T) {
 		require.NoError(t, x.Recover(key, func() error { ran = true; return nil }))
 		require.True(t, ran)
 		x.Lock(key).Unlock()
-		require.NoError(t, x.Recover(key, func() error { panic("of a healthy key") }))
+		require.NoError(t, x.Recover(key, func() error { panic("the repair of a healthy key runs") }))
 	}
 	alone(t, a, 1)
 	require.Contains(t, x.String(), ": 0 keys")
@@ -438,7 +438,7 @@ func TestMultiLockOpen(t *testing.T) {
 	require.NoError(t, x.Close())
 	require.ErrorIs(t, x.Close(), shmsync.ErrClosed)
 	x = openMulti(t, a, nil)
-	require.True(t, x.State(1).Held, "closing lets nothing go")
+	require.True(t, x.State(1).Held, "Close of a handle unlocks no key")
 }
 
 func TestMultiLockAllocates(t *testing.T) {

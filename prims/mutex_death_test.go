@@ -125,7 +125,7 @@ func holderDies(t *testing.T, env []string) {
 							}
 						}
 					}
-					require.Equal(t, 1, found, "two got it at once")
+					require.Equal(t, 1, found, "two waiters have the lock at once")
 					owner.must(t, order{Op: "unlock", Object: "m"})
 				}
 				t.Logf("all had it after %v", time.Since(start))
@@ -488,7 +488,7 @@ func TestMutexPIDNamespaces(t *testing.T) {
 	r := x.wait(t, id)
 	require.Equal(t, []string{"owner-dead"}, r.Is)
 	require.Equal(t, "another", r.Who.Label)
-	require.Equal(t, 1, r.Who.PID, "its pid in its own namespace")
+	require.Equal(t, 1, r.Who.PID, "Who has the pid of the holder in its own pid namespace")
 	require.Less(t, r.Took, timeout())
 	x.must(t, order{Op: "recover", Object: "m"})
 	y.proc.WaitSignal(t, syscall.SIGKILL)
@@ -637,9 +637,9 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 	}
 }
 
-// stoppedScene starts a process that stops at a point and has locked m, and a third process. This process has so many
-// waits for another lock: if they are 14, they use all threads on which waiters of a process may sleep, and its other
-// goroutines park.
+// stoppedScene starts a process that has locked m and that stops when it passes the crash point point, and a third
+// process. This process makes as many waits for another lock as the parameter polled says. If there are 14, they use
+// up the waits that this process may have in the kernel, so its other waiters park behind the poller.
 func stoppedScene(t *testing.T, point string, polled int) (a *arena.Arena, x, here, third *actor) {
 	a = newArena(t, nil)
 	x = remoteActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))

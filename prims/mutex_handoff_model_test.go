@@ -61,14 +61,14 @@ func (m *mutexModel) reserve(x *model.Exec) {
 			x.Idle()
 		}
 	case sBumpHand:
-		x.Say("bumps the hand-off word")
+		x.Say("bumps the handoff word")
 		x.Update(wHandoff, func(v uint8) uint8 { return v + 1 })
 		x.Goto(sWakeHand)
 		if m.bug == handOffDoesNotWake {
 			x.Goto(sTouch)
 		}
 	case sWakeHand:
-		x.Say("wakes the starving")
+		x.Say("wakes the starving waiters")
 		n := model.All
 		if m.bug == wakeOneStarver {
 			n = 1

@@ -105,9 +105,10 @@ func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 	return took, changed, err
 }
 
-// expired reports whether the last reservation is so old that any process may take the lock. In another time namespace
-// each reservation looks old. Then waiters may starve, and nothing else happens. A process could wait for 100 ms of its
-// own clock instead. But then each TryLock would first refuse a lock that is reserved for a stopped process.
+// expired reports whether the last reservation is so old that any process may take the lock. To a process of another
+// time namespace, whose clock differs, each reservation looks old. The only effect is that waiters may starve. A process
+// could instead wait for 100 ms of its own clock from the moment when it first saw the reservation. But then each TryLock
+// would first refuse a lock that is reserved for a stopped process.
 func (m *Mutex) expired() bool {
 	ago := shmsync.Monotonic() - int64(m.words.handed.Load()&^handedLocally)
 	return ago < 0 || ago > reservedFor

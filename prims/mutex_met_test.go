@@ -43,8 +43,9 @@ var metLocks = map[string]func(a *arena.Arena) (metLock, error){
 	},
 }
 
-// metRounds is how many holds of a lock a test dates. The date of a hold of any other lock comes
-// from a periodic check.
+// metRounds is how many holds TestHoldIsNeverDatedTooEarly dates, for the locks whose waiters store
+// the date at once. For the other locks a periodic check stores it, which takes longer, so 20 holds
+// have to do.
 var metRounds = map[string]int64{"Mutex": 200, "RWMutex": 200, "CohortMutex": 200, "SpinLock": 200}
 
 // metByChecks are the locks whose holds get their date from a periodic check. Such a check may
@@ -105,7 +106,7 @@ func TestHoldIsDatedByItsFirstWaiter(t *testing.T) {
 			off := locks[0].Offset()
 			before := shmsync.Monotonic()
 			locks[0].Lock()
-			require.Zero(t, exclusiveOf(t, tool, off).Since, "nobody has met the hold")
+			require.Zero(t, exclusiveOf(t, tool, off).Since, "no wait has stored a date for the hold")
 			holds, next, done := make(chan struct{}), make(chan struct{}), make(chan struct{}, 2)
 			wait := func(l metLock) {
 				l.Lock()
@@ -134,7 +135,7 @@ func TestHoldIsDatedByItsFirstWaiter(t *testing.T) {
 			<-done
 			locks[0].Lock()
 			if !metByChecks[name] {
-				require.Zero(t, exclusiveOf(t, tool, off).Since, "nobody has met that hold")
+				require.Zero(t, exclusiveOf(t, tool, off).Since, "no wait has stored a date for that hold")
 			}
 			go func() {
 				locks[1].Lock()

@@ -31,7 +31,7 @@ type mutexModel struct {
 	threads    []int   // the process of each thread
 	modes      []uint8 // the kinds of hold that Lock may take
 	cancel     bool    // contexts of waiters may end
-	handoffs   bool    // waiters may ask for a hand-off
+	handoffs   bool    // waiters may ask for a handoff
 	kills      int     // how many processes may die
 	policy     Policy
 	recoverers int  // 1: any thread may call Recover
@@ -48,31 +48,31 @@ type mutexModel struct {
 // Faults that a Mutex could have.
 const (
 	noFence              bug = "a waiter sleeps on a biased hold without a fence"
-	noLookAfterFence     bug = "a waiter fences and does not look again"
-	wakeBeforeRelease    bug = "Unlock looks whether to wake, and then frees the lock"
+	noLookAfterFence     bug = "a waiter fences and does not read the owner word again"
+	wakeBeforeRelease    bug = "Unlock checks whether a waiter is announced, and then frees the lock"
 	noAnnounceAfterSleep bug = "a waiter that gets the lock after a sleep does not announce again"
 	sleepOnOwner         bug = "waiters sleep on the owner word"
 
-	leaveAtOnce          bug = "a waiter that gives up passes nothing on"
+	leaveAtOnce          bug = "a waiter that gives up passes no wake on"
 	leaveDoesNotWake     bug = "a waiter that gives up announces, and wakes nobody"
 	leaveWithoutAnnounce bug = "a waiter that gives up wakes, but does not announce"
 
-	sleepOnHandoffOnly bug = "the starving sleep on the hand-off word only"
-	staleStarver       bug = "and believe for ever that their request stands"
-	reservationStays   bug = "a reservation for one that has left is not revoked"
+	sleepOnHandoffOnly bug = "starving waiters sleep on the handoff word only"
+	staleStarver       bug = "starving waiters sleep on the handoff word only, and never ask again"
+	reservationStays   bug = "a reservation for a waiter that has left is not revoked"
 	revokeDoesNotWake  bug = "a reservation is revoked without a wake"
-	handOffDoesNotWake bug = "a hand-off wakes nobody"
+	handOffDoesNotWake bug = "a handoff wakes no waiter"
 	sleptForgotten     bug = "a waiter that has slept leaves its process's reservation alone, like a waiter that has not"
-	reserveBlindly     bug = "a free lock is reserved by a store, whoever has it by then"
-	wakeOneStarver     bug = "a hand-off wakes one of the starving, whoever that is"
+	reserveBlindly     bug = "a free lock is reserved by a plain store, even if a process has locked it by then"
+	wakeOneStarver     bug = "a handoff wakes only one of the waiters that sleep on the handoff word"
 
-	noFenceBeforeRepair    bug = "the lock is taken from the dying before a fence"
-	silentReaper           bug = "the dead are marked, and nobody is woken"
-	reapDoesNotWake        bug = "a reap does not make up for wakes that died"
+	noFenceBeforeRepair    bug = "the lock is taken from a dying process before a fence"
+	silentReaper           bug = "a dead process is marked, and no waiter is woken"
+	reapDoesNotWake        bug = "a reap does not make the wakes that a dead process owed"
 	wakeByRecordOnly       bug = "a reap wakes only where there is a record"
 	wakeByAnnouncementOnly bug = "a reap wakes only where there is an announcement"
 	toldOnesKeepIt         bug = "a waiter that is told of a death wakes nobody else"
-	nobodyLooks            bug = "nobody looks at a reservation that is not taken up"
+	nobodyLooks            bug = "no periodic check takes back a reservation that is not used"
 	notRegistered          bug = "the fence does not reach the dying process"
 )
 

@@ -22,25 +22,25 @@ const queueLocked = 0x80
 
 // Faults that a wait behind a poller could have.
 const (
-	wakeToNobody    bug = "a wake for nobody is not passed on"
+	wakeToNobody    bug = "a poller that finds no waiter for a wake does not pass the wake on"
 	parkUnchecked   bug = "a waiter parks without comparing the word once more"
 	checkThenWait   bug = "a waiter compares the word, and then says that it waits"
 	rewaitForgotten bug = "the poller wakes one of two, and the node does not wait any more"
 	wakeThenRewait  bug = "the poller wakes one of two, and then says that the other waits"
-	readyForEver    bug = "a node that was made ready by the dead stays ready"
+	readyForEver    bug = "a node that a dead process has made ready stays ready"
 	readyUnrung     bug = "a node is made ready, and the doorbell is not rung"
 	takeThenListen  bug = "the poller empties its stack, and then reads the doorbell that it sleeps on"
-	parkedUnserved  bug = "a hand-off does not look behind the poller"
+	parkedUnserved  bug = "a handoff does not look for waiters behind the poller"
 	pollersUnrung   bug = "a reap does not ring the pollers"
-	closeDropsTaken bug = "Close passes on what is ready, and not what the poller has taken"
-	closeDropsReady bug = "Close passes nothing on where it keeps the node"
+	closeDropsTaken bug = "Close passes a wake on if the node is ready, but not if the poller has taken the wake"
+	closeDropsReady bug = "Close passes no wake on if the node is ready"
 )
 
 // parks reports whether the thread parks behind the poller when it sleeps.
 func (m *mutexModel) parks(x *model.Exec) bool { return m.poller && x.Process() == 0 }
 
-// node changes the state of the poller's node to to, if the state is from. It reports whether it
-// did.
+// node changes the state of the poller's node from the parameter from to the parameter to. It
+// reports false if the node was in another state.
 func (m *mutexModel) node(x *model.Exec, from, to arenakernel.NodeState) bool {
 	return x.CAS(wNode, uint8(from), uint8(to))
 }
@@ -160,8 +160,8 @@ func dequeue(queue uint8, thread int) uint8 {
 	return queue
 }
 
-// ready stands for Arena.ready for the poller's node. The thread goes on at rBack. If there is no
-// node to make ready, it goes on at none.
+// ready stands for Arena.ready for the poller's node. After that, the thread goes on at rBack. If
+// the node cannot be made ready, the thread goes on at the step that the parameter none names.
 func (m *mutexModel) ready(x *model.Exec, none uint8) {
 	switch x.PC() {
 	case sReady:

@@ -29,9 +29,9 @@ func init() {
 // false if the word has to stay for now: the data that the lock guards may go to others only when no system call of
 // the dead participant can store any more.
 //
-// The end of the arena does not wait for a TryLock or a periodic check. So a rollback makes it wait: the end of
-// the arena rolls back what this process has begun, and two rollbacks must not copy old bytes at the same time.
-// If this process is already leaving the arena, markOwnerDead returns ErrClosed.
+// With an undo log, markOwnerDead rolls back, and makes Close of the arena wait for the rollback. Close of the arena
+// itself rolls back what this process has begun, and two rollbacks must not copy old bytes at the same time. If this
+// process is already leaving the arena, markOwnerDead returns ErrClosed.
 func (m *Mutex) markOwnerDead(o ownerWord) (changed bool, err error) {
 	if m.log == nil || !o.held() {
 		return markOwnerDeadMutex(m.a, m.object, m.words, o, m.internal), nil
@@ -320,10 +320,10 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 	}
 }
 
-// taken is called when this process has taken m, whose owner word was o, in order to recover it. If o names the process
-// that died, taken stores its ID in the word died. Only a process that has m stores there: until then the owner word names
-// the process that died, and a process that only found the death could be stopped before its store, and store the name of
-// an earlier death than the last one.
+// taken is called when this process has taken m, whose owner word was o, in order to recover it. If o names the
+// participant that died, taken stores its ID in the word died. Only a process that has m stores there. Before that, the
+// owner word still names the participant that died. A process that has only found the death could be stopped before its
+// store. When it went on, it would overwrite the ID of a participant that died later.
 func (m *Mutex) taken(o ownerWord) {
 	crashpoint.Hit("mutex.recover.taken")
 	if n := o.participant(); n != 0 {

@@ -248,7 +248,7 @@ func TestMutexOpen(t *testing.T) {
 	require.Equal(t, prims.PolicyRelease, released.Policy())
 	other, err := prims.OpenMutex(a, "r", nil)
 	require.NoError(t, err)
-	require.Equal(t, prims.PolicyRelease, other.Policy(), "no policy asked for is whatever is there")
+	require.Equal(t, prims.PolicyRelease, other.Policy(), "an opening without a policy accepts any policy")
 }
 
 func init() {

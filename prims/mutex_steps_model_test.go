@@ -226,7 +226,7 @@ func (m *mutexModel) unlock(x *model.Exec) {
 	}
 }
 
-// release frees the lock. The thread then goes on at then.
+// release frees the lock. After that, the thread goes on at the step that the parameter then names.
 func (m *mutexModel) release(x *model.Exec, then uint8) {
 	x.Say("frees the lock")
 	o := x.Load(wOwner)
@@ -248,7 +248,8 @@ func (m *mutexModel) goOn(x *model.Exec, at uint8) {
 	x.Goto(at)
 }
 
-// lookWake makes a wake if a waiter has announced itself. The thread then goes on at then.
+// lookWake makes a wake if a waiter has announced itself. After that, the thread goes on at the
+// step that the parameter then names.
 func (m *mutexModel) lookWake(x *model.Exec, then uint8) {
 	x.Say("looks whether to wake")
 	if !park.Word(x.Load(wWake)).Announced() {

@@ -14,9 +14,9 @@ var (
 	_ = crashpoint.Register("tx.rollback.released")
 )
 
-// Update locks m, calls f, and unlocks m. If f returns nil, the changes that f made stay. Otherwise f returns an
-// error, panics or calls runtime.Goexit, or this process dies. Then all data that f has saved through tx is as it
-// was before, byte for byte; see [Tx]. Update returns the error of f.
+// Update locks m, calls f, and unlocks m. If f returns nil, the changes that f made stay. If f returns an error,
+// panics or calls runtime.Goexit, or if this process dies, all data that f has saved through tx is as it was
+// before, byte for byte; see [Tx]. Update returns the error of f.
 //
 // m must have PolicyRollback; otherwise Update panics. An error that Is [shmsync.ErrNoSpace] means that the undo
 // log was full, and that nothing has changed. An error that Is [shmsync.ErrNotSupported] means that the kernel gave
@@ -24,11 +24,11 @@ var (
 // ErrOwnerDead.
 //
 // Updates of one Mutex do not nest: if f calls Update or Lock of m, that call panics, because it would wait for itself.
-// Functions that f calls get tx as an argument instead. An Update of another Mutex within f is a separate transaction: its changes
-// stay when the outer one is undone, and the two must not save the same bytes. If f closes m or its arena, Close
-// panics, because it waits for the Updates of this process. f must not unlock m, so a [Cond.Wait] with m in f panics. If
-// f has unlocked m, Update panics and undoes nothing, because other processes may have changed the data since then.
-// The next Update then returns ErrCorrupt, and m needs a Recover. Update synchronizes as Lock and Unlock do.
+// Functions that f calls get tx as an argument instead. An Update of another Mutex within f is a separate transaction:
+// its changes stay when the outer one is undone, and the two must not save the same bytes. If f closes m or its arena,
+// Close panics, because it waits for the Updates of this process. f must not unlock m, so a [Cond.Wait] with m in f
+// panics. If f has unlocked m, Update panics and undoes nothing, because other processes may have changed the data
+// since then. The next Update then returns ErrCorrupt, and m needs a Recover. Update synchronizes as Lock and Unlock do.
 func (m *Mutex) Update(f func(tx *Tx) error) error { return m.UpdateContext(nil, f) }
 
 // UpdateContext is like Update, but returns ctx.Err() if ctx ends before m is locked.

@@ -14,7 +14,7 @@ func (m *mutexModel) sleep(x *model.Exec) {
 	case sAsk:
 		m.ask(x, self)
 	case sHand:
-		x.Say("reads the hand-off word")
+		x.Say("reads the handoff word")
 		*x.R(rHand) = x.Load(wHandoff)
 		x.Goto(sAnnounce)
 	case sAnnounce:
@@ -64,14 +64,14 @@ func (m *mutexModel) ask(x *model.Exec, self uint8) {
 	x.Goto(sAnnounce)
 	switch {
 	case !asks:
-		x.Say("may not ask for a hand-off")
+		x.Say("does not ask for a handoff")
 	case m.bug == staleStarver && m.flag(x, fAsked):
 		x.Say("believes that its request stands")
 	case x.Load(wStarving) == self || x.CAS(wStarving, 0, self):
-		x.Say("asks for a hand-off")
+		x.Say("asks for a handoff")
 		m.set(x, fAsked)
 	default:
-		x.Say("sees that another starves")
+		x.Say("sees that a waiter of another process has asked")
 		m.unset(x, fAsked)
 	}
 	if m.flag(x, fAsked) {
@@ -240,8 +240,9 @@ func (m *mutexModel) wakeOne(x *model.Exec) {
 	m.goOn(x, *x.R(rBack))
 }
 
-// readyOrKernel makes the poller's node ready. If there is no such node, it wakes in the kernel,
-// unless that has been done already.
+// readyOrKernel makes the poller's node ready. If the node is not waiting, and wakeOne turned to
+// the pollers first, the thread then wakes a sleeper in the kernel. If wakeOne has tried the kernel
+// before, the thread goes on at rBack.
 func (m *mutexModel) readyOrKernel(x *model.Exec) {
 	none := *x.R(rBack)
 	if m.flag(x, fPollerFirst) {

@@ -49,7 +49,7 @@ func TestOwnerWordTable(t *testing.T) {
 				}
 				got := w.ownerDied(p)
 				require.Equal(t, want, got, "%v by %v", w, p)
-				require.Equal(t, got, got.ownerDied(p), "twice does no more")
+				require.Equal(t, got, got.ownerDied(p), "a second call changes nothing")
 				require.False(t, got.held())
 				if valid {
 					require.True(t, got.valid(), "%v by %v", w, p)
@@ -91,7 +91,7 @@ func TestMutexZero(t *testing.T) {
 	require.Equal(t, uint32(0), Policy(0).stored())
 	require.Equal(t, PolicyReport, policyOf(PolicyReport.stored()))
 	require.Equal(t, PolicyRelease, policyOf(PolicyRelease.stored()))
-	require.Equal(t, PolicyReport, policyOf(0xff), "hostile bytes are no wild policy")
+	require.Equal(t, PolicyReport, policyOf(0xff), "a policy word that is not valid counts as PolicyReport")
 	for p, want := range map[Policy]string{0: "default", PolicyReport: "report", PolicyRelease: "release", 9: "invalid"} {
 		require.Equal(t, want, p.String())
 	}

@@ -4,8 +4,8 @@ package prims
 
 import "github.com/shmsync/shmsync/arena"
 
-// The words of the model of a Mutex. Each word is a byte. An owner word is packed. A sequence is
-// stored as its distance from its present value.
+// The words of the model of a Mutex. Each word is a byte. The function pack makes an owner word fit
+// into it, and canon keeps the sequences of the other words small.
 const (
 	wOwner = iota
 	wWake

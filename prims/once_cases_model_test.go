@@ -9,13 +9,13 @@ const (
 	onNoTurn         bug = "a change does not compare the turn"
 	onTakesFromDead  bug = "a call takes the turn of a dead process that is not gone"
 	onTakeForgets    bug = "a call that takes the turn of a dead process clears the announcement"
-	onSleepsAnyway   bug = "a waiter sleeps without a look at the word that it has announced"
+	onSleepsAnyway   bug = "a waiter sleeps although the word has changed since its announcement"
 	onWakesFirst     bug = "the runner wakes before it sets done"
 	onStores         bug = "the runner sets done by a store"
-	onWokenIsDone    bug = "a waiter that is woken returns"
+	onWokenIsDone    bug = "a waiter that is woken returns without reading the word"
 	onReapSilent     bug = "a reaper does not wake"
 	onReapWakesFirst bug = "a reaper wakes before it changes the word"
-	onNoCheck        bug = "waiters do not look by themselves"
+	onNoCheck        bug = "waiters make no periodic checks"
 )
 
 // TestModelOnce: three processes call Do. The runner, or another process, dies or stops for ever at

@@ -80,7 +80,7 @@ func TestOnceCrashOfAWaiter(t *testing.T) {
 }
 
 // TestOnceStopsBeforeItWakes: the runner stops for ever after its function has returned and before
-// it has woken the waiters. Their periodic checks find out.
+// it has woken the waiters. Their periodic checks find that the function has returned.
 func TestOnceStopsBeforeItWakes(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")

@@ -41,7 +41,7 @@ type onThread struct {
 	w     onWord // the word that the thread has read
 	began onWord // the word with which its turn began
 	of    uint8  // the process that a reaper reaps
-	again bool   // whether that is a process that has joined with the same ID
+	again bool   // whether that process has joined with the ID of a dead one
 }
 
 type onState struct {

@@ -34,7 +34,7 @@ func TestOnceWord(t *testing.T) {
 		require.Equal(t, parts{p.done, p.announced, 0, p.turn}, read(w.left()))
 		require.Equal(t, parts{true, p.announced, 0, p.turn}, read(w.finished()))
 		require.Equal(t, !p.done, w.runs(w&^onceAnnounced))
-		require.False(t, w.takenBy(p.runner).runs(w), "of another turn")
+		require.False(t, w.takenBy(p.runner).runs(w), "the word is one of another turn")
 		require.False(t, w.finished().runs(w))
 		require.Equal(t, p.runner == 0 && !p.done, w.left().runs(w))
 	}

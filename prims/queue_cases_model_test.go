@@ -33,7 +33,7 @@ func TestModelQueueRing(t *testing.T) {
 const (
 	lineLooksFirst    bug = "a Put looks for waiters before it puts its item"
 	lineSleepsAtOnce  bug = "a Get does not look again after it announced itself"
-	lineSleepsAnyway  bug = "a Get sleeps without a look at the word"
+	lineSleepsAnyway  bug = "a Get sleeps although the word has changed since its announcement"
 	lineKeepsSequence bug = "a wake does not change the sequence"
 	lineForgetsWake   bug = "a Put changes the word and wakes nobody"
 	lineNoPass        bug = "a Get that was woken does not announce the others"
@@ -42,7 +42,7 @@ const (
 	lineLeaves        bug = "a Get whose context ends does not pass on a wake that may have come"
 	lineReapSilent    bug = "a reaper does not wake"
 	lineShutsSilent   bug = "Shutdown does not wake"
-	lineNoCheck       bug = "waiters do not look by themselves"
+	lineNoCheck       bug = "waiters make no periodic checks"
 )
 
 // TestModelQueueWaits: a Get that waits returns if there is an item for it. At every step, a process may die or

@@ -14,9 +14,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestQueueCrash: a process dies inside a call on the queue. The crash points are those at which the contents
-// of the queue change, and those at which the process still has to make a wake. The test checks what is in the
-// queue afterwards.
+// TestQueueCrash: a process dies at a crash point of a call on the queue: while the call changes the contents of the
+// queue, while it waits, or before it has made a wake. Then the queue has the right items, and a call of this process
+// that waits returns.
 func TestQueueCrash(t *testing.T) {
 	wakes := []string{"park.wake.before_bump", "park.wake.bumped", "park.wake.done"}
 	for _, c := range []struct {

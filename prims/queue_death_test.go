@@ -73,7 +73,7 @@ func TestQueueStoppedConsumerKeeps(t *testing.T) {
 	p.Stop(t)
 	v, err := q.GetContext(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, ticket(2), v, "the next one, not its")
+	require.Equal(t, ticket(2), v, "Get takes the next item, not the one that the stopped process has on lease")
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	_, err = q.GetContext(ctx)

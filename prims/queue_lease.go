@@ -18,9 +18,10 @@ var (
 
 // Lease is an item of a Queue that this process works on while the Queue still keeps it. Ack removes the item from
 // the Queue. Nack, or the death of the process, puts the item back. A Lease may be copied: the first Ack or Nack on
-// any of the copies ends the lease. The items that came back have the order of their Puts, as long as there were
-// fewer than two billion further Puts. A Lease outlives the handle: Ack and Nack also work after Close of the Queue,
-// until the opening of the arena is closed. Then they open the Queue for the call, which costs more.
+// any of the copies ends the lease. Items that come back have the order of their Puts, as long as there were fewer
+// than two billion Puts after the earliest of these items. A Lease outlives the handle: Ack and Nack also work after
+// Close of the Queue, until the opening of the arena is closed. After Close of the Queue, they open the Queue for the
+// call, which costs more.
 type Lease[T any] struct {
 	// Item is a copy of the item.
 	Item T

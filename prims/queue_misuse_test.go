@@ -82,7 +82,7 @@ func TestQueueOpen(t *testing.T) {
 	_, err = prims.OpenQueue[[6]uint32](a, "q", 5, nil)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	_, err = prims.OpenQueue[[48]byte](a, "q", 5, nil)
-	require.ErrorIs(t, err, shmsync.ErrIncompatible, "of the same size")
+	require.ErrorIs(t, err, shmsync.ErrIncompatible, "another type of the same size")
 	_, err = prims.OpenSemaphore(a, "q", 5, nil)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	_, err = prims.QueueAt[[6]uint32](a, q.Offset())

@@ -66,14 +66,14 @@ type ringThread struct {
 	pc    uint8
 	p, q  uint8 // positions
 	was   ringCell
-	at    uint8 // slot and 1
+	at    uint8 // the slot, plus 1
 	state ringSlot
-	k     uint8 // slots tried, or seen
-	n     uint8 // counted
-	back  uint8 // returned
-	best  uint8 // slot and 1
+	k     uint8 // how many slots the thread has tried or read
+	n     uint8 // how many slots the thread has counted
+	back  uint8 // the word returned as the thread has read it
+	best  uint8 // a slot, plus 1: in a Get the first returned one so far, in a Put the one that a cell names
 	item  uint8
-	first uint8 // the first position when the call looked; 0: the queue was empty
+	first uint8 // the first position when the call read the queue; 0: the queue was empty
 }
 
 type ringWrong uint8
@@ -103,15 +103,15 @@ const (
 	ringTagsFirst     bug = "a Put tags its slot with a position that it found before it had the slot"
 	ringNoTag         bug = "a Get does not compare the tag"
 	ringStores        bug = "a Get takes a slot by a store"
-	ringLooksOnce     bug = "a Get does not look once more before it says that there is nothing"
+	ringLooksOnce     bug = "a Get does not read the cell once more before it reports that there is no item"
 	ringReadsBack     bug = "a Get does not read again whether items have come back"
 	ringClearsBlind   bug = "a Get clears the word that tells of returned items by a store"
 	ringReapsPut      bug = "the reap frees a slot that a cell names"
 	ringReapsNothing  bug = "the reap leaves taken items alone"
-	ringReapTrusts    bug = "the reap does not tell if Gets search already"
-	ringTellsNobody   bug = "a Nack does not tell"
+	ringReapTrusts    bug = "the reap does not announce returned items if their bit is set already"
+	ringTellsNobody   bug = "a Nack does not announce that an item came back"
 	ringCountsNothing bug = "a Put does not count leases"
-	ringDeviatesLate  bug = "a Lease says after its claim that the positions do not tell"
+	ringDeviatesLate  bug = "a Lease says only after its claim that positions no longer give the number of items"
 	ringTailAhead     bug = "the hint of the tail is after the cell that is about to be filled"
 	ringNoCount       bug = "a returned slot does not say which return it was"
 	ringNarrowLaps    bug = "laps have two bits"

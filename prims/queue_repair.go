@@ -59,9 +59,9 @@ func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	x.tell(&x.room, freed)
 }
 
-// tellUntold makes Gets find the items that were put back by a process that died, or was stopped, before it told of
-// them. It tells also if the bit of queueReturns is set: a Get that has searched before such an item came back would
-// clear the bit.
+// tellUntold makes Gets find items that were put back by a process that died, or was stopped, before it called
+// tellReturned for them. It calls tellReturned even if the bit of queueReturns is set. Otherwise a Get that searched
+// before such an item came back could clear the bit afterwards.
 func (x *queueCore) tellUntold() {
 	untold := false
 	x.each(func(_ uint32, _ *queueSlot, st queueState) { untold = untold || st.kind() == queueReturned })

@@ -27,8 +27,8 @@ func bigQueue(t *testing.T) (*arena.Arena, *prims.Queue[queueTicket]) {
 	return a, q
 }
 
-// TestQueueNotedReturn: a process is stopped after it has put an item back, and before it has told of the item. One
-// periodic check of another process finds the item, however many slots there are.
+// TestQueueNotedReturn: a process is stopped after it has put an item back, and before it has set the bit that makes Gets
+// search for the item. One periodic check of another process finds the item, however many slots there are.
 func TestQueueNotedReturn(t *testing.T) {
 	a, q := bigQueue(t)
 	p := queueOther(t, a, proctest.Env("SHMSYNC_CRASHPOINT_STOP=queue.back.committed"))
@@ -46,9 +46,9 @@ func TestQueueNotedReturn(t *testing.T) {
 	sound(t, a)
 }
 
-// TestQueueReturnOfTheDeadAfterASearch: a process dies after it has put an item back, and before it has told of the
-// item. Another item came back before, and this process remembers that there were no others. It finds the item of the
-// dead process all the same.
+// TestQueueReturnOfTheDeadAfterASearch: another item came back, and this process has searched for such items and
+// remembers that there were no others. Then a process dies after it has put an item back, and before it has set the bit
+// that makes Gets search. This process still finds the item of the dead process.
 func TestQueueReturnOfTheDeadAfterASearch(t *testing.T) {
 	a, q, p := queueTest(t, 3)
 	queueFill(t, q, 1, 2)
@@ -64,15 +64,15 @@ func TestQueueReturnOfTheDeadAfterASearch(t *testing.T) {
 	p.WaitSignal(t, syscall.SIGKILL)
 	alone(t, a, 1)
 	v, ok = q.TryGet()
-	require.True(t, ok, "the item is in no call's sight: %+v", queueNow(q))
+	require.True(t, ok, "no call finds the item: %+v", queueNow(q))
 	require.Equal(t, ticket(2), v)
 	_, ok = q.TryGet()
 	require.False(t, ok)
 	sound(t, a)
 }
 
-// TestQueueNoteOfTheDead: a process dies before it puts an item back that it has noted. The item comes back, and a
-// periodic check frees the note.
+// TestQueueNoteOfTheDead: a process has noted that it is about to put an item back, and dies before it does so. The item
+// comes back, and a periodic check frees the note.
 func TestQueueNoteOfTheDead(t *testing.T) {
 	a, q := bigQueue(t)
 	p := queueOther(t, a)

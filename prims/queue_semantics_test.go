@@ -82,7 +82,7 @@ func TestQueueBlockingEnqueue(t *testing.T) {
 	p.Send(queueOrder{ID: 2, Verb: "put", IDs: []uint64{4}, Ends: 20})
 	require.Equal(t, context.DeadlineExceeded.Error(), queueHear(t, p, 2).Err)
 	queueWaits(t, a, q, 0, 0)
-	require.Equal(t, []uint64{2, 3}, queueDrain(t, q), "what was given up is not there")
+	require.Equal(t, []uint64{2, 3}, queueDrain(t, q), "the item of a Put that gave up is not in the queue")
 }
 
 func TestQueueTeardownUnblocksDequeue(t *testing.T) {
@@ -490,7 +490,7 @@ func TestQueueBatches(t *testing.T) {
 	l, err := q.LeaseContext(ended)
 	require.NoError(t, err)
 	require.Equal(t, ticket(1), l.Item)
-	require.Equal(t, context.Canceled, q.PutContext(ended, ticket(6)), "the place is still its")
+	require.Equal(t, context.Canceled, q.PutContext(ended, ticket(6)), "an item on lease still takes up room")
 	l.Ack()
 	require.NoError(t, q.PutContext(ended, ticket(6)))
 	require.Equal(t, []uint64{2, 3, 4, 5, 6}, queueDrain(t, q))

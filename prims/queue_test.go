@@ -20,7 +20,8 @@ func newQueue[T any](t testing.TB, a *arena.Arena, name string, capacity int) *p
 	return q
 }
 
-// A queue does what a slice does: every call, in random order, against a model.
+// TestQueueAgainstModel makes calls of all kinds in random order, and compares their results with those of a simple
+// model, in which the queue is a slice.
 func TestQueueAgainstModel(t *testing.T) {
 	type item struct {
 		n     uint64

@@ -223,9 +223,9 @@ func (x *queueCore) check(side *queueSide) {
 	}
 }
 
-// checkTry looks for slots of participants that died, if a call that does not wait has found nothing and no such call
-// has looked for a while. Then it calls again, which tries once more. Such a call of the side named side may be the only
-// one of this process. Close waits for the call to end.
+// checkTry is for a call that does not wait and that has found nothing on side. If no such call has looked for a while,
+// checkTry looks for slots of participants that died. It then calls the function again, with which the call tries once
+// more. Close waits until checkTry has returned. See tryCheck.
 func (x *queueCore) checkTry(side *queueSide, again func()) {
 	if !x.tried.due() {
 		return

@@ -73,8 +73,8 @@ func (s queueState) tag() uint64 { return uint64(s >> queueTagShift) }
 // false if a participant has taken the item.
 func (s queueState) at(p uint64) bool { return s.kind() == queueFull && s.tag() == p&queueTagMask }
 
-// before reports whether the item of s was put before the item of t. Both were put before the position later, and
-// fewer than 2^31 positions before it. See queueCore.later.
+// before reports whether the item of s was put before the item of t. The positions of both items must be less than the
+// parameter later, by fewer than 2^31. See queueCore.later.
 func (s queueState) before(t queueState, later uint64) bool {
 	return (later-s.tag())&queueTagMask > (later-t.tag())&queueTagMask
 }

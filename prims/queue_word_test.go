@@ -20,7 +20,7 @@ func TestQueueStates(t *testing.T) {
 		put := makeQueueState(queueFull, n, p)
 		require.True(t, put.valid())
 		require.True(t, put.at(p))
-		require.True(t, put.at(p+1<<31), "only the low bits of a position are there")
+		require.True(t, put.at(p+1<<31), "a slot has only the low 31 bits of a position")
 		require.False(t, put.at(p+1))
 		require.False(t, put.out())
 		for _, k := range []queueSlotKind{queueTaken, queueLeased} {
@@ -34,7 +34,7 @@ func TestQueueStates(t *testing.T) {
 		}
 		back := put.with(queueReturned, 7)
 		require.True(t, back.valid())
-		require.Zero(t, back.participant(), "a count, and no participant")
+		require.Zero(t, back.participant(), "a returned slot has a count in place of a participant")
 		require.True(t, back.before(makeQueueState(queueReturned, 0, p+1), p+2))
 		require.False(t, makeQueueState(queueReturned, 0, p+1).before(back, p+2))
 	}
@@ -90,7 +90,7 @@ func TestQueueCounts(t *testing.T) {
 	require.EqualValues(t, 1, fresh.times())
 	require.Greater(t, fresh, w.fresh()&^queueLeaseEnded, "a serial is used once")
 	most := queueLeaseTimes.next()
-	require.EqualValues(t, 1<<16-1, most.times(), "the count stays at its most")
+	require.EqualValues(t, 1<<16-1, most.times(), "the count stays at its maximum")
 	require.False(t, (queueLeaseEnded - 1).next().ended(), "the serial wraps")
 	require.Zero(t, (queueLeaseEnded - 1).next().date(), "the serial wraps")
 	require.True(t, (queueLeaseEnded - 1).noted())

@@ -21,7 +21,7 @@ func TestModelRecordQueue(t *testing.T) {
 	})
 }
 
-// TestModelRecordQueueDeath checks the same if a process dies, at any step.
+// TestModelRecordQueueDeath checks what TestModelRecordQueue does, while a process may die at any step.
 func TestModelRecordQueueDeath(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, rqModel(1, "0A1R1", "1A1R1").withKills(1).explore, []bug{rqNoReap, rqHelperQuiet, rqNoChecks}},
@@ -31,7 +31,7 @@ func TestModelRecordQueueDeath(t *testing.T) {
 	})
 }
 
-// TestModelRecordQueueStop checks the same if a process stops for ever, at any step.
+// TestModelRecordQueueStop checks what TestModelRecordQueue does, while a process may stop for ever at any step.
 func TestModelRecordQueueStop(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, rqModel(1, "0A1R1", "1A1R1").withStop().explore, []bug{rqHelperQuiet, rqNoChecks}},

@@ -37,8 +37,8 @@ const (
 	rqGranted uint8 = 2
 	rqLeft    uint8 = 3
 	rqRemoved uint8 = 4
-	rqNode    uint8 = 8 // and the number of the node
-	rqOpen    uint8 = 16
+	rqNode    uint8 = 8  // in the word next, rqNode+k names the node k
+	rqOpen    uint8 = 16 // a bit of the word fast: the share is open
 )
 
 type rqNodeWord struct{ state, gen uint8 }
@@ -158,7 +158,7 @@ const (
 	rqLeavesQuiet bug = "a wait that is given up serves nobody"
 	rqNoReap      bug = "permits of the dead do not come back"
 	rqGrantsDead  bug = "waits of the dead stay in the queue"
-	rqNoChecks    bug = "waiters do not look by themselves"
+	rqNoChecks    bug = "waiters make no periodic checks"
 	rqNoWake      bug = "nobody wakes a wait that was granted"
 	rqBarges      bug = "a call takes permits although others wait"
 	rqLosesGrant  bug = "a wait is given up while a record that grants it is incomplete"

@@ -109,7 +109,7 @@ func TestRecoverAllInOnFirst(t *testing.T) {
 	a, err := arena.Open(name, &arena.Options{OnFirst: func(a *arena.Arena, e arena.Epoch) error {
 		m, err := prims.AttachMutex(a, "mutex", nil)
 		require.NoError(t, err)
-		require.Panics(t, m.Lock, "else this test shows nothing")
+		require.Panics(t, m.Lock, "the lock is owner-dead; otherwise this test would show nothing")
 		require.NoError(t, m.Close())
 		lost, failed = prims.RecoverAll(a, func(l prims.Lost) error {
 			if l.Object.Name == "hopeless" {
@@ -271,8 +271,8 @@ func TestRecoverAllReportsDamage(t *testing.T) {
 	}
 }
 
-// TestRecoverAllOfAWaitable: only repair can recover a Waitable, because repair knows its types. If repair does
-// not, the Waitable stays lost.
+// TestRecoverAllOfAWaitable: only the function repair can recover a Waitable, because only the program knows the types
+// of the Waitable. If repair does not recover it, the Waitable stays lost.
 func TestRecoverAllOfAWaitable(t *testing.T) {
 	a := newArena(t, nil)
 	panics := true

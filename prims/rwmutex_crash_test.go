@@ -29,12 +29,13 @@ import (
 // victim is killed at each crash point in turn. Each goroutine of the survivors has to go on, and the victim
 // must leave no hold and no wait behind.
 
-// rwGuarded is the data that a lock of the matrix guards.
+// rwGuarded is the data that one of the locks guards. A tag is a number that a process chooses anew for each write
+// hold and for each upgradable hold.
 type rwGuarded struct {
-	Tag      atomic.Uint64 // the number of the last writer
-	One, Two atomic.Int64  // equal, except while a writer changes them
+	Tag      atomic.Uint64 // the tag of the last write hold
+	One, Two atomic.Int64  // equal, except while a writer changes them, or under PolicyRelease after a writer died
 	Victims  atomic.Int64  // how many holds the victims have had
-	Upgrader atomic.Uint64 // the tag of the last upgrader
+	Upgrader atomic.Uint64 // the tag of the last upgradable hold
 }
 
 type rwSite struct {
@@ -86,7 +87,7 @@ func (s *rwSite) writes(k int) {
 	n := g.One.Add(1)
 	for range 20 + rand.IntN(50) {
 		if g.Tag.Load() != tag {
-			s.fail(fmt.Errorf("lock %d: two write: %v", k, s.locks[k]))
+			s.fail(fmt.Errorf("lock %d: two writers hold it at once: %v", k, s.locks[k]))
 		}
 	}
 	g.Two.Store(n)
@@ -99,7 +100,7 @@ func (s *rwSite) upgrades(ctx context.Context, k int) bool {
 	g.Upgrader.Store(tag)
 	alone := func() {
 		if g.Upgrader.Load() != tag {
-			s.fail(fmt.Errorf("lock %d: two hold it upgradable: %v", k, m))
+			s.fail(fmt.Errorf("lock %d: two processes have the upgradable hold: %v", k, m))
 		}
 	}
 	s.reads(k)

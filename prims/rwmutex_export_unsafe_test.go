@@ -104,8 +104,8 @@ func RewriteRWMutex(a *arena.Arena, o arenakernel.Object, b []byte) {
 	}
 }
 
-// ResetRWMutex sets the words to the values of a new object. The reader words still belong to their
-// participants.
+// ResetRWMutex gives the gate, the writers' mutex, the poller lists and the reader words the values of a new object.
+// Only the reader word of this participant keeps the participant's generation, because open handles use that word.
 func ResetRWMutex(a *arena.Arena, o arenakernel.Object) {
 	w, err := rwmutexAt((*arenakernel.Arena)(a), o)
 	if err != nil {

@@ -126,31 +126,31 @@ type rwModel struct {
 }
 
 const (
-	rwAddLate        bug = "a reader looks at the gate, and then adds itself"
+	rwAddLate        bug = "a reader checks the gate, and then counts itself"
 	rwSilentReader   bug = "the last reader wakes nobody"
 	rwSilentBackOut  bug = "a reader that finds the gate closed wakes nobody when it backs out"
 	rwLateGrant      bug = "a grant is made after the mutex was given back"
-	rwReaperGrants   bug = "a process that meets a death grants"
+	rwReaperGrants   bug = "a reaper that opens the gate lets the waiting readers in"
 	rwNoRecheck      bug = "a reader sleeps without a second check"
 	rwNoDrainRecheck bug = "a writer sleeps without a second check"
 	rwSilentGiveUp   bug = "a writer that gives up opens the gate and wakes nobody"
-	rwWakeOnly       bug = "a process that opens the gate wakes and grants nothing"
+	rwWakeOnly       bug = "a process that opens the gate wakes the readers, but does not let them in"
 	rwDropGrant      bug = "a reader that gives up does not see that it was let in"
 	rwSilentReap     bug = "a reap wakes nobody"
-	rwDeadReads      bug = "the holds of the dead are counted"
-	rwOneKind        bug = "a process that meets the death of a writer that waited for readers takes it for a holder"
-	rwNoFence        bug = "the dying are not fenced"
+	rwDeadReads      bug = "the read holds of dead processes keep writers out"
+	rwOneKind        bug = "a writer that died while it waited for readers is treated as a holder"
+	rwNoFence        bug = "a dying process is not fenced"
 	rwScanFirst      bug = "a writer looks for readers, and then closes the gate"
-	rwOpenFirst      bug = "Downgrade gives the mutex back, and then adds its reader"
+	rwOpenFirst      bug = "Downgrade releases the mutex, and then counts itself as a reader"
 	rwWakeFirst      bug = "Unlock wakes, and then opens the gate"
 	rwRevokeSilent   bug = "a process that opens the gate of a stopped writer does not wake the writer"
 	rwRevokeBlind    bug = "a writer does not see that its gate was opened"
-	rwTakesDown      bug = "a process that opens the gate of a stopped writer takes the announcement down"
+	rwTakesDown      bug = "a process that opens the gate of a stopped writer clears the announcement"
 	rwUnguarded      bug = "a writer that dies leaves the gate open"
-	rwReadLate       bug = "DowngradeToRead gives the mutex back, and then adds its reader"
-	rwSilentUpgrade  bug = "an upgrade that gives up opens the gate and lets nobody in"
-	rwDropsTurn      bug = "an upgrade that gives up gives the mutex back, and keeps its hold"
-	rwSilentToUpgr   bug = "DowngradeToUpgradable opens the gate and lets nobody in"
+	rwReadLate       bug = "DowngradeToRead releases the mutex, and then counts itself as a reader"
+	rwSilentUpgrade  bug = "an upgrade that gives up opens the gate, but does not let the waiting readers in"
+	rwDropsTurn      bug = "an upgrade that gives up releases the mutex, and keeps its upgradable hold"
+	rwSilentToUpgr   bug = "DowngradeToUpgradable opens the gate, but does not let the waiting readers in"
 	rwUpgradeOpen    bug = "Upgrade looks for readers, and does not close the gate"
 )
 
@@ -304,7 +304,7 @@ func TestModelRWMutex(t *testing.T) {
 	})
 }
 
-// TestModelRWMutexCancel explores the same with contexts that end.
+// TestModelRWMutexCancel explores what TestModelRWMutex does, with contexts that end.
 func TestModelRWMutexCancel(t *testing.T) {
 	bugs := []bug{rwDropGrant, rwSilentGiveUp, rwNoRecheck}
 	two := rwModel{threads: []int{0, 1}, roles: "bb", cancel: true, down: true}

@@ -140,8 +140,8 @@ func TestRWMutexOwesNoWakeToAWriterBehindAReader(t *testing.T) {
 }
 
 // TestRWMutexWriterFindsItsGateOpen: a process opens the gate that a waiting writer has closed, because the writer did not
-// run for a while. Then that process is stopped before it wakes the writer. Readers are in all the time. The writer finds
-// out, and closes the gate again.
+// run for a while. Then that process is stopped before it wakes the writer. At each moment some reader has the lock. The
+// writer still finds its gate open, and closes it again.
 func TestRWMutexWriterFindsItsGateOpen(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := prims.OpenRWMutex(a, "x", nil)

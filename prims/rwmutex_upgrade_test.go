@@ -290,8 +290,8 @@ func TestRWMutexUpgradableClose(t *testing.T) {
 }
 
 // TestRWMutexUpgraderDies: a process that dies with an upgradable hold has written nothing. So under both
-// policies no call reports its death, and the next writer or upgrader goes on. This is also true at each step
-// at which a process gets or changes this hold.
+// policies no call reports its death, and the next writer or upgrader goes on. The same happens if a process
+// dies at a step at which it gets or changes an upgradable hold.
 func TestRWMutexUpgraderDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		for _, way := range [][]string{

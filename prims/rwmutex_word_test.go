@@ -36,7 +36,7 @@ func TestGateWordTable(t *testing.T) {
 				}
 				got := g.ownerDied(p)
 				require.Equal(t, want, got, "%v by %v", g, p)
-				require.Equal(t, got, got.ownerDied(p), "twice does no more")
+				require.Equal(t, got, got.ownerDied(p), "a second call changes nothing")
 				require.False(t, got.taken())
 				if valid {
 					require.True(t, got.valid())

@@ -10,9 +10,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A process that releases an RWSpinLock and is stopped before it wakes the readers has already taken back their
-// announcement. The next process may have the lock at each periodic check. So the checks announce the readers again, and
-// the next release wakes them.
+// TestRWSpinLockChecksAnnounceReadersAgain: a process releases an RWSpinLock, and is stopped after it has cleared the
+// announcement of the waiting readers and before it has woken them. Another process may hold the lock at each periodic
+// check, so the checks cannot let the readers in. Instead they announce the readers again, and the next release wakes
+// them.
 func TestRWSpinLockChecksAnnounceReadersAgain(t *testing.T) {
 	a := newArena(t, nil)
 	l, err := prims.OpenRWSpinLock(a, "rw", nil)

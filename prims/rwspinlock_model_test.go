@@ -123,19 +123,19 @@ type rwSpinModel struct {
 
 // Mistakes that an RWSpinLock could have.
 const (
-	rwLookFirst     bug = "a reader looks, and then counts itself"
+	rwLookFirst     bug = "a reader checks the state word, and then counts itself"
 	rwExitSilent    bug = "the last reader wakes nobody"
-	rwNoRescan      bug = "a writer announces itself and sleeps without a look at the counts"
+	rwNoRescan      bug = "a writer announces itself, and sleeps without reading the counts again"
 	rwGiveUpSilent  bug = "a writer that gives up waiting for readers wakes nobody"
 	rwTookSilent    bug = "a waiter that gets the lock after a sleep does not announce again"
-	rwLeaveSilent   bug = "a waiter that gives up passes nothing on"
+	rwLeaveSilent   bug = "a waiter that gives up passes no wake on"
 	rwReleaseFirst  bug = "a downgrade frees the lock, and then counts itself"
-	rwGateOne       bug = "a release wakes one reader"
-	rwCountsOfDead  bug = "the counts of the dead count"
-	rwSpinNoFence   bug = "the dead are taken back before a fence"
-	rwReapSilent    bug = "a reap does not make up for wakes that died"
+	rwGateOne       bug = "a release wakes only one reader"
+	rwCountsOfDead  bug = "the read holds of dead processes keep writers out"
+	rwSpinNoFence   bug = "a hold of a dead process is taken back before a fence"
+	rwReapSilent    bug = "a reap does not make the wakes that a dead process owed"
 	rwUpgradeResets bug = "an upgrade that is given up frees the lock"
-	rwRecordLate    bug = "a reader gets its slot record after it has looked"
+	rwRecordLate    bug = "a reader gets its slot record after it has checked the state word"
 	rwListFirst     bug = "a writer reads the list of slot records, and then claims the lock"
 )
 

@@ -90,14 +90,15 @@ func TestRWSpinLockIsRecoveredWithoutRoom(t *testing.T) {
 	require.Equal(t, before.SlotRecords, a.Stats().SlotRecords)
 	require.Equal(t, before.BytesUsed, a.Stats().BytesUsed)
 	_, err = prims.OpenRWSpinLock(a, "rw", nil)
-	require.ErrorIs(t, err, shmsync.ErrNoSpace, "else this test shows nothing")
+	require.ErrorIs(t, err, shmsync.ErrNoSpace, "the arena is full; otherwise this test would show nothing")
 	other := remoteSpin(t, a, "holder") // it has the slot of the one that died
 	other.must(t, "lock", "rw")
 }
 
-// TestRWSpinLockRemembersItsReaders: a peer damages the list of slot records, or hides a record. Nobody writes beside a
-// reader that has been seen before. With a damaged list, writers get an error, because a reader may be missing from the
-// list; readers go on. The death of a reader whose record is hidden ends its hold nevertheless.
+// TestRWSpinLockRemembersItsReaders: a process has found the slot record of a reader. Then a peer hides this record, or
+// damages the list of slot records. The process still does not get the lock for writing while the reader has its hold.
+// If the list is damaged, writers get an error, because a reader may be missing from the list, and readers still get the
+// lock. If the reader dies while its record cannot be found, its hold ends nevertheless.
 func TestRWSpinLockRemembersItsReaders(t *testing.T) {
 	for what, change := range map[string]func(t *testing.T, a *arena.Arena, o arenakernel.Object) (undo func()){
 		"damaged": damageRecords, "shorter": hideLatestRecord,
@@ -107,7 +108,7 @@ func TestRWSpinLockRemembersItsReaders(t *testing.T) {
 			l := namedRWSpin(t, a)
 			other := remoteSpin(t, a, "reader")
 			other.must(t, "rlock", "rw")
-			require.False(t, l.TryLock(), "and reads the list")
+			require.False(t, l.TryLock(), "the reader has the lock; the call also reads the list")
 			undo := change(t, a, l.Object())
 			require.False(t, l.TryLock())
 			l.RLock()

@@ -19,8 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// selfWaits are calls that wait for themselves: a function that the library runs calls what waits for its return. Each
-// runs in a child process, because it hangs if the library does not find it out. The parent then shows its goroutines.
+// selfWaits are calls that wait for themselves: a function that the library runs makes a call that waits until the
+// function has returned. Each of them runs in a child process, because it hangs if the library does not detect it. The
+// parent then shows the goroutines of the child.
 var selfWaits = map[string]func(w selfWaitWorld){
 	"Once: Do in Do":               func(w selfWaitWorld) { o := w.once("o"); o.Do(func() { o.Do(none) }) },
 	"Once: Do of another handle":   func(w selfWaitWorld) { w.once("o").Do(func() { w.once("o").Do(none) }) },
@@ -499,8 +500,8 @@ func TestSelfWaitWithADeadlineEnds(t *testing.T) {
 	}
 }
 
-// TestGoroutineThatEndedIsForgotten: a function ends its goroutine, and a later goroutine gets the number of that one.
-// Its calls wait as always.
+// TestGoroutineThatEndedIsForgotten: a function ends its goroutine, and a later goroutine gets the same number. The calls
+// of the later goroutine wait, as calls of any other goroutine do.
 func TestGoroutineThatEndedIsForgotten(t *testing.T) {
 	a := newArena(t, nil)
 	w := selfWaitWorld{t, a}

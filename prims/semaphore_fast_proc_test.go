@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// semOpens starts another process that acquires and releases until its share opens, so that it does both
-// without a record. In the end that process has 2 permits in use and 1 spare permit.
+// semOpens starts another process that acquires and releases until its share opens, so that it acquires and
+// releases without a record. In the end that process has 2 permits in use and 1 spare permit.
 func semOpens(t *testing.T, a *arena.Arena, s *prims.Semaphore) *proctest.Proc {
 	t.Helper()
 	if race.Enabled {
@@ -155,7 +155,7 @@ func semBursts(a *arena.Arena, seed uint64) error {
 			}
 			in := board.In.Add(n)
 			if in > 2 {
-				return fmt.Errorf("%d permits are had of 2", in)
+				return fmt.Errorf("%d permits are in use, and the semaphore has 2", in)
 			}
 			if in > board.Most.Load() {
 				board.Most.Store(in)

@@ -43,7 +43,7 @@ func (w *semaphoreWorker) turn(g int, r *rand.Rand) error {
 	case 1, 2:
 		s = w.ample // a process rarely has to wait for it, so its shares open
 	case 3:
-		// All permits, so that all shares close.
+		// Acquire all permits, so that all shares close.
 		if w.ample.TryAcquire(1000) {
 			w.ample.Release(1000)
 		}

@@ -158,7 +158,7 @@ func TestSemaphoreIsFIFO(t *testing.T) {
 				<-got
 			}
 		}
-		require.False(t, i < len(wants) && s.TryAcquire(1), "nobody barges while somebody waits")
+		require.False(t, i < len(wants) && s.TryAcquire(1), "TryAcquire takes no permit while a wait is queued")
 		for k := first; k < i; k++ {
 			free += wants[k]
 			if k%2 == 0 {
@@ -218,7 +218,7 @@ func TestSemaphoreMistakes(t *testing.T) {
 	p := semOther(t, a)
 	require.True(t, s.TryAcquire(2))
 	require.PanicsWithValue(t, "shmsync: Release of 3 permits of semaphore s: more than are held", func() { s.Release(3) })
-	require.Contains(t, semDo(t, p, semOrder{Verb: "release", N: 1}).Panic, "more than are held", "another process's permits")
+	require.Contains(t, semDo(t, p, semOrder{Verb: "release", N: 1}).Panic, "more than are held", "the permits belong to another process")
 	for _, f := range []func(){
 		func() { s.Release(-1) }, func() { s.TryAcquire(-1) }, func() { s.AcquireContext(context.Background(), -1) },
 		func() { s.AcquireContext(context.Background(), 5) }, // could never succeed, and nothing would end the wait
@@ -278,7 +278,7 @@ func TestSemaphoreTransferable(t *testing.T) {
 	require.Empty(t, semDo(t, p, semOrder{ID: 2, Verb: "acquire", N: 1}).Err)
 	p.Kill(t)
 	alone(t, a, 1)
-	require.Equal(t, int64(0), s.State().Free, "nothing comes back")
+	require.Equal(t, int64(0), s.State().Free, "no permit of the dead process comes back")
 }
 
 // endingContext is a context that ends when the function ends returns an error.
@@ -290,8 +290,8 @@ type endingContext struct {
 func (c endingContext) Err() error { return c.ends() }
 
 // TestSemaphoreCanceledAfterOthersReleased: a call has got permits of a transferable semaphore. Before it finds that its
-// context has ended, another handle releases so many permits that those of the call cannot be released any more. The
-// call does not panic, because its caller has made no mistake. It succeeds instead.
+// context has ended, another handle releases permits. If the call released its permits now, more permits than the size of
+// the semaphore would be free. So the call succeeds. It does not panic, because its caller has made no mistake.
 func TestSemaphoreCanceledAfterOthersReleased(t *testing.T) {
 	a := newArena(t, nil)
 	const size = 1 << 31 // so many that each call makes a record

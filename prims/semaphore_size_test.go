@@ -162,7 +162,7 @@ func TestSemaphoreRemembersItsShares(t *testing.T) {
 			s := newSemaphore(t, a, "s", 3, nil)
 			other := semOther(t, a)
 			require.Empty(t, semDo(t, other, semOrder{Verb: "acquire", N: 2}).Err)
-			require.False(t, s.TryAcquire(2), "and reads the list")
+			require.False(t, s.TryAcquire(2), "the permits are in use; the call also reads the list")
 			o, err := objectNamed(a, "s")
 			require.NoError(t, err)
 			undo := change(t, a, o)

@@ -74,7 +74,7 @@ func TestSequencerCloseBeforeTheCountIsLookedAt(t *testing.T) {
 		require.NoError(t, near.Wait())
 		require.NoError(t, s.Close())
 		closed = true
-		require.Positive(t, uint32(other.Cell(1).Load()), "a process would wake for the next check only")
+		require.Positive(t, uint32(other.Cell(1).Load()), "the word has not changed, so a waiter of another process would wake only for its next check")
 	})
 	defer crashpoint.Disarm()
 	require.NotPanics(t, func() { s.Increment() })

@@ -115,7 +115,7 @@ func (s *Sequencer) Cell(token uint64) *atomic.Uint64 {
 // Counter returns the counter of s.
 func (s *Sequencer) Counter() *atomic.Uint64 { return &s.words.value }
 
-// Empty reports whether no call is in the cell of a token for which Close would have to wait.
+// Empty reports whether the cell of a token has no call for which Close would have to wait.
 func (s *Sequencer) Empty(token uint64) bool { return s.cell(token).queue.Waiting() == 0 }
 
 // MarkCanceled makes the first step of CancelWaiters: it ends the waits, but wakes nobody.

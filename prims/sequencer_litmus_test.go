@@ -123,7 +123,7 @@ var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 		x.b.At.Store(n)
 		switch err := x.s.WaitContext(ctx, n); {
 		case err == nil && x.s.Value() < n:
-			return fmt.Errorf("round %d: back at %d", n, x.s.Value())
+			return fmt.Errorf("round %d: the wait has returned, and the counter is only %d", n, x.s.Value())
 		case err == nil:
 			return nil
 		case err != ctx.Err():

@@ -72,7 +72,7 @@ func (w *sequencerWorker) turn(g int, r *rand.Rand) error {
 	wg.Wait()
 	switch {
 	case err == nil && s.Value() < token:
-		return fmt.Errorf("%v came back at %v", token, s)
+		return fmt.Errorf("the wait for %v has returned at %v", token, s)
 	case err == nil, gaveUp(err):
 		return nil
 	}

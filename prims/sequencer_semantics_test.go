@@ -120,7 +120,7 @@ func TestSequencerCatalogue(t *testing.T) {
 		},
 		"resetEndsWaits": func(t *testing.T, x *sequencerGroup) {
 			blocked, async := x.queued(t, "wait", 5), x.queued(t, "async", 6)
-			require.False(t, x.counter.must(t, order{Op: "reset", Object: "s"}).OK, "it was 0")
+			require.False(t, x.counter.must(t, order{Op: "reset", Object: "s"}).OK, "the counter was 0 already")
 			x.waiter.isCanceled(t, blocked)
 			x.waiter.isCanceled(t, x.waiter.ended(async))
 			require.True(t, x.counter.must(t, order{Op: "reset", Object: "s", Token: 50}).OK)
@@ -142,7 +142,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			id := x.waiter.must(t, order{Op: "async", Object: "s", Token: 1}).ID
 			require.True(t, x.waiter.must(t, order{Op: "pending.cancel", N: id}).OK)
 			x.waiter.isCanceled(t, x.waiter.ended(id))
-			require.False(t, x.waiter.must(t, order{Op: "pending.cancel", N: id}).OK, "twice")
+			require.False(t, x.waiter.must(t, order{Op: "pending.cancel", N: id}).OK, "a second Cancel")
 			x.counter.must(t, inc)
 			x.waiter.isCanceled(t, x.waiter.ended(id))
 		},
@@ -250,7 +250,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.still(t, x.s.Offset(), 1)
 			require.EqualValues(t, uint64(math.MaxUint64), x.counter.must(t, inc).N)
 			x.waiter.ok(t, id)
-			require.Zero(t, x.counter.must(t, inc).N, "after the last comes the first")
+			require.Zero(t, x.counter.must(t, inc).N, "the counter wraps to 0")
 		},
 	})
 }
@@ -290,7 +290,7 @@ func TestSequencerWaitsDuringReset(t *testing.T) {
 	require.True(t, s.ResetTo(0))
 	require.NoError(t, pending.Wait(), "it has ended before the counter went back")
 	over, err := reached()
-	require.True(t, over, "nobody tells it again")
+	require.True(t, over, "no other call would end this wait")
 	require.ErrorIs(t, err, shmsync.ErrCanceled)
 	leave()
 }

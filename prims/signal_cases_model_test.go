@@ -4,26 +4,26 @@ package prims
 
 import "testing"
 
-// Mistakes that the model can have. Some of them were found in an earlier protocol, from which this one was
-// derived.
+// Mistakes that the model can have. A letter before the text names the hole in an earlier protocol, from which this one
+// was derived, that such a mistake would open again; see docs/testing/features.md.
 const (
-	finishForgetsSummary bug = "A: Finish sets the bit again, and not the summary's"
+	finishForgetsSummary bug = "A: Finish sets the bit of the queue again, but not that of the signal in the summary"
 	beginByStore         bug = "B: Begin is a plain store"
 	publishByStore       bug = "B: the producer publishes by a plain store"
-	finishSubtracts      bug = "C: Finish subtracts the flag, also when it is not there"
-	reapNothing          bug = "D: nobody repairs after a death"
-	reapSkipsBit         bug = "D: a gate that is scheduled without its bit stays so"
-	reapSkipsSummary     bug = "D: a signal that has bits and is not marked stays so"
+	finishSubtracts      bug = "C: Finish subtracts the executing bit and the name, even if the gate no longer has them"
+	reapNothing          bug = "D: no process repairs the words after a death"
+	reapSkipsBit         bug = "D: after a death, a scheduled gate without its bit does not get the bit"
+	reapSkipsSummary     bug = "D: after a death, a signal that has bits is not marked in the summary"
 	reapSkipsExecutor    bug = "D: a dead executor stays the executor"
-	reapSkipsPermits     bug = "D: a permit that the dead had taken stays taken, and waiters look at nothing else"
+	reapSkipsPermits     bug = "D: a permit that a dead worker had taken is not replaced, and waiters look only at the permits"
 	sleepWithoutCompare  bug = "E: a waiter sleeps without a comparison"
-	quitKeepsWake        bug = "E: who gives up keeps the wake that it has got"
+	quitKeepsWake        bug = "E: a waiter that gives up does not pass on the wake that it has got"
 
-	takeWithoutPass   bug = "a waiter that takes a permit after a sleep passes nothing on"
-	unmarkWithoutLook bug = "a signal is taken out of the summary without a second check"
-	dropBlindly       bug = "a stale bit is cleared without a second check at the gate"
-	noLastCheck       bug = "a waiter that announces does not read the summary once more"
-	nobodyElseWoken   bug = "a waiter that finds more than it takes wakes nobody"
+	takeWithoutPass   bug = "a waiter that takes a permit after a sleep passes no wake on"
+	unmarkWithoutLook bug = "a signal is taken out of the summary without a second check of its bits"
+	dropBlindly       bug = "a stale bit is cleared without a second check of the gate"
+	noLastCheck       bug = "a waiter that has announced itself does not read the summary once more"
+	nobodyElseWoken   bug = "a worker that finds more work than it takes wakes no other worker"
 )
 
 // TestModelSignalWaker: producers set the bits and workers clear them, at the same time.

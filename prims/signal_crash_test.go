@@ -149,7 +149,7 @@ func TestSignalKillMatrix(t *testing.T) {
 		eventually(t, "permits are taken by whoever sleeps", func() string { return words(a) }, func() bool {
 			return quiet.Permits() == 0 && quiet.Sleepers() == 1
 		})
-		require.Zero(t, s.w.Tasks(), "what it had reserved is free")
+		require.Zero(t, s.w.Tasks(), "the tasks that the victim had reserved are free")
 		s.w.SyncPartitionSummary(0, 0, nil)
 		sound(t, a)
 		return passed
@@ -158,7 +158,7 @@ func TestSignalKillMatrix(t *testing.T) {
 	require.NotNil(t, passed)
 	for _, p := range signalPoints() {
 		t.Run(p, func(t *testing.T) {
-			require.Positive(t, passed[p], "the victim does not come by")
+			require.Positive(t, passed[p], "the victim does not pass the point")
 			require.Nil(t, play(t, "SHMSYNC_CRASHPOINT="+p), "the victim survived the point")
 			if n := passed[p] / 2; n > 1 && !testing.Short() {
 				play(t, fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", p, 1+rand.IntN(n)))

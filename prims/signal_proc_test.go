@@ -161,7 +161,7 @@ func TestSignalStoppedExecutor(t *testing.T) {
 	}
 	x.proc.Stop(t)
 	g := s.w.Gate(stop)
-	require.False(t, g.Schedule(), "left for its executor")
+	require.False(t, g.Schedule(), "the queue is left to its executor")
 	st := g.State()
 	require.True(t, st.Executing && st.Scheduled)
 	require.Equal(t, "stopped", st.Executor.Label)
@@ -173,7 +173,7 @@ func TestSignalStoppedExecutor(t *testing.T) {
 	}
 	from := runs()
 	eventually(t, "others go on", func() string { return words(s.a) }, func() bool { return runs() > from+2000 })
-	require.Equal(t, st, g.State(), "neither stolen nor executed")
+	require.Equal(t, st, g.State(), "no other process has executed the queue")
 	require.NoError(t, s.goesOn())
 	x.proc.Cont(t)
 	require.True(t, num(t, x, "finish", held).OK)
@@ -254,7 +254,7 @@ func TestSignalDeath(t *testing.T) {
 	num(t, x, "worker", 0)
 	num(t, y, "worker", 0)
 	num(t, x, "sleeper", 0)
-	require.True(t, num(t, x, "take", 70).OK, "and has not begun")
+	require.True(t, num(t, x, "take", 70).OK, "the process takes queue 70, and does not begin its execution")
 	for w.TryAcquire() {
 	}
 	w.TryUnmarkIfEmpty(0)

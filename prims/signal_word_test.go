@@ -30,17 +30,17 @@ func TestSignalGateWordTable(t *testing.T) {
 			require.Equal(t, uint32(epoch)+1, e.epoch(), "the epoch wraps and touches nothing else")
 			es := e.schedule()
 			require.True(t, es.executing() && es.scheduled() && !es.ready() && es.valid())
-			require.Equal(t, e, es&^gateScheduled, "what Finish compares")
+			require.Equal(t, e, es&^gateScheduled, "the word with which Finish compares")
 			require.True(t, e.finish(false).idle())
 			require.True(t, e.finish(true).ready())
-			require.True(t, es.finish(false).ready(), "what came meanwhile is not dropped")
+			require.True(t, es.finish(false).ready(), "a Schedule during the execution is not dropped")
 			require.Equal(t, e.epoch(), es.finish(false).epoch())
 			require.Zero(t, es.finish(true).participant())
 			for _, w := range []signalGateWord{e, es} {
 				o := w.orphan()
 				require.True(t, o.ready() && o.valid())
 				require.NotEqual(t, w.epoch(), o.epoch(), "the old executor is fenced out")
-				require.NotEqual(t, e, o.begin(n)&^gateScheduled, "even if it is the next one, too")
+				require.NotEqual(t, e, o.begin(n)&^gateScheduled, "even if the old executor is the next one, too")
 			}
 		}
 	}

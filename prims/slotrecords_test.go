@@ -22,7 +22,7 @@ func TestHiddenRecordStaysKnown(t *testing.T) {
 	b := newBarrier(t, a, "b", 2, nil)
 	other := proctest.Start(t, "slotrecords/other", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
 	other.Await(t)
-	require.False(t, rw.TryLock(), "and reads the list")
+	require.False(t, rw.TryLock(), "the other process reads; the call also reads the list")
 	o, err := objectNamed(a, "rw")
 	require.NoError(t, err)
 	undo := hideLatestRecord(t, a, o)

@@ -83,9 +83,9 @@ func (c *spinCore) lock(ctx context.Context) error {
 }
 
 // own takes the lock exclusively. It does what lock does, except that it does not report the hold to the race
-// detector and to tests. Close waits for the whole call, and not only for its two waits. Between the two waits, the
-// state word says that this process waits for readers to leave. If a Close left the arena at that time, others
-// would get the lock.
+// detector and to tests. For an RWSpinLock it first waits until it can claim the lock, and then until the readers have
+// left. Close waits for the whole call, and not only for these two waits: between them, the state word says that this
+// process waits for readers to leave, and if a Close left the arena at that time, others would get the lock.
 func (c *spinCore) own(ctx context.Context, mayRepair bool) error {
 	if c.rw == nil {
 		return c.wait(ctx, spinHeld, mayRepair)

@@ -42,7 +42,7 @@ func TestSpinWordTable(t *testing.T) {
 				}
 				got := w.ownerDied(p)
 				require.Equal(t, want, got, "%v by %v", w, p)
-				require.Equal(t, got, got.ownerDied(p), "twice does no more")
+				require.Equal(t, got, got.ownerDied(p), "a second call changes nothing")
 				require.False(t, got.held())
 			}
 		}

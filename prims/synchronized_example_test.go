@@ -48,7 +48,7 @@ func ExampleSynchronized() {
 	// [70 30 0]
 }
 
-// A statistics page that one process writes. Other processes read a consistent copy at any time.
+// One process writes a statistics page. Other processes read a consistent copy of it at any time.
 func ExampleSynchronized_LoadInto() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})

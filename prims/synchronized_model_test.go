@@ -21,8 +21,8 @@ type synchronizedModel struct {
 const (
 	syCommitsFirst bug = "the commit comes before the copy is written"
 	syWritesValid  bug = "an Update writes the valid copy"
-	syLooksOnce    bug = "a Load does not look again"
-	syAtDead       bug = "the lock passes on when its holder is dead, not gone"
+	syLooksOnce    bug = "a Load does not read the number of commits again"
+	syAtDead       bug = "the lock passes on when its holder is dead, but not gone yet"
 	syNoFence      bug = "the lock passes on before the fence"
 	syLoadWaits    bug = "a Load waits for the lock"
 )

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestTryFindsTheDeathOfAHolder: all watchers of a holder that died are stopped. A program that only makes calls that do not
-// wait finds the death by itself.
+// TestTryFindsTheDeathOfAHolder: a holder dies while all its watchers are stopped. A program that makes only calls that do
+// not wait finds the death by itself.
 func TestTryFindsTheDeathOfAHolder(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

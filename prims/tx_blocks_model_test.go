@@ -20,11 +20,11 @@ type txBlocksModel struct {
 
 const (
 	tbFreeEarly    bug = "a block is free before the log is idle"
-	tbStaysGiven   bug = "a record that an earlier process gave stays given"
+	tbStaysGiven   bug = "a record that an earlier rollback has marked as given keeps the mark"
 	tbReapsLogged  bug = "a reaper frees logged blocks"
 	tbCommitsIdle  bug = "a commit with blocks makes the log idle at once"
 	tbLogsFirst    bug = "a block is logged before its record is valid"
-	tbAtDead       bug = "a rollback begins when the process is dead, not gone"
+	tbAtDead       bug = "a rollback begins when the process is dead, but not gone yet"
 	tbRawAlloc     bug = "a transaction leaves its new block claimed until it commits"
 	tbOwnNameInLog bug = "the log names the process that rolls back"
 )
@@ -107,7 +107,7 @@ func tbWord(kind, process uint8) uint8 { return kind | process<<tbNameShift }
 
 func (m *txBlocksModel) word(x *model.Exec, w int) int { return int(*x.R(tbK))*tbLock + w }
 
-// must records a mistake unless the block belongs to of, which is a lock or another thread.
+// must records a mistake unless the block belongs to the lock or thread that the parameter of names.
 func (m *txBlocksModel) must(x *model.Exec, block, of uint8) {
 	if x.Ghost[block] != of {
 		x.Ghost[tbWrong] = 1

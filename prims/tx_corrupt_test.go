@@ -31,7 +31,8 @@ func (w wrapping) Lock() {
 type bare struct{ sync.Locker }
 
 // TestLockWithACorruptLogPanicsWithAnError: a lock is not recoverable because its undo log cannot be undone. Lock panics
-// with an *Error that Is both, and a Wait of a Cond returns it, also from a lock that wraps it.
+// with an *Error that Is ErrNotRecoverable and ErrCorrupt. A wait for a Cond returns that error, even if the lock of the
+// Cond wraps it in another error.
 func TestLockWithACorruptLogPanicsWithAnError(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback})

@@ -31,7 +31,7 @@ func TestUpdateAtEveryPoint(t *testing.T) {
 	}
 }
 
-// TestRWMutexUpdateAtEveryPoint is the same test for an RWMutex.
+// TestRWMutexUpdateAtEveryPoint is TestUpdateAtEveryPoint for an RWMutex.
 func TestRWMutexUpdateAtEveryPoint(t *testing.T) {
 	for _, point := range crashpoint.All() {
 		if strings.HasPrefix(point, "tx.") && !strings.HasPrefix(point, "tx.rollback.") && point != "tx.log.lost" ||

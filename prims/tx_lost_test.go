@@ -249,7 +249,7 @@ func TestCondWaitInUpdatePanics(t *testing.T) {
 	m.Unlock()
 }
 
-// TestCondWaitInUpdateOfRWMutexPanics: the same for an RWMutex.
+// TestCondWaitInUpdateOfRWMutexPanics is TestCondWaitInUpdatePanics for an RWMutex.
 func TestCondWaitInUpdateOfRWMutexPanics(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := prims.OpenRWMutex(a, "m", &prims.RWMutexOptions{Policy: prims.PolicyRollback})

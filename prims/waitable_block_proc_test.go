@@ -51,7 +51,7 @@ func (p *pause) finish(over chan bool) (runs int) {
 // holds a Mutex and a claim. The goroutines of the same process that wait for other objects are still notified. While
 // the function of an Update blocks, the claim is undone, too.
 func TestWaitableFunctionThatBlocksDelaysNoOtherObject(t *testing.T) {
-	const blocks = 100 // a wait for it, whose Release blocks
+	const blocks = 100 // the argument of a wait whose Release blocks
 	for name, c := range map[string]struct {
 		rule bool
 		end  stock

@@ -70,13 +70,13 @@ func (m *waitableModel) grant(s *wtState, i int) {
 	}
 }
 
-// more adds to r that a hold counts one more claim.
+// The method more adds to r that a hold counts one more claim.
 func (m *waitableModel) more(s *wtState, r *rqRecord, h, p, e uint8) {
 	r.set(s.word[:], wtLabel+h, wtLabelOf(p, e))
 	r.set(s.word[:], wtCount+h, s.word[wtCount+h].v+1)
 }
 
-// less adds to r that a hold counts one claim less. undo says that the claim was not accepted.
+// The method less adds to r that a hold counts one claim less. If undo is true, the claim was not accepted.
 func (m *waitableModel) less(s *wtState, r *rqRecord, h uint8, undo bool) {
 	if r.set(s.word[:], wtCount+h, s.word[wtCount+h].v-1); undo {
 		r.set(s.word[:], wtGrant+h, s.word[wtGrant+h].v-1)

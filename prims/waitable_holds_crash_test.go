@@ -19,7 +19,7 @@ type blockStep struct {
 	made   bool // the change has taken effect
 }
 
-// blockSteps are the steps of a call that adds a block, and then makes a change of so many words.
+// blockSteps returns the steps of a call that adds a block, and then makes a change of the given number of words.
 func blockSteps(words int32) (steps []blockStep) {
 	steps = []blockStep{
 		{"arena.slotrecord.claimed", 1, false, false}, {"arena.slotrecord.before_push", 1, false, false}, {"arena.slotrecord.pushed", 1, true, false},
@@ -34,7 +34,7 @@ func blockSteps(words int32) (steps []blockStep) {
 
 func (s blockStep) String() string { return fmt.Sprint(s.point, ":", s.hit) }
 
-// firstValue is a value of a wait for which no rule fails, and so are those that follow it.
+// firstValue and the values above it are arguments of a wait for which no rule fails.
 const firstValue = 100
 
 // TestWaitableDiesAddingHolds: a process dies at each step of a claim that needs a block. The block is on the list, or it
@@ -82,7 +82,7 @@ func TestWaitableDiesAddingHolds(t *testing.T) {
 }
 
 // TestWaitableStoppedAddingHolds: a process is stopped at each step of a claim that needs a block. Other processes add
-// the block, or use it, and wait for nothing. The process then goes on, or is killed. There is one block in any case.
+// the block, or use it, without a wait. The stopped process then goes on, or is killed. In both cases there is one block.
 func TestWaitableStoppedAddingHolds(t *testing.T) {
 	for _, at := range blockSteps(4) {
 		for _, kill := range []bool{false, true} {

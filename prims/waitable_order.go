@@ -9,11 +9,11 @@ import (
 // The queue of a Waitable is always in the order in which its waits are served. So a new wait takes its place by a
 // walk along the queue, and the first wait is the next one that is served.
 
-// behind finds the place of a new wait for e in the queue: behind the last wait that is served before it. at is
-// the node from which the walk begins. behind returns the node behind which the new wait belongs, or 0 for the
-// front. Nodes are given as offsets divided by 64. If ok is false, another process has changed the Waitable
-// during the walk. Then the caller begins a new change, and calls behind again with the node that it has
-// returned. So the walk goes on from there, unless that node has left the queue.
+// behind finds the place of a new wait for e in the queue: behind the last wait that is served before it. The walk
+// begins at the node that the parameter at names. behind returns the node behind which the new wait belongs, or 0 for
+// the front. Nodes are given as offsets divided by 64. If ok is false, another process has changed the Waitable
+// during the walk. Then the caller begins a new change, and calls behind again with the node that behind has
+// returned. So the walk goes on from that node, unless the node has left the queue.
 func (x *Waitable[S, E]) behind(c *recordedChange, e E, at uint32) (prev uint32, ok bool) {
 	if x.rules.Before == nil {
 		return c.get(x.last), true
@@ -32,7 +32,7 @@ func (x *Waitable[S, E]) behind(c *recordedChange, e E, at uint32) (prev uint32,
 		}
 		at = x.begins(c, e)
 	}
-	// Towards the front, past the waits that are served after the new one.
+	// Walk towards the front, past the waits that are served after the new one.
 	for steps := 0; at != 0; steps++ {
 		w, before, ok := x.compare(c, e, at, steps)
 		switch {
@@ -42,7 +42,7 @@ func (x *Waitable[S, E]) behind(c *recordedChange, e E, at uint32) (prev uint32,
 			at = c.get(w.Extra())
 			continue
 		}
-		// Towards the end, past the waits that are served before the new one. There are some if waits have
+		// Walk towards the end, past the waits that are served before the new one. There are some if waits have
 		// joined the queue since the walk began.
 		next := firstAfter(c.get(w.Next()))
 		if next == 0 {

@@ -59,8 +59,8 @@ func init() {
 }
 
 // TestWaitableReapMeetsAWaitTwice: a reap walks along the queue. It remembers some of the nodes that it passes, so that
-// its walk ends if a peer has made the queue a circle. The owner of such a node gives its wait up, and its next wait is
-// queued further on. The reap does not leave out the waits behind it.
+// its walk ends if a peer has made the queue a circle. The owner of a remembered node gives its wait up, and uses the node
+// for its next wait, which is queued further on. The reap still visits the waits behind the node.
 func TestWaitableReapMeetsAWaitTwice(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := openOrdered(a)
@@ -94,7 +94,8 @@ func TestWaitableReapMeetsAWaitTwice(t *testing.T) {
 	wait(remembered + 2)
 	dead.Send(waitMoves{remembered + 4})
 	queued()
-	// The reap passes the point twice at each node. It is about to read the last node before that of the dead process.
+	// The reap passes the point twice at each node. So the function runs when the reap is about to read the node in front
+	// of the node of the dead process.
 	crashpoint.ArmFunc("record.reap.visited", 2*(remembered+3)-1, func() {
 		moves.Send(waitMoves{remembered + 3})
 		eventually(t, "moved", dump, func() bool { return x.QueuedBehind(remembered+2) == 2 })

@@ -133,8 +133,8 @@ func (m *waitableModel) labelOf(s *wtState, by, p, e uint8) (h uint8, ok bool) {
 	return 0, false
 }
 
-// findHold makes thread i search for a hold for a claim of process p. If there is none, the thread goes on to push a block, or
-// calls over if the arena has no room.
+// findHold makes thread i search for a hold for a claim of process p. If there is none, the thread goes on to push a
+// block. If the arena has no room for a block, findHold calls the function over.
 func (m *waitableModel) findHold(s *wtState, i int, p, e uint8, over func()) (h uint8, ok bool) {
 	t := &s.thread[i]
 	if h, ok = m.place(s, m.proc(i), p, e); ok {
@@ -282,7 +282,8 @@ func (m *waitableModel) lookServe(s *wtState, i int) {
 	}
 }
 
-// served is called when no wait can go on.
+// served ends the stage wtServe, because no queued wait can go on. If post is false, the main part of the call
+// follows. Otherwise the call has made its change already, and ends.
 func (m *waitableModel) served(s *wtState, i int) {
 	if t := &s.thread[i]; !t.post {
 		m.goOn(s, i, wtMain)

@@ -173,8 +173,8 @@ func TestWaitableDiesWithManyClaims(t *testing.T) {
 	sound(t, a)
 }
 
-// withoutRoom fills the heap of the arena, except for so many blocks of 256 bytes. It returns a function that makes room
-// for one more.
+// withoutRoom fills the heap of the arena, except for as many blocks of 256 bytes as the parameter blocks says. It returns
+// a function that makes room for one more.
 func withoutRoom(t *testing.T, a *arena.Arena, blocks int) (room func()) {
 	var all []arena.Offset
 	for range blocks + 100 {
@@ -239,8 +239,9 @@ func TestWaitableWithoutRoomForHolds(t *testing.T) {
 	sound(t, a)
 }
 
-// TestWaitableGrantWithoutRoom: a claim is not held, and only a wait that dies before it returns needs a hold. If the
-// arena has no room for one, the wait is granted nevertheless.
+// TestWaitableGrantWithoutRoom: the rules have neither Release nor OnDeath, so a claim ends when its wait has returned.
+// The claim needs a hold only because the process may die before that. If the arena has no room for the hold, the wait
+// is granted nevertheless.
 func TestWaitableGrantWithoutRoom(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
 	rules := prims.Rules[int64, int64]{

@@ -164,7 +164,7 @@ func TestWaitableAutoReset(t *testing.T) {
 	for i := range 3 {
 		set()
 		require.Equal(t, i, <-got)
-		require.False(t, e.State(), "handed over, not set")
+		require.False(t, e.State(), "the token went to the waiter, so the event is not set")
 	}
 	require.Panics(t, func() { e.Release(struct{}{}) })
 	e.Stop()

@@ -74,8 +74,8 @@ func TestWaitableWaitWithoutAHoldEnds(t *testing.T) {
 	require.NoError(t, waitEnds(t, a, first))
 }
 
-// TestWaitableTornWaitOfTheDead: a peer tears the queue beside the wait of a process that then dies, and a process that has
-// a claim dies, too. The claim is undone, and goes to the first wait.
+// TestWaitableTornWaitOfTheDead: a peer overwrites a link of the queue next to the wait of a process, and that process
+// dies. A process that has a claim dies, too. Its claim is undone, and the permit goes to the first wait.
 func TestWaitableTornWaitOfTheDead(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)

@@ -11,7 +11,7 @@ import (
 )
 
 // Wait waits until the rules let a wait for e go on, and makes the claim. An error means that no claim was made.
-// The error Is ErrCanceled after Stop, ErrNotRecoverable, ErrNoSpace, ErrCorrupt or ErrClosed.
+// After Stop, the error Is ErrCanceled. Otherwise it Is ErrNotRecoverable, ErrNoSpace, ErrCorrupt or ErrClosed.
 func (x *Waitable[S, E]) Wait(e E) error { return x.WaitContext(context.Background(), e) }
 
 // WaitContext does what Wait does, but returns ctx.Err() when ctx ends first. A wait that may go on at once
@@ -276,7 +276,8 @@ func (x *waitableCore) takeOff(s *park.WaitNode) (left, more bool) {
 	}
 }
 
-// serveQueue ends the waits that can go on. It does not call yield, because a wait that is given up would then end later.
+// serveQueue ends the waits that can go on. It is called when a wait has been given up. It does not call yield, because
+// that would delay the end of that wait.
 func (x *Waitable[S, E]) serveQueue() {
 	x.underLock(func(*recordedChange, *wakes) (changed bool) { return true })
 }

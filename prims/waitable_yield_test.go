@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// askForRoom stores times in word as a call does that asks other processes not to begin a change, until stop is called.
-// The function stop reports whether the last time was always ahead.
+// askForRoom asks other processes again and again not to begin a change, as a slow call does: it stores a later and later
+// time in word, until the function stop is called. stop reports whether the stored time was in the future all along.
 func askForRoom(word *atomic.Uint64) (stop func() bool) {
 	var over, lapsed atomic.Bool
 	var asker sync.WaitGroup

@@ -39,15 +39,15 @@ func TestWaitGroupClaim(t *testing.T) {
 	sound(t, a)
 }
 
-// TestWaitGroupClaimAfterDeath: a child claims the work of its dead parent at once, even though no process has
-// reaped the parent yet.
+// TestWaitGroupClaimAfterDeath: a parent is killed, and this process claims the parent's work right after that. The
+// Claim succeeds even if no process has reaped the parent yet.
 func TestWaitGroupClaimAfterDeath(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
 	for range 10 {
 		parent := gateActor(t, a, "parent")
 		parent.must(t, order{Op: "wg.add", Object: "g", N: 2})
-		g.Done() // this leaves 1 for the parent
+		g.Done() // of the 2 that the parent has added, 1 is left
 		parent.proc.Kill(t)
 		g.Claim(1)
 		require.PanicsWithValue(t, "shmsync: Claim of 1 of waitgroup g: more than there is to claim", func() { g.Claim(1) })

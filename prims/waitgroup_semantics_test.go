@@ -26,9 +26,8 @@ func newWaitGroup(t testing.TB, a *arena.Arena, name string) *prims.WaitGroup {
 	return g
 }
 
-// TestWaitGroupInOneProcess is a test of package sync. Two groups are used alternately, many times. No waiter
-// of the first group goes on before all its work is done, and no waiter of the second group goes on before that
-// either.
+// TestWaitGroupInOneProcess is a test of package sync. Two groups are used alternately, many times. No waiter of a group
+// goes on before all work of that group is done.
 func TestWaitGroupInOneProcess(t *testing.T) {
 	a := newArena(t, nil)
 	first, second := newWaitGroup(t, a, "first"), newWaitGroup(t, a, "second")
@@ -46,7 +45,7 @@ func TestWaitGroupInOneProcess(t *testing.T) {
 		}
 		first.Wait()
 		for range n {
-			require.Empty(t, exited, "let go too early")
+			require.Empty(t, exited, "a waiter goes on too early")
 			second.Done()
 		}
 		for range n {
@@ -71,7 +70,7 @@ func TestWaitGroupBetweenProcesses(t *testing.T) {
 		x.must(t, order{Op: "wg.done", Object: "g"})
 		y.must(t, order{Op: "wg.add", Object: "g", N: -1}) // subtracts the 1 that another process has added
 		require.Equal(t, int64(1), g.State().Count)
-		require.GreaterOrEqual(t, queued(a, g.Offset()), 2, "let go too early")
+		require.GreaterOrEqual(t, queued(a, g.Offset()), 2, "a waiter goes on too early")
 		g.Done()
 		gateSmooth(t, waiter.wait(t, one))
 		gateSmooth(t, y.wait(t, two))
@@ -264,7 +263,7 @@ func TestWaitGroupSlotReused(t *testing.T) {
 	}
 }
 
-// TestWaitGroupCancelRace: a context ends while a counter becomes 0. The wait ends for one of the two reasons.
+// TestWaitGroupCancelRace: a context ends while the counter becomes 0. The wait ends for one of these two reasons.
 // If the counter is 0, the wait succeeds. No waiter is left.
 func TestWaitGroupCancelRace(t *testing.T) {
 	rounds := proctest.Rounds(2_000, 20_000)

@@ -98,5 +98,5 @@ func (x *workerGroup) crashAt(point string, n int) {
 			x.goesOn(what + " (not passed)")
 		}
 	}
-	x.t.Fatalf("the victim does not come to %s", what)
+	x.t.Fatalf("the victim does not pass %s", what)
 }

@@ -193,7 +193,7 @@ func (x *workerGroup) join(label string, waitNode int) *proctest.Proc {
 	return p
 }
 
-// launch is join, but it does not wait.
+// launch does what join does, but does not wait until the process works.
 func (x *workerGroup) launch(label string, waitNode int, opts ...proctest.Option) *proctest.Proc {
 	x.seed++
 	// On a busy machine a process may need more than a minute until it has passed a point 20 times. See also
