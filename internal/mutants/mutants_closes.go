@@ -5,8 +5,8 @@ var closeMutants = []mutant{
 	{
 		name: "the last Close of an ephemeral arena gives up if another process has the gate",
 		file: "internal/arenakernel/remove.go",
-		old:  "\terr := removeUnused(a.currentPath(), a.seg.File(), a.seg)",
-		new:  "\t_, err := tryRemove(a.label, a.seg.File(), a.seg)",
+		old:  "\terr = removeUnused(a.currentPath(), own, a.seg)",
+		new:  "\t_, err = tryRemove(a.label, own, a.seg)",
 		pkg:  "internal/arenakernel", run: "TestLastCloseAwaits",
 	},
 	{
