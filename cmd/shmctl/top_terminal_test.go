@@ -108,7 +108,10 @@ func TestTopInTerminal(t *testing.T) {
 	x.shows("\nindustry ")
 
 	x.tmux("resize-window", "-x", "40", "-y", "12")
-	x.shows("/:\nfilter, space: pause, q: quit)") // the first line continues on the second
+	continued := regexp.MustCompile(`\n(/: )?filter, space: pause, q: quit\)`) // where the first line breaks depends on the name of the order
+	eventually(t, "the first line continues on the second", func() bool {
+		return continued.MatchString(x.tmux("capture-pane", "-p"))
+	})
 
 	alice.Stop(t)
 	x.shows("STOPPED-HOLDER")

@@ -10,7 +10,7 @@ typedef struct shmi_brief_failure {
  * parts from which it can be made share the memory. */
 typedef struct shmi_failure {
     union {
-        char text[512];
+        char text[504];
         shmi_brief_failure of; /* if brief */
     };
     int err;         /* of the call that the thread is in, or of its last failure; 0: the call has noted none */

@@ -24,7 +24,7 @@ func TestEventOrdersLoads(t *testing.T) {
 	dir, without := t.TempDir(), t.TempDir()
 	atomics := append(cut(t, "22-sys.h", "SHMI_FN uint32_t shmi_ld32", "/* Stores to a word that only"),
 		cut(t, "22-sys.h", "SHMI_FN void shmi_full_fence", "SHMI_FN void shmi_load_fence")...)
-	order := string(append(cut(t, "71-event.h", "SHMI_FN int shmi_event_claim", "/* As shmi_event_claim."),
+	order := string(append(append(cut(t, "71-event.h", "SHMI_FN int shmi_event_claim", "\n}\n"), "\n}\n"...),
 		cut(t, "71-event.h", "SHMI_FN int shmi_event_turn", "SHMI_FN ")...))
 	for dir, text := range map[string]string{dir: order, without: strings.ReplaceAll(order, mend, "")} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "atomics.h"), atomics, 0o600))

@@ -155,26 +155,37 @@ func TestLockRecoveredBesideItsFinder(t *testing.T) {
 		{"spin", "spin.lock", "spin.unlock", "spinlock.owner_dead.marked"},
 	} {
 		t.Run(c.kind, func(t *testing.T) {
-			name := newArena(t)
-			x := newAgent(t, "c", name, "other")
-			off := x.do(t, c.kind+".open", "l", 1)
-			finder := newAgent(t, "c", name, "finder", "SHMSYNC_CRASHPOINT_STOP="+c.point)
-			victim := newAgent(t, "c", name, "victim")
-			victim.do(t, c.kind+".lock", "l")
-			waits := finder.asleep(t, off, 1, c.wait, "l")
-			x.stop(t)
-			pid := victim.cmd.Process.Pid
-			victim.kill(t)
-			finder.awaitStop(t)
-			require.NoError(t, x.cmd.Process.Signal(syscall.SIGCONT))
-			got := x.start(t, c.kind+".spoil", "l").wait(t)
-			require.Equal(t, syscall.ENOTRECOVERABLE, got.err)
-			require.EqualValues(t, pid, got.n)
-			require.EqualValues(t, 1, x.do(t, c.kind+".recover", "l"))
-			require.NoError(t, finder.cmd.Process.Signal(syscall.SIGCONT))
-			waits.must(t)
-			finder.do(t, c.unlock, "l")
-			sound(t, name)
+			// The watcher of the finder marks the lock and is stopped there. The thread that waits may still run for a
+			// moment, see the mark, and return that the owner died. This is right, but shows nothing, so the scene is
+			// repeated then.
+			for range 20 {
+				name := newArena(t)
+				x := newAgent(t, "c", name, "other")
+				off := x.do(t, c.kind+".open", "l", 1)
+				finder := newAgent(t, "c", name, "finder", "SHMSYNC_CRASHPOINT_STOP="+c.point)
+				victim := newAgent(t, "c", name, "victim")
+				victim.do(t, c.kind+".lock", "l")
+				waits := finder.asleep(t, off, 1, c.wait, "l")
+				x.stop(t)
+				pid := victim.cmd.Process.Pid
+				victim.kill(t)
+				finder.awaitStop(t)
+				require.NoError(t, x.cmd.Process.Signal(syscall.SIGCONT))
+				got := x.start(t, c.kind+".spoil", "l").wait(t)
+				require.Equal(t, syscall.ENOTRECOVERABLE, got.err)
+				require.EqualValues(t, pid, got.n)
+				require.EqualValues(t, 1, x.do(t, c.kind+".recover", "l"))
+				require.NoError(t, finder.cmd.Process.Signal(syscall.SIGCONT))
+				got = waits.wait(t)
+				if c.kind == "rw" && got.err == syscall.EOWNERDEAD {
+					continue
+				}
+				require.Zero(t, got.err)
+				finder.do(t, c.unlock, "l")
+				sound(t, name)
+				return
+			}
+			t.Error("in no scene did the waiter sleep until the lock was recovered")
 		})
 	}
 }
