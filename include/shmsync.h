@@ -8142,14 +8142,16 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     return open_ ? 0 : shmi_fail(EBADF, "close", NULL, "it is not open");
 }
 
-/* As shmi_enter, for a call that waits for an object, or runs a function of the user's, through the handle at thing. The
- * call keeps the object open until shmi_exit_for:
+/* As shmi_enter, for a call that waits for an object or runs a function of the user's, through the handle at thing. The
+ * call counts itself in users of the head of the handle, and is refused if the opening has ended already. The last
+ * close sets serial of that head to 0. The opening is ended by the close, if no call is counted then; otherwise by the
+ * last counted call, when it leaves through shmi_exit_for and finds that serial is 0:
  *
  *     the call                             the last close
- *     users + 1, unless the opening ended  serial number := 0
+ *     users + 1, unless the opening ended  serial := 0
  *     ...                                  no users: the opening ends here
  *     users - 1
- *     no users, and the number is 0:
+ *     no users, and serial is 0:
  *     the opening ends here
  *
  * A signal handler makes no such call, because the end of an opening takes locks. */
@@ -10672,9 +10674,9 @@ SHMI_FN int shmi_rename_new(const char *from, const char *to)
     int err = syscall(SHMI_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
     return err == ENOSYS || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
-/* Whether the file at the private name was left there by a process that died while it removed the file. It is
- * another name of the file, or its placeholder. No living process can have left it, since this process has the
- * gate. */
+/* Whether the entry at private_name was left by a process that died while it removed the file own. Such an entry is
+ * either a hard link to that file, or the symbolic link that shmi_rename_to_private makes as a placeholder. No living
+ * process can have left the entry, since this process has the gate of the file. */
 SHMI_FN int shmi_left_by_remover(const struct stat *own, const char *private_name, const char *placeholder)
 {
     char says[64];
@@ -12043,7 +12045,9 @@ SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
     } while (!shmi_cas64(word, was, (uint64_t)shmi_unix_now()));
     return 1;
 }
-/* Makes slot i, free or dead in state w, joining with a generation of the window raw. */
+/* Takes slot i for this joiner. The slot must be free or dead, its state word must be w, and its slotWindow must be
+ * raw. The state becomes joining, with the generation next. Returns 0 if another process has changed the slot
+ * meanwhile. */
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
     uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, next);
@@ -13750,8 +13754,9 @@ SHMI_FN void shmi_free_crowd(shmsync_arena *a)
  * its slot, so that a reaper finds it after a death. If more threads sleep than there are records, the others sleep
  * without one, and periodic checks find them.
  *
- * No wait depends on every wake arriving: no sleep is longer than 100 ms, and after a sleep of that length the
- * caller reads the object's own words. Threads of a crowd sleep longer, and the death watcher checks for them. */
+ * No wait depends on every wake arriving. A thread sleeps for at most 100 ms at a time, and then reads the object's own
+ * words. The exception is a thread of a crowd: it sleeps for up to 10 s (SHMI_CROWD_MOST), and the death watcher makes
+ * the periodic check in its place. */
 
 /* Takes an announce record for a wait that has lasted since the time since; -1 if there is none. */
 SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted, int64_t since)
@@ -25117,8 +25122,8 @@ SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x,
     spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&h->share.fast)), had);
     if (had - spare < n)
         return 0;
-    /* The share is opened only if no other process seems to want the permits: this process also made the last
-     * release. */
+    /* The share is opened only if this process also made the last release by a record. The word releaser shows only
+     * that no other process has released permits by a record since then. Others may have acquired some. */
     last = shmi_ld64(&s->w->releaser);
     if (shmi_rq_empty(&s->q, x) && last == self && shmi_sem_may_open(s)) {
         shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 1);
@@ -25317,8 +25322,9 @@ SHMI_FN int shmi_sem_may_take(void *arg)
            (shmi_fast_spare(shmi_ld64(&u->s->w->free)) | (uint64_t)shmi_recorded_value(&u->s->w->freeHigh) << 31) >= u->n;
 }
 
-/* The rest of acquire, in a call that shmi_enter has counted. It spins before it queues a wait. If two processes pass
- * permits to and fro, the permits often come meanwhile, and no wait is needed. */
+/* The rest of acquire, in a call that shmi_enter has counted. If no wait is queued and no thread of this process waits,
+ * the call spins before it queues a wait, but not with try_. If two processes pass permits to and fro, the permits
+ * often come during the spin, and no wait is needed. */
 SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t abs, int try_)
 {
     shmi_wait_node *wait_node;
@@ -25646,8 +25652,8 @@ SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
     return t;
 }
 
-/* Begins a walk of the slot records, at the record whose place is in first. The part of the list behind a record never
- * changes. */
+/* Begins a walk of the slot records. The argument first is the place of the record to begin with, in units of
+ * SHMI_blockMin. The part of the list behind a record never changes. */
 SHMI_FN void shmi_rw_walk(struct shmi_rwmutex *m, shmi_record_walk *v, uint32_t first)
 {
     shmi_walk_records(m->a, v, m->o.off, sizeof(shmi_rwmutex_record));

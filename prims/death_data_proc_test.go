@@ -33,8 +33,8 @@ type dataGuard struct {
 	rescue func(ctx context.Context, f func() error) error
 }
 
-// dataGuards are the objects that can pass the data to another process after a death. Each has one
-// policy.
+// dataGuards are the kinds of objects that guard the test's data, and that let another process use the data after a
+// death. An entry of a lock names one policy. The other entries have none.
 var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error){
 	"mutex, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		m, err := prims.OpenMutex(a, name, nil)

@@ -71,7 +71,8 @@ func (x *autoEvent) shareOf(slot int) *eventRecord {
 // inherit gives the share in this participant's slot to this participant. The waits of the slot's previous
 // participant no longer count.
 func (x *autoEvent) inherit() {
-	// All handles of this process on x use the same share, so only one of them may do this at a time.
+	// All handles of this process on x use the same share, so only one of them may change its
+	// owner at a time.
 	private := privateOf(x.object)
 	private.Lock()
 	defer private.Unlock()

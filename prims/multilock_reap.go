@@ -33,6 +33,7 @@ func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 }
 
 // completeMultiLock completes the last change that each participant has made, if the participant has not completed it.
+// It returns false if it could not complete all of them, because words of the MultiLock are damaged or cannot be read.
 func completeMultiLock(a *arenakernel.Arena, o arenakernel.Object) bool {
 	x, err := buildMultiLock(a, o, true)
 	return err == nil && completeRecords(x)

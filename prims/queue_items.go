@@ -202,8 +202,8 @@ func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 			}
 		default:
 			st := f.st.with(k, x.name)
-			// lin: with the load of the word returned, if the CAS succeeds: no position before p has an item,
-			// position p has an item until the CAS, and no item has come back.
+			// lin: if the CAS succeeds, the take counts as done at the second load of words.returned. At that moment no
+			// position before p has an item, position p has one (until the CAS), and no item has been put back.
 			// sync(queue.put): acquire
 			if f.s.state.CompareAndSwap(uint64(f.st), uint64(st)) {
 				crashpoint.Hit("queue.take.committed")

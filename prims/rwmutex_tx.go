@@ -98,9 +98,10 @@ func (m *RWMutex) loseLog(why error) {
 	}
 }
 
-// rwmutexLog returns the undo log of an RWMutex, or nil if it has no log. The log follows the words of a whole
-// Mutex, whether or not the arena has counters. If an object has no room for a log, it has none, even if a peer has
-// written PolicyRollback into its words. An error means that the RWMutex should have a log and has none.
+// rwmutexLog returns the undo log of an RWMutex. The log begins mutexBytes after the start of the body, also in an
+// arena without counters, where the words of an RWMutex take fewer bytes. The result is nil without an error if the
+// policy is not PolicyRollback, or if the object has no bytes after mutexBytes. In the second case a peer must have
+// overwritten the policy. An error means that there are bytes for a log, and that they are not a valid log.
 func rwmutexLog(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll) (*undoLog, error) {
 	if policyOf(w.policy) != PolicyRollback || o.Size <= uint64(mutexBytes) {
 		return nil, nil

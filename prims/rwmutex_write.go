@@ -408,9 +408,10 @@ func (m *RWMutex) openGate(what string) {
 	m.letIn()
 }
 
-// letIn lets in all readers that sleep. This process has the writers' mutex, so no other process can have closed the
-// gate again. So no reader gets the lock together with a writer. No other process may let readers in, not even after
-// the death of this process: it might be stopped in the middle of that, and go on later, while a writer writes.
+// letIn grants the lock to all readers that sleep. Only a process that has the writers' mutex may do this, because no
+// other process can then close the gate before letIn ends, so no reader gets the lock together with a writer. A process
+// without that mutex, such as a reaper, must not do it, even if the writer is dead: that process might be stopped
+// halfway and go on later, while another writer writes.
 //
 // Preconditions: this goroutine has the writers' mutex, and has opened the gate.
 func (m *RWMutex) letIn() {

@@ -103,7 +103,8 @@ func (s *Semaphore) empties(x *recordedChange, h slotShare) {
 	h.setPermits(x, 0)
 }
 
-// inherit gives the share of this slot, which an earlier participant of the slot had, to this participant.
+// inherit makes this participant the owner of the slot's record, which an earlier participant of the slot had. The
+// permits that were left in it become free; in a transferable semaphore, grants that were not accepted are taken back.
 func (s *Semaphore) inherit(x *recordedChange, b *wakes) error {
 	if s.moves {
 		s.takeBackGrants(x, s.own)

@@ -215,8 +215,8 @@ func (s *Semaphore) giveIn(x *recordedChange, n uint64) (ok, opens bool) {
 	if had-spare < n {
 		return false, false
 	}
-	// The share is opened only if this process also made the last release by a record. In that case no other
-	// process has used the permits since then.
+	// The share is opened only if this process also made the last release by a record. The word releaser shows only that
+	// no other process has released permits by a record since then. Others may have acquired some.
 	last := s.words.releaser.Load()
 	if s.empty(x) && last == uint64(s.name) && s.mayOpen() {
 		x.set(semOpened, 0, &s.words.opened, 1)

@@ -1825,14 +1825,16 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     return open_ ? 0 : shmi_fail(EBADF, "close", NULL, "it is not open");
 }
 
-/* As shmi_enter, for a call that waits for an object, or runs a function of the user's, through the handle at thing. The
- * call keeps the object open until shmi_exit_for:
+/* As shmi_enter, for a call that waits for an object or runs a function of the user's, through the handle at thing. The
+ * call counts itself in users of the head of the handle, and is refused if the opening has ended already. The last
+ * close sets serial of that head to 0. The opening is ended by the close, if no call is counted then; otherwise by the
+ * last counted call, when it leaves through shmi_exit_for and finds that serial is 0:
  *
  *     the call                             the last close
- *     users + 1, unless the opening ended  serial number := 0
+ *     users + 1, unless the opening ended  serial := 0
  *     ...                                  no users: the opening ends here
  *     users - 1
- *     no users, and the number is 0:
+ *     no users, and serial is 0:
  *     the opening ends here
  *
  * A signal handler makes no such call, because the end of an opening takes locks. */

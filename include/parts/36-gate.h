@@ -401,9 +401,9 @@ SHMI_FN int shmi_rename_new(const char *from, const char *to)
     int err = syscall(SHMI_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
     return err == ENOSYS || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
-/* Whether the file at the private name was left there by a process that died while it removed the file. It is
- * another name of the file, or its placeholder. No living process can have left it, since this process has the
- * gate. */
+/* Whether the entry at private_name was left by a process that died while it removed the file own. Such an entry is
+ * either a hard link to that file, or the symbolic link that shmi_rename_to_private makes as a placeholder. No living
+ * process can have left the entry, since this process has the gate of the file. */
 SHMI_FN int shmi_left_by_remover(const struct stat *own, const char *private_name, const char *placeholder)
 {
     char says[64];

@@ -493,7 +493,9 @@ SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
     } while (!shmi_cas64(word, was, (uint64_t)shmi_unix_now()));
     return 1;
 }
-/* Makes slot i, free or dead in state w, joining with a generation of the window raw. */
+/* Takes slot i for this joiner. The slot must be free or dead, its state word must be w, and its slotWindow must be
+ * raw. The state becomes joining, with the generation next. Returns 0 if another process has changed the slot
+ * meanwhile. */
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
     uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, next);

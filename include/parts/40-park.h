@@ -4,8 +4,9 @@
  * its slot, so that a reaper finds it after a death. If more threads sleep than there are records, the others sleep
  * without one, and periodic checks find them.
  *
- * No wait depends on every wake arriving: no sleep is longer than 100 ms, and after a sleep of that length the
- * caller reads the object's own words. Threads of a crowd sleep longer, and the death watcher checks for them. */
+ * No wait depends on every wake arriving. A thread sleeps for at most 100 ms at a time, and then reads the object's own
+ * words. The exception is a thread of a crowd: it sleeps for up to 10 s (SHMI_CROWD_MOST), and the death watcher makes
+ * the periodic check in its place. */
 
 /* Takes an announce record for a wait that has lasted since the time since; -1 if there is none. */
 SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted, int64_t since)

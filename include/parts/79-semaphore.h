@@ -426,8 +426,8 @@ SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x,
     spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&h->share.fast)), had);
     if (had - spare < n)
         return 0;
-    /* The share is opened only if no other process seems to want the permits: this process also made the last
-     * release. */
+    /* The share is opened only if this process also made the last release by a record. The word releaser shows only
+     * that no other process has released permits by a record since then. Others may have acquired some. */
     last = shmi_ld64(&s->w->releaser);
     if (shmi_rq_empty(&s->q, x) && last == self && shmi_sem_may_open(s)) {
         shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 1);
@@ -626,8 +626,9 @@ SHMI_FN int shmi_sem_may_take(void *arg)
            (shmi_fast_spare(shmi_ld64(&u->s->w->free)) | (uint64_t)shmi_recorded_value(&u->s->w->freeHigh) << 31) >= u->n;
 }
 
-/* The rest of acquire, in a call that shmi_enter has counted. It spins before it queues a wait. If two processes pass
- * permits to and fro, the permits often come meanwhile, and no wait is needed. */
+/* The rest of acquire, in a call that shmi_enter has counted. If no wait is queued and no thread of this process waits,
+ * the call spins before it queues a wait, but not with try_. If two processes pass permits to and fro, the permits
+ * often come during the spin, and no wait is needed. */
 SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t abs, int try_)
 {
     shmi_wait_node *wait_node;

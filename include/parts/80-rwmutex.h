@@ -168,8 +168,8 @@ SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
     return t;
 }
 
-/* Begins a walk of the slot records, at the record whose place is in first. The part of the list behind a record never
- * changes. */
+/* Begins a walk of the slot records. The argument first is the place of the record to begin with, in units of
+ * SHMI_blockMin. The part of the list behind a record never changes. */
 SHMI_FN void shmi_rw_walk(struct shmi_rwmutex *m, shmi_record_walk *v, uint32_t first)
 {
     shmi_walk_records(m->a, v, m->o.off, sizeof(shmi_rwmutex_record));

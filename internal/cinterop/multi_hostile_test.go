@@ -26,8 +26,9 @@ func multiKeys(bucket uint64, n int) (keys []uint64) {
 	return keys
 }
 
-// A peer overwrites the number of the bucket in a block of a MultiLock. A process that knew the block before works on.
-// A process that looks for blocks reports the damage, in either language, whatever bucket its key is in.
+// A peer overwrites the number of the bucket in a block of a MultiLock. A process that already knew the block can still
+// use its keys. A process that has yet to find the block reports the damage, whether it is in Go or C, and whatever
+// bucket its key is in.
 func TestMultiLockBlockOfNoBucket(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {

@@ -96,8 +96,9 @@ func (x *execution) ordered(a, b int) bool {
 	case i.store && i.flags&release != 0 && !j.store && j.flags&acquire != 0:
 		return true
 	case i.store && i.flags&single != 0:
-		// The store of an instruction of LSE that is an acquire and a release. The Linux kernel relies on this rule, too:
-		// it uses such an instruction without a fence where an atomic operation has to be a full fence.
+		// a is the store of one LSE instruction that is both an acquire and a release. Such a store stays before all later
+		// accesses of its thread. The Linux kernel relies on this, too: it uses such an instruction, without a fence,
+		// where an atomic operation must be a full fence.
 		return true
 	case i.pair == b:
 		return true // the load and the store of a read-modify-write

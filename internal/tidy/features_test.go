@@ -40,7 +40,8 @@ var featuresRule = rule{
 					found = append(found, f.atLine(row.Line, "no test"))
 				}
 				for _, name := range names {
-					// The name of a subtest follows the name of its test, or of another subtest.
+					// A cell lists `TestX/sub`, then further subtests of the same test as `/other`. So the part before
+					// the slash may be empty.
 					test, sub, _ := strings.Cut(name, "/")
 					if test != "" && !tests[test] || sub != "" && !tests[strconv.Quote(sub)] && !tests[strconv.Quote(strings.ReplaceAll(sub, "_", " "))] {
 						found = append(found, f.atLine(row.Line, "no test %s is in the code", name))
