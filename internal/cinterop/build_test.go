@@ -200,7 +200,6 @@ func TestSanitizers(t *testing.T) {
 				require.NotContains(t, string(out), "WARNING: ThreadSanitizer")
 				return string(out)
 			}
-			t.Parallel() // the processes of these tests mostly wait for each other
 			brief, shows := sanitizedInBrief, "TestContract"
 			if c.sanitizer == "thread" {
 				// ThreadSanitizer runs a thread of its own, which still runs when the last thread of a contract
