@@ -218,6 +218,11 @@ static void stop(pthread_t *t)
     int64_t began;
     (void)t;
     gather(THREADS);
+    if (kind->release == mutex_release) /* only a waiter that was woken in vain asks for a reservation */
+        while (shmi_ld32(&mutex.impl->w->starving) == 0) {
+            shmi_wake(&mutex.impl->w->wake, 1);
+            shmi_nap(1000000);
+        }
     look(1); /* each thread has just begun to sleep, and the watcher has just checked */
     start(release);
     while (sem_wait(&stopped) != 0) {
