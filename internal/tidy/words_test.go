@@ -107,8 +107,8 @@ var headlessWho = regexp.MustCompile(`\b(?:by|for|to|with|from|than|at|of|if|whe
 var headlessBegin = regexp.MustCompile(`(?:^|[.:] )Who (?:just [a-z]+|[a-z]+s|[a-z]+ed|became|came|died|gave|has|had|may|took)\b[^?]*$`)
 
 // headlessSubject finds such a "who" as the subject or the object of a statement: "Whoever dies leaves",
-// "writers: who holds it", "only who holds it".
-var headlessSubject = regexp.MustCompile(`\bWhoever\b|\b(?:writers|readers): +who\b|; (?:then )?who [a-z]+s\b|\bonly who\b`)
+// "writers: who holds it", "only who holds it". After a colon, it finds a "what" as well: "the peer: what is compared".
+var headlessSubject = regexp.MustCompile(`\bWhoever\b|\b(?:writers|readers): +who\b|; (?:then )?who [a-z]+s\b|\bonly who\b|: (?:who (?:waits|holds)|what is [a-z]+ed)\b`)
 
 // headlessAnd finds such a "who" after "and". It is correct in the second half of an indirect question: "it says
 // what waits, and who holds it". So it passes if an earlier word of the sentence can begin such a question. It
@@ -220,6 +220,8 @@ var headlessWhoRule = rule{
 		{map[string]string{"a/x.go": "package a\n\n//\twriters: the owner; who holds the lock\nvar x int\n"}, `a/x.go:3: "; who holds"`},
 		{map[string]string{"a/x.go": "package a\n\nvar x int // written by the owner; then who frees it\n"}, `a/x.go:3: "; then who frees"`},
 		{map[string]string{"x.md": "A word that only who holds the lock changes.\n"}, `x.md:1: "only who"`},
+		{map[string]string{"x.md": "| every wait: who waits, and since when |\n"}, `x.md:1: ": who waits"`},
+		{map[string]string{"x.md": "| `peer`: what is compared |\n"}, `x.md:1: ": what is compared"`},
 		{map[string]string{"a/x.h": "int a; /* changed by the owner, and who takes it off */\n"}, `a/x.h:1: "and who takes"`},
 		{map[string]string{"x.md": "It is held. The owner, and who reaps it, change the word.\n"}, `x.md:1: "and who reaps"`},
 		{map[string]string{"a/x.go": "package a\n\n// Who waits sleeps.\nvar x int\n"}, "a/x.go:3: a sentence begins with who"},
