@@ -899,7 +899,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     err = shmi_read_identity(a);
     if (err != 0) {
         shmi_drop_lock(a);
-        return shmi_fail(err, "arena.open", a->label, "could not read who this process is from /proc");
+        return shmi_fail(err, "arena.open", a->label, "could not read the identity of this process from /proc");
     }
     a->caps |= shmi_kernel_io_caps(o);
     /* The registration is quick while the process has one thread, so it comes before the helper thread is started. */
