@@ -90,7 +90,7 @@ func init() {
 // without a probe.
 func TestRefusedCallsAreAbsentFeatures(t *testing.T) {
 	if os.Getenv("SHMSYNC_DISABLE") != "" || os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
-		proctest.Skip(t, "needs all features: SHMSYNC_DISABLE is set, or the kernel is emulated", "feature/refused")
+		proctest.Skip(t, "needs SHMSYNC_DISABLE and SHMSYNC_EXEC_WRAP to be unset: with them, features are missing", "feature/refused")
 	}
 	for _, answer := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS} {
 		p := proctest.Start(t, "feature/refused", proctest.Params(answer))

@@ -366,7 +366,7 @@ var repairables = map[string]struct {
 // needGoroutine skips the test where asm.Goroutine does not know goroutines.
 func needGoroutine(t *testing.T) {
 	if asm.Goroutine() == 0 {
-		t.Skip("needs the assembly, which knows the calling goroutine")
+		t.Skip("needs a build for amd64 or arm64 without the tag noasm: the assembly knows the calling goroutine")
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func withoutDevShm(t *testing.T, args ...string) (out string) {
 	t.Helper()
 	if out, err := exec.Command("unshare", "-rm", "true").CombinedOutput(); err != nil {
-		t.Skipf("needs a mount namespace without /dev/shm: %v: %s", err, out)
+		t.Skipf("needs unshare -rm, which makes a user and a mount namespace: %v: %s", err, out)
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)

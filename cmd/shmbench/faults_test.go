@@ -99,7 +99,7 @@ func TestKilledRunLeavesItsFile(t *testing.T) {
 // --arena, no measurement needs such a directory.
 func TestSmallArenaDirectory(t *testing.T) {
 	if out, err := exec.Command("unshare", "-rm", "true").CombinedOutput(); err != nil {
-		t.Skipf("needs a mount namespace with a small file system: %v: %s", err, out)
+		t.Skipf("needs unshare -rm, which makes a user and a mount namespace: %v: %s", err, out)
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)

@@ -216,8 +216,13 @@ func TestTortureSeesViolations(t *testing.T) {
 
 // A torture finds a process that waits for long, unless other programs take its CPU.
 func TestTortureSeesWaits(t *testing.T) {
-	code, r, errs := runTorture(t, "--duration=4s", "--only=test:slow", "--processes=1")
-	require.NotZero(t, r.Long)
+	var code int
+	var r torture.Result
+	var errs string
+	for tries := 0; tries < 3 && r.Judged < 0.5; tries++ {
+		code, r, errs = runTorture(t, "--duration=4s", "--only=test:slow", "--processes=1")
+		require.NotZero(t, r.Long)
+	}
 	if r.Judged < 0.5 {
 		t.Skipf("needs the CPUs for half of the time; other programs took them for %.0f %%", 100*(1-r.Judged))
 	}

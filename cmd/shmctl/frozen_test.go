@@ -64,7 +64,7 @@ func TestFrozenHolderIsNamed(t *testing.T) {
 			bob.begins("lock mutex", "ledger")
 			awaitWaits(t, name, 1)
 			if err := freezeGroup(t, alice, version); err != nil {
-				t.Skip("needs to be allowed to freeze a control group:", err)
+				t.Skipf("needs a control group of version %d that can be frozen: %v", version, err)
 			}
 			f := awaitFinding(t, diagnose.StoppedHolder, "waits", name)
 			require.True(t, f.Trouble)
@@ -104,7 +104,7 @@ func TestHolderThatCannotBeSeen(t *testing.T) {
 	require.Contains(t, out, "; a dump does not say whether it runs")
 	require.NotContains(t, out, "sleeps")
 	if out, err := exec.Command("unshare", "--pid", "--fork", "--mount-proc", "true").CombinedOutput(); err != nil {
-		t.Skipf("needs to make a pid namespace: %v: %s", err, out)
+		t.Skipf("needs unshare --pid --mount-proc: %v: %s", err, out)
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)

@@ -117,7 +117,7 @@ var incidents = []incident{
 		bob.begins("lock mutex", "ledger")
 		awaitWaits(t, name, 1)
 		if err := freezeGroup(t, alice, 2); err != nil {
-			t.Skip("needs to be allowed to freeze a control group:", err)
+			t.Skipf("needs a control group of version 2 that can be frozen: %v", err)
 		}
 	}, "holds Mutex ledger and is frozen", true},
 	{"holder that runs", diagnose.LongHold, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {

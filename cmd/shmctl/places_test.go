@@ -103,7 +103,7 @@ func TestArenasOfMountNamespaces(t *testing.T) {
 	p := proctest.Start(t, "shmctl/elsewhere", proctest.Params(name), proctest.Attr(attr))
 	var text string
 	if p.Recv(t, &text); text != "" {
-		t.Skip("needs to be allowed to mount:", text)
+		t.Skipf("needs to mount a tmpfs on /dev/shm: %s", text)
 	}
 	found := listedAll(t, func(a arenaInfo) bool { return filepath.Base(a.Path) == name })
 	require.Len(t, found, 2)

@@ -165,7 +165,7 @@ func (c *crowd) sum(t testing.TB, ask string) (n int64) {
 // death wakes three watchers, and must make only one of them return.
 func TestWatchersSleepOn(t *testing.T) {
 	if !quietBuild {
-		t.Skip("needs linux/amd64 or linux/arm64 and no race detector: other watchers return for each event")
+		t.Skip("needs a build of gc for amd64 or arm64 without sanitizers, race detector and noasm: other watchers return for each event")
 	}
 	const most = 6 // returns for a death: for the mark, the checks of the dead process's threads, and the end of the reap
 	c := newCrowd(t, 6)
@@ -194,7 +194,7 @@ func TestWatchersSleepOn(t *testing.T) {
 // would keep its P at first, and sysmon would check it every 20 us until it has taken the P away.
 func TestWatchersWaitQuietlyForTheEndOfAProcess(t *testing.T) {
 	if !quietBuild {
-		t.Skip("needs linux/amd64 or linux/arm64 and no race detector: other watchers return for each event")
+		t.Skip("needs a build of gc for amd64 or arm64 without sanitizers, race detector and noasm: other watchers return for each event")
 	}
 	c := newCrowd(t, 4)
 	for _, m := range c.members {

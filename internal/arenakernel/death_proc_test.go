@@ -345,7 +345,7 @@ func newMemoryGroup(t *testing.T, limit int) string {
 		parent, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
 		swapFile, swap = "memory.memsw.limit_in_bytes", limit // of memory and swap space together
 		if _, err := os.Stat(filepath.Join(parent, file)); err != nil {
-			t.Skip("needs the memory controller of cgroup v2 or v1, and this process may not use it")
+			t.Skipf("needs the memory controller of control groups of version 2 or 1: %v", err)
 		}
 	}
 	group := filepath.Join(parent, fmt.Sprintf("shmsync-test-%d", os.Getpid()))

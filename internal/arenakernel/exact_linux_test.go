@@ -19,7 +19,7 @@ func TestExactSleepsAreUndone(t *testing.T) {
 	}
 	before := slack()
 	if before <= 1 {
-		t.Skip("needs a thread with timer slack")
+		t.Skip("needs a thread whose timer slack is more than a nanosecond")
 	}
 	undo := ExactSleeps()
 	require.Equal(t, 1, slack())

@@ -40,8 +40,8 @@ func init() {
 // long as the test needs.
 func TestDeathIsDeclaredOnlyAfterAFence(t *testing.T) {
 	for _, f := range []*shmsync.Feature{shmsync.FeatureOFDLock, shmsync.FeatureRobustList, shmsync.FeatureMembarrier} {
-		if !f.Have() {
-			t.Skip("needs byte locks, robust lists and membarrier")
+		if err := f.Check(); err != nil {
+			t.Skipf("needs byte locks, robust lists and membarrier: %v", err)
 		}
 	}
 	for what, c := range map[string]struct {

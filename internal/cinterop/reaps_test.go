@@ -40,8 +40,8 @@ func TestRWSpinLockCountThatKeepsChangingInC(t *testing.T) { runReaps(t, "keeps 
 // dead, and a process that can make one does.
 func TestDeathInCIsDeclaredOnlyAfterAFence(t *testing.T) {
 	for _, f := range []*shmsync.Feature{shmsync.FeatureOFDLock, shmsync.FeatureRobustList, shmsync.FeatureMembarrier} {
-		if !f.Have() {
-			t.Skip("needs byte locks, robust lists and membarrier")
+		if err := f.Check(); err != nil {
+			t.Skipf("needs byte locks, robust lists and membarrier: %v", err)
 		}
 	}
 	runReaps(t, "fence")

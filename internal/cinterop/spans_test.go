@@ -26,7 +26,7 @@ func TestWaitNodesInCLieWithinReach(t *testing.T) {
 	cmd := exec.Command(program(t, "far.c"), unusedName(t))
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() == 77 {
-		t.Skip("needs an address space of 320 GiB")
+		t.Skipf("needs an address space of 320 GiB: %s", out)
 	}
 	require.NoError(t, err, "%s", out)
 }

@@ -64,7 +64,7 @@ func TestTxStateIsStoredInOrder(t *testing.T) {
 		}
 	}
 	if found == 0 {
-		t.Skip("needs a C compiler")
+		t.Skip("needs gcc, clang or aarch64-linux-gnu-gcc")
 	}
 }
 

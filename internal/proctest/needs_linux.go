@@ -48,7 +48,15 @@ func NeedAttr(t testing.TB, attr *syscall.SysProcAttr, what string, helpers ...s
 	if err == nil {
 		_, err = syscall.Wait4(pid, nil, 0, nil)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case slices.ContainsFunc(refusals, func(e syscall.Errno) bool { return err == e }):
 		Skip(t, fmt.Sprintf("needs to make %s: %v", what, err), helpers...)
+	default:
+		t.Fatalf("cannot make %s: %v", what, err)
 	}
 }
+
+// refusals are the errors by which the kernel says that a process may not have certain attributes, or that the kernel
+// does not know them. Other errors, such as a shortage, are no reason to skip a test.
+var refusals = []syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSYS, syscall.EINVAL, syscall.ENOSPC}

@@ -102,7 +102,7 @@ func TestPython(t *testing.T) {
 	p := install(t)
 	t.Run("fast", func(t *testing.T) {
 		if p.pure {
-			t.Skip("needs Python.h")
+			t.Skip("needs Python.h, of the package python3-dev")
 		}
 		out, err := p.command(t, "-c", "import shmsync._calls as c; print(c.built)").CombinedOutput()
 		require.NoError(t, err, "%s", out)

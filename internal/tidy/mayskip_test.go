@@ -14,7 +14,7 @@ import (
 
 const maySkip = ".ci/may-skip"
 
-var skipCondition = regexp.MustCompile(`^(always|one-node|all-memory|arm64|linux<\d+\.\d+)$`)
+var skipCondition = regexp.MustCompile(`^(always|one-node|all-memory|arm64|no-freezer-[12]|no-io-uring|linux<\d+\.\d+)$`)
 
 // maySkipRule: the list of the tests that a machine of CI may skip has a condition and a test in each line, and no test
 // that is gone.

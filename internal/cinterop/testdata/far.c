@@ -47,8 +47,10 @@ int main(int argc, char **argv)
     o.size = 8 << 20;
     o.max_participants = 4;
     base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED)
+    if (base == MAP_FAILED) {
+        perror("mmap");
         return 77;
+    }
     CHECK(shmsync_arena_open(argv[1], &o, &real), 0);
     memcpy(a, real, sizeof *a);
     a->base = (unsigned char *)base;
