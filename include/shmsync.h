@@ -12403,10 +12403,14 @@ SHMI_FN int shmi_open_lock(shmsync_arena *a)
     do
         a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
     while (shmi_have.ofd && a->lock_fd < 0 && errno == EINTR);
+    if (a->lock_fd < 0 && shmi_have.ofd)
+        err = errno;
+    if (a->lock_fd >= 0 && !shmi_is_file(a->lock_fd, a->dev, a->ino)) { /* the number of a->fd means another file here */
+        close(a->lock_fd);
+        a->lock_fd = -1;
+    }
     if (a->lock_fd >= 0)
         pinned = shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size);
-    else if (shmi_have.ofd)
-        err = errno;
     pthread_mutex_unlock(&shmi_attached_lock);
     if (a->lock_fd < 0) {
         switch (err) {
@@ -12426,8 +12430,7 @@ SHMI_FN int shmi_open_lock(shmsync_arena *a)
         }
         return shmi_fail(err, "arena.open", a->label, "could not open the file a second time, for the byte lock");
     }
-    if (!shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0) ||
-        shmi_lock_errno(shmi_byte_op(a->lock_fd, F_OFD_GETLK, F_WRLCK, shmi_slot(a, 1), NULL)) == ENOTSUP) {
+    if (shmi_lock_errno(shmi_byte_op(a->lock_fd, F_OFD_GETLK, F_WRLCK, shmi_slot(a, 1), NULL)) == ENOTSUP) {
         shmi_drop_lock(a);
         return 0;
     }

@@ -88,6 +88,7 @@ func TestRepairThatDoesNotReturnLeavesNothing(t *testing.T) {
 				p.WaitSignal(t, unix.SIGKILL)
 				<-over
 				require.Zero(t, ctx.funcs.Load(), "functions left with the context")
+				require.ErrorIs(t, lock(t.Context()), shmsync.ErrNotRecoverable)
 				if m, ok := x.(*prims.Mutex); ok {
 					require.Zero(t, prims.Starving(m), "a waiter that has left")
 				}

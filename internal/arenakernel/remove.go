@@ -130,7 +130,7 @@ func tryRemove(name string, judged os.FileInfo, mapped *shm.Segment) (again bool
 		return removeIt(f, path)
 	}
 	seg := mapped
-	if seg == nil {
+	if seg == nil || uint64(seg.Size()) != uint64(st.Size()) { // a peer may have changed the size of the file since the join
 		if seg, err = shm.FromFile(f, &shm.Options{TrustUIDs: anyOwner(st)}); err != nil {
 			return false, err
 		}

@@ -277,6 +277,19 @@ func TestLastCloseWithoutFiles(t *testing.T) {
 	p.WaitExit(t)
 }
 
+// TestLastCloseOfAFileThatGrew: a peer has made the file of an ephemeral arena larger, and has written the header of an
+// arena with more slots. The last Close examines the file as it is now.
+func TestLastCloseOfAFileThatGrew(t *testing.T) {
+	ta := newTestArena(t, 2)
+	a := lastOf(t, ta)
+	const size = 8 << 20
+	require.Less(t, a.seg.Size(), int64(size))
+	require.NoError(t, a.seg.File().Truncate(size))
+	_, err := a.seg.File().WriteAt(formatted(t, size, MaxSlots)[:headerSize], 0)
+	require.NoError(t, err)
+	a.Close() // it may fail, but must not panic
+}
+
 // TestLastCloseSaysThatTheFileStays: the last Close of an ephemeral arena returns an error if the file could not be
 // removed.
 func TestLastCloseSaysThatTheFileStays(t *testing.T) {

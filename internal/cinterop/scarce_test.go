@@ -8,7 +8,7 @@ import "testing"
 // longer refuses, the process gets what it needs.
 func TestScarceInC(t *testing.T) {
 	for _, verb := range []string{
-		"first-open", "few-descriptors", "one-descriptor", "no-locks", "strange-file-system", "no-threads", "last-thread", "last-close",
+		"first-open", "few-descriptors", "one-descriptor", "no-locks", "no-gate", "other-proc", "strange-file-system", "no-threads", "last-thread", "last-close",
 		"stuck-file", "no-flock", "sweep", "locked-memory",
 	} {
 		t.Run(verb, func(t *testing.T) { runC(t, "scarce.c", verb, unusedName(t)) })

@@ -6,20 +6,31 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 
 static int lock_errno, ask_errno; /* what the kernel answers to F_OFD_SETLK and F_OFD_GETLK, or 0 */
 static int flock_errno, mmap_errno, thread_errno;
-static int flocks;
+static int flocks, only_gate;
+static const char *other_file; /* what /proc/thread-self/fd shows instead of each file, or NULL */
 static int refuses(int op, ...)
 {
     int err = op == F_OFD_SETLK ? lock_errno : op == F_OFD_GETLK ? ask_errno : 0;
+    if (err != 0 && only_gate) {
+        va_list rest;
+        va_start(rest, op);
+        if (va_arg(rest, struct flock *)->l_start != (off_t)1 << 62)
+            err = 0;
+        va_end(rest);
+    }
     if (err != 0)
         errno = err;
     return err != 0;
 }
 #define fcntl(fd, ...) (refuses(__VA_ARGS__) ? -1 : (fcntl)(fd, __VA_ARGS__))
+#define open(path, ...) ((open)(other_file != NULL && strncmp(path, "/proc/thread-self/fd/", 21) == 0 ? other_file : (path), __VA_ARGS__))
 #define flock(fd, op) (flocks++, flock_errno != 0 ? (errno = flock_errno, -1) : (flock)(fd, op))
 #define pthread_create(...) (thread_errno != 0 ? thread_errno : (pthread_create)(__VA_ARGS__))
 #define mmap(...) (mmap_errno != 0 ? (errno = mmap_errno, MAP_FAILED) : (mmap)(__VA_ARGS__))
@@ -164,6 +175,56 @@ static void no_locks(void)
     lock_errno = 0;
     CHECK(shmsync_arena_open(arena_name, with_first(), &a), 0);
     CHECK(shmsync_arena_close(a), 0);
+}
+
+/* The kernel refuses the byte lock that is the gate. The open says so, and leaves no slot behind. */
+static void no_gate(void)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    int i;
+    memset(&o, 0, sizeof o);
+    o.max_participants = 2;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    lock_errno = ENOLCK;
+    only_gate = 1;
+    for (i = 0; i < 3; i++) {
+        CHECK(shmsync_arena_open(arena_name, NULL, &a), ENOLCK);
+        CHECK(says("the gate"), 1);
+    }
+    lock_errno = only_gate = 0;
+    CHECK(shmsync_arena_open(arena_name, with_first(), &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+/* How many of the first 256 descriptors are open. */
+static int descriptors(void)
+{
+    int fd, n = 0;
+    for (fd = 0; fd < 256; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+/* /proc shows another file. The open takes no byte lock in it, and closes it. */
+static void other_proc(void)
+{
+    char path[PATH_MAX];
+    shmsync_arena *a;
+    int other, before;
+    snprintf(path, sizeof path, "%s.other", arena_path);
+    other = (open)(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    CHECK(other >= 0, 1);
+    CHECK(ftruncate(other, 4096), 0);
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0); /* probes the kernel */
+    CHECK(shmsync_arena_close(a), 0);
+    before = descriptors();
+    other_file = path;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(a->lock_fd, -1);
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(descriptors(), before);
+    CHECK(unlink(path), 0);
 }
 
 /* On a file system without byte locks, an open joins without one. */
@@ -333,7 +394,7 @@ int main(int argc, char **argv)
         const char *name;
         void (*f)(void);
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"one-descriptor", one_descriptor},
-                 {"no-locks", no_locks}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
+                 {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
                  {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}};
     size_t i;
