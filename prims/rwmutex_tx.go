@@ -16,10 +16,9 @@ var (
 	_ = crashpoint.Register("rwmutex.rollback.opened")
 )
 
-// Update locks m for writing, calls f, and unlocks m. If f returns nil, the changes that f made stay. Otherwise f
-// returns an error, panics or calls runtime.Goexit, or this process dies. Then all bytes that f has saved with tx
-// get their old values back before another process gets m for reading or writing; see [Tx]. Update returns the
-// error of f.
+// Update locks m for writing, calls f, and unlocks m. If f returns nil, the changes that f made stay. If f returns an
+// error, panics or calls runtime.Goexit, or if this process dies, all bytes that f has saved with tx get their old
+// values back. They do so before another process gets m for reading or writing; see [Tx]. Update returns the error of f.
 //
 // m must have PolicyRollback; otherwise Update panics. The rules for f and the errors are those of [Mutex.Update].
 // In addition, f must not downgrade m.
@@ -270,17 +269,17 @@ func releaseAfterRollback(a *arenakernel.Arena, o arenakernel.Object, w rwmutexA
 	delete(r.of, rolledBack{a.Segment(), o.Offset})
 }
 
-// releaseWriters releases the writers' mutex, and then rolls back if that is due. It is due if two things have
-// happened. The caller has found the gate of a dead writer and left it as it was. Meanwhile a reaper has given up,
-// because it found the mutex held.
+// releaseWriters releases the writers' mutex, and then rolls back for a dead writer if necessary. The caller may have
+// found the gate of a dead writer that was not gone yet, and left the gate as it was. A reaper of that writer may have
+// given up meanwhile, because it found the mutex held.
 //
-// So no rollback is missed. If the process of the dead writer ends while the caller has the mutex, releaseWriters
-// finds that and rolls back. If it ends later, the reaper finds the mutex free and rolls back.
+// So no rollback is missed. If the dead writer becomes gone while the caller has the mutex, releaseWriters rolls back.
+// If the dead writer becomes gone later, its reaper finds the mutex free and rolls back.
 //
-// Not every call that calls releaseWriters is one for which Close of the handle waits, and the next writer may close
-// the handle as soon as it has the mutex. So releaseWriters makes Close wait. If this process is already leaving the
-// arena, the end of the arena releases the mutex and rolls back. If only the handle has ended, releaseWriters
-// releases the mutex, and leaves the rollback to the next call.
+// The next writer may close the handle as soon as it has the mutex, and Close does not wait for every caller of
+// releaseWriters. So releaseWriters makes Close wait. If this process is already leaving the arena, the end of the arena
+// releases the mutex and rolls back. If only the handle has ended, releaseWriters releases the mutex, and leaves the
+// rollback to the next call.
 func (m *RWMutex) releaseWriters() {
 	s, ok := m.opening.tryServe(m.writers.queue)
 	if !ok {

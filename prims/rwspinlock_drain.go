@@ -16,8 +16,8 @@ var (
 	_ = crashpoint.Register("rwspinlock.drain.given_up")
 )
 
-// rwSpinDrain describes a wait for readers to leave, which is called a drain. Its fields are the values of the
-// state word before the wait, during the wait, after a success and after a failure.
+// rwSpinDrain describes a wait for readers to leave, which is called a drain. The fields from, pending, to and back are
+// the values of the state word before the wait, during the wait, after a success and after a failure.
 type rwSpinDrain struct {
 	from, pending, to, back spinWord
 }

@@ -16,8 +16,8 @@ import (
 //
 // The library remembers which goroutine runs the function. If the same goroutine makes the call, the function is on
 // its stack, so the function cannot return before the call does. No other goroutine gets such a panic.
-// [asm.Goroutine] identifies goroutines. Where it cannot, calls wait for ever. A call whose context has a deadline
-// does not wait for ever, so it gets the error of the context as always.
+// [asm.Goroutine] identifies goroutines. Where asm.Goroutine cannot do so, such a call waits for ever. A call whose
+// context has a deadline does not wait for ever, so it gets the error of the context as always.
 //
 // A function that runs seldom is in the map of the variable running. A function of a call that has to be fast stores
 // its goroutine in a goroutineMark. Only a call that is about to wait, and the Close of a handle or of the arena,

@@ -30,9 +30,9 @@ var (
 // While no goroutine waits, Acquire and Release are one instruction each on memory that only this
 // process writes. A process keeps the permits that it released until another process wants them.
 //
-// In the terminology of the Go memory model, and across processes: a Release synchronizes before the
-// return of an Acquire that its permits made possible. So does a death whose permits made the Acquire
-// possible.
+// In the terminology of the Go memory model, and across processes: a Release synchronizes before the return of an
+// Acquire that its permits made possible. If a process dies, its death synchronizes before the return of an Acquire
+// that the permits of the dead process made possible.
 type Semaphore struct {
 	recordQueue
 	words   *semaphoreWords
@@ -236,7 +236,7 @@ func (s *Semaphore) awaitGrant(ctx context.Context, waitNode *park.WaitNode, n u
 	return nil
 }
 
-// acquireTooMany is AcquireContext for more permits than the semaphore has.
+// acquireTooMany continues an AcquireContext for more permits than the semaphore has.
 func (s *Semaphore) acquireTooMany(ctx context.Context, n uint64) error {
 	switch {
 	case s.opening.ended.Load():
@@ -302,7 +302,7 @@ func (s *Semaphore) Offset() arena.Offset { return s.object.Offset }
 type SemaphoreState struct {
 	Size    int64 // the total number of permits
 	Free    int64 // permits that can be acquired
-	Mine    int64 // permits of this process
+	Mine    int64 // permits of this process; 0 for a transferable semaphore
 	Waiting bool  // there are waiters
 }
 

@@ -23,8 +23,8 @@ const (
 )
 
 // takeOrJoin acquires n permits by a record, or queues a wait and returns its wait node. It spins before it queues
-// the wait, because two processes that hand permits to and fro often get them during the spin. spun is false if
-// takeOrJoin did not spin because others wait.
+// the wait, because a process that exchanges permits with another process often gets them during the spin. spun is
+// false if takeOrJoin did not spin because other calls wait.
 func (s *Semaphore) takeOrJoin(n uint64) (waitNode *park.WaitNode, spun bool, err error) {
 	r, err := s.take(n, nil)
 	if r != semNotNow || err != nil {

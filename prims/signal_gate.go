@@ -95,7 +95,7 @@ func (g *Gate) scheduleIdle(gate *signalGate) bool {
 
 func (g *Gate) scheduleCounted(gate *signalGate) bool {
 	for {
-		// The loop is lock-free, as that of Schedule.
+		// The loop is lock-free for the same reason as the loop of Schedule.
 		s := signalGateWord(gate.word.Load())
 		if s.scheduled() {
 			if fence(); signalGateWord(gate.word.Load()) == s {
@@ -207,8 +207,8 @@ func (g *Gate) finish(again bool) bool {
 	return false
 }
 
-// finishCounted does what finish does, for an execution after which something is left to do. Before that is done,
-// another worker may go on, and close the handle. So Close waits for the call.
+// finishCounted does what finish does, if the call has to schedule the queue again, or has to count. Another worker may
+// go on and close the handle before the call is complete. So Close waits for the call.
 func (g *Gate) finishCounted(gate *signalGate, again bool) bool {
 	defer g.w.serve().end()
 	running := g.running
