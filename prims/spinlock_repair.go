@@ -126,9 +126,9 @@ func checkSpinWords(a *arenakernel.Arena, obj arenakernel.Object, op string, rea
 // check is the periodic check of the waiters for an exclusive hold.
 func (c *spinCore) check() { c.checkFor(&c.next) }
 
-// checkFor is called ten times a second while a goroutine of this process waits in the wait list waiters. If a process
-// is stopped or dead, waiters may have missed a wake, or the word may still name the dead process. checkFor makes up
-// for both.
+// checkFor is called ten times a second while a goroutine of this process waits in the wait list waiters. A process may
+// have stopped or died before it woke waiters, and the state word may still name a dead process. checkFor makes the
+// wakes, and changes the word.
 func (c *spinCore) checkFor(waiters *park.WakeWord) {
 	o, readers := spinWord(c.state.Load()), c.rw != nil
 	switch {
@@ -257,7 +257,7 @@ func (c *spinCore) passThrough(ctx context.Context) error {
 // runRepair runs repair while this process recovers the lock. If repair fails, the lock becomes
 // not recoverable. The parameter waited says whether the Close of the handle waits for the call.
 func (c *spinCore) runRepair(repair func() error, waited bool) (err error) {
-	who := c.diedName() // while the state word keeps other recoveries out
+	who := c.diedName() // read while the state word keeps other recoveries out
 	done := false
 	defer func() {
 		if done && err == nil {

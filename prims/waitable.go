@@ -14,7 +14,7 @@ import (
 
 // Waitable is a toolkit for synchronization primitives between processes. A primitive consists of a shared state of
 // type S and of rules. The rules say when a wait may go on and how that changes the state. A value of type E, at
-// most eight bytes, says what one wait wants. S and E have no pointers.
+// most eight bytes, says what one wait wants. S and E must have no pointers.
 //
 // Waits are served in the order in which they came, or in the order of Rules.Before; no call overtakes a wait. A
 // claim is what a successful wait has got, for example a permit. When a process dies, the claims that it holds are
@@ -84,9 +84,9 @@ const (
 
 // OpenWaitable finds the Waitable of that name in the arena or creates it with the state initial. An empty name
 // makes a fresh anonymous one. An existing Waitable must have the same S and E. If S has at most eight bytes, a Waitable
-// takes 128 bytes, and 256 more for each slot whose participants have opened it. A larger S takes its size more in the
-// Waitable, and twice its size more for each slot. If a participant has claims for several values of E at a time, the
-// Waitable gets 256 bytes more for each four of them. If there is not enough room, the error Is [shmsync.ErrNoSpace].
+// takes 128 bytes, and 256 more for each slot whose participants have opened it. If S is larger, the Waitable takes one
+// S more, and two S more for each slot. If a participant has claims for several values of E at a time, the Waitable
+// gets 256 bytes more for every four such values. If there is not enough room, the error Is [shmsync.ErrNoSpace].
 func OpenWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[S, E], opts *WaitableOptions) (*Waitable[S, E], error) {
 	return openWaitable((*arenakernel.Arena)(a), name, initial, rules, opts, false)
 }

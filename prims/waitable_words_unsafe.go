@@ -33,8 +33,8 @@ type waitableWords struct {
 	// its own wait node.
 	wake   atomic.Uint32
 	poller atomic.Uint64
-	// yieldUntil is a CLOCK_MONOTONIC time in ns, or 0. A call that has begun again often stores it. Until that time,
-	// other calls do not begin a change, so that this call can finish.
+	// yieldUntil is a CLOCK_MONOTONIC time in ns, or 0. A call that has begun again often stores a time here. Until
+	// then, other calls do not begin a change, so that this call can finish.
 	//
 	//	writers: such a call
 	//	readers: each call, before it begins a change

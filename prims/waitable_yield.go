@@ -53,7 +53,8 @@ func (x *waitableCore) over(t *attempts) {
 	}
 }
 
-// yield waits while a call of another process asks the others not to begin a change, and ctx has not ended.
+// yield waits until the time in yieldUntil, or until ctx ends. Another call stores that time to keep calls from beginning
+// a change.
 func (x *waitableCore) yield(ctx context.Context) {
 	if x.words.yieldUntil.Load() == 0 {
 		return
