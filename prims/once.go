@@ -170,8 +170,8 @@ func (o *Once) do(ctx context.Context, f func()) error {
 	return err
 }
 
-// run calls f as the function that counts for this Once. The argument began is the word of the Once as it was when
-// this process became the one that runs its function.
+// run calls f as the function that counts for this Once. The argument began is the word that join has stored to make
+// this process the runner.
 func (o *Once) run(began onceWord, f func()) {
 	defer o.finish(began)
 	running := &runningFunc{what: "the function of Do of once " + objectName(o.object), a: o.a, object: &o.object}

@@ -41,7 +41,7 @@ func (o *Once) leave(w onceWord) bool {
 func repairOnce(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= onceBytes {
 		buildOnce(a, o, true).reap(func(n arenakernel.ParticipantID) bool {
-			// If the dead participant is this one, it is leaving the arena, and Current still returns true for it.
+			// If dead is this participant, it is leaving the arena, and Current still returns true for it.
 			return !a.Current(n) || n == dead && dead == a.Self()
 		})
 	}

@@ -83,13 +83,13 @@ func (q *Queue[T]) leased(t queueItemTaken) Lease[T] {
 	return Lease[T]{Item: *queueItem[T](t.s), Attempts: int(w.times()) - 1, core: q.core, item: t, word: w}
 }
 
-// Ack removes the item from the Queue, which makes room for another item. It panics if this process no longer has
-// the lease, for example after an earlier Ack or Nack. It panics with an *[shmsync.Error] that Is ErrClosed if the
+// Ack removes the item from the Queue, which makes room for another item. Ack panics if this process no longer has
+// the lease, for example after an earlier Ack or Nack. Ack panics with an *[shmsync.Error] that Is ErrClosed if the
 // opening of the arena is closed. When this process has closed all its openings of the arena, the item is in the Queue
 // again.
 func (l Lease[T]) Ack() { l.core.endLease("Ack", l.item, l.word, false) }
 
-// Nack puts the item back into the queue, in front of all items that came after it. It panics as Ack does.
+// Nack puts the item back into the queue, in front of all items that were put later. Nack panics as Ack does.
 func (l Lease[T]) Nack() { l.core.endLease("Nack", l.item, l.word, true) }
 
 // endLeaseTries is how often a call tries to set the bit that ends a lease. A try fails if a periodic check stores

@@ -35,7 +35,7 @@ func (x *queueCore) later() uint64 {
 // queueLater is more than the number of Puts while a call searches the slots.
 const queueLater = 1 << 24
 
-// look searches all slots of x, and stores the first ones that are returned in r.
+// look searches all slots of x, and stores the first of the returned slots in r.
 func (r *returnedSlots) look(x *queueCore, back queueReturns) {
 	if r.slots == nil {
 		r.slots = make([]queueItemTaken, 64)

@@ -19,7 +19,7 @@ func (x *queueCore) filled(p uint64) bool {
 }
 
 // regular reports whether the number of items can be computed from two positions in the ring: that of the first
-// item, and that of the next Put. This is impossible after an item was on lease or was put back.
+// item, and that of the next Put. After an item was on lease or was put back, the positions do not tell the number.
 func (x *queueCore) regular() bool { return x.words.flags.Load()&queueIrregularFlag == 0 }
 
 // deviate records that the number of items can no longer be computed from positions in the ring, because an item is

@@ -224,9 +224,9 @@ func (x *queueCore) check(side *queueSide) {
 	}
 }
 
-// checkTry is called by a TryPut, TryGet or TryLease that has found no room or no item. If no such call has examined
-// the slots for a while, checkTry takes back the slots of dead participants, and then calls the function again, which
-// repeats the try. Close waits until checkTry has returned. See tryCheck.
+// checkTry is called by a TryPut, TryGet or TryLease that has found no room or no item. If the last such check is long
+// enough ago, checkTry takes back the slots of dead participants. Then it calls the function again, which repeats the
+// try. Close waits until checkTry has returned. See tryCheck.
 func (x *queueCore) checkTry(side *queueSide, again func()) {
 	if !x.tried.due() {
 		return

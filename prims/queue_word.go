@@ -7,9 +7,8 @@ import (
 )
 
 // queueState is the state word of a slot of a Queue, that is, of a place for one item. It says which participant
-// has the item in the slot. An item is in the queue from the moment when the ring names its slot, in the cell for
-// the position of the item. The position of an item is the serial number of its Put. The tag is the low 31 bits of
-// the position.
+// has the item in the slot. The position of an item is the serial number of its Put, and the tag is the low 31 bits
+// of the position. The item is in the queue from the moment when the cell of its position names the slot.
 //
 //	bits 0..28   name  the participant that has the slot; 0 in free slots; in a returned slot the
 //	                   low bits of the count of returns, so that the word differs each time
@@ -183,9 +182,9 @@ func (r queueReturns) count() arenakernel.ParticipantID {
 // told returns the word after one more item was put back.
 func (r queueReturns) told() queueReturns { return r&^1 + 3 }
 
-// queueReturning is a word in which a participant notes that it is about to put an item back. It removes the note when
-// it has told Gets of the item by the word queueReturns. If the participant is stopped before that, the next periodic
-// check finds the item by the note.
+// queueReturning is a word in which a participant notes that it is about to put an item back. The participant removes
+// the note when it has told Gets of the item by the word queueReturns. If the participant is stopped before that, the
+// next periodic check finds the item by the note.
 //
 // A Queue has four such words. Only a Queue with more than checkMost slots uses them, because in other Queues each
 // check examines all slots anyway. If all four words are in use, a participant puts its item back without a note.

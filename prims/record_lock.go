@@ -128,7 +128,7 @@ func (l *recordLock) passOn(x *recordedChange) (granted arenakernel.ParticipantI
 	return 0, true
 }
 
-// grant adds to the change x that the first wait, w, is granted the lock. It returns the participant of that wait.
+// grant adds to the change x that the lock is granted to the first wait, w. It returns the participant of that wait.
 func (l *recordLock) grant(x *recordedChange, w wait) arenakernel.ParticipantID {
 	n := w.Owner() & arenakernel.ParticipantIDMask
 	l.hooks.setOwner(x, makeOwner(kindReserved, n))

@@ -302,8 +302,8 @@ func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 	for i := range recordMost {
 		was[i], to[i] = r.entries[i].was.Load(), r.entries[i].to.Load()
 	}
-	// The author of this record writes its next record only when this one is complete, and changes the head first.
-	// So if the head has another version now, this record is complete.
+	// The author writes its next record only when this record is complete, and changes the head first. So if the head
+	// has another version now, this record is complete.
 	if r.head.Load() != q.headOf(c) {
 		putBetween(&q.completed, uint64(c))
 		return nil

@@ -24,8 +24,8 @@ type recordSlots[R any] struct {
 	joined bool // the participant of this handle has a record
 }
 
-// recordSlotList has slot records. Those that the handle already knew before it read the list come first. The others
-// follow in the order in which they were added to the list.
+// recordSlotList has slot records. The records that the handle knew before it read the list come first. The other
+// records follow in the order in which they were added to the list.
 type recordSlotList[R any] struct {
 	head uint32 // the latest slot record when the list was read
 	all  []R

@@ -24,8 +24,8 @@ func queuedValue(v uint32) bool {
 	return v == arenakernel.RecordedLast || v >= arenakernel.RecordedFirst
 }
 
-// waitAt returns the queued wait whose node is at v, an offset divided by 64. If there is none, ok is false and
-// waitAt sets x.torn, because the words that x has read are not of one state.
+// waitAt returns the queued wait whose node is at v, an offset divided by 64. If there is no such wait, the words that x
+// has read do not belong to one state. Then ok is false, and waitAt sets x.torn.
 func (q *recordQueue) waitAt(x *recordedChange, v uint32) (w wait, ok bool) {
 	off := arenakernel.Offset(v) * linkUnit
 	n, err := q.a.NodeAt(off)

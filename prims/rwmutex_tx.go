@@ -132,8 +132,8 @@ func (m *RWMutex) endDead(g gateWord) (changed bool) {
 
 // tryEndDead does what the method endDead does, for a reader, which does not have the writers' mutex. If the
 // changes have to be undone, tryEndDead needs that mutex, and gives up if it cannot get the mutex at once. It must
-// not wait for the mutex, because the process that has it undoes the changes itself, and may then keep the mutex
-// for long, as an upgradable hold does.
+// not wait: the process that has the mutex undoes the changes itself, and may then keep the mutex for long, as an
+// upgradable hold does.
 func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
 	if !m.logged(g) || !m.a.Gone(g.participant()) || !m.writers.TryLock() {
 		return false
@@ -186,8 +186,8 @@ func rollBackRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll,
 }
 
 // rollbackDue reports whether the reaper of the dead participant has to roll back for the process that the gate
-// names. The gate may name the dead participant. It may also name another participant that died earlier: its reaper
-// could not roll back, because the dead participant had the writers' mutex then.
+// names. The gate may name the participant dead itself. It may also name a participant that died earlier, whose reaper
+// could not roll back because the participant dead had the writers' mutex then.
 func rollbackDue(a *arenakernel.Arena, w rwmutexAll, dead arenakernel.ParticipantID) (gateWord, bool) {
 	g := gateWord(w.gate.Load())
 	n := g.participant()
@@ -211,11 +211,10 @@ func rollBackDue(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *un
 	}
 }
 
-// reapUpdate is called when the dead participant is reaped. It undoes the Update that is unfinished according to
-// the gate of o, if rollbackDue says so. It does nothing if another process has the writers' mutex. In that case
-// the other process rolls back before it closes the gate, or when it releases the mutex; see releaseWriters. So the
-// reap of the dead participant may end before the rollback. If this process dies while it has the mutex, the mutex
-// becomes free again.
+// reapUpdate is called when the dead participant is reaped. It undoes an unfinished Update, if rollbackDue says that
+// this is due. If another process has the writers' mutex, reapUpdate does nothing: that process rolls back before it
+// closes the gate, or when it releases the mutex; see releaseWriters. So the reap of the dead participant may end before
+// the rollback. If this process dies while it has the mutex, the mutex becomes free again.
 func reapUpdate(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
 	for range reapTries {
 		if _, is := rollbackDue(a, w, dead); !is || !takeToRollBack(a, o, w) {

@@ -57,7 +57,7 @@ import (
 // process dies in a Lock that still waits for readers to leave, it has no hold yet.
 //
 // Readers of different processes do not write the same cache lines. Each participant that opens the lock gets 128 bytes
-// of the arena for the count of its holds, and a writer reads the counts of all participants that have opened the lock.
+// of the arena for the count of its holds. A writer reads all these counts.
 //
 // RWSpinLock follows folly's RWSpinLock, which has one count for all readers. Here each participant has a count of
 // its own, as in big-reader locks.

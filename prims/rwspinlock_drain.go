@@ -33,7 +33,7 @@ func drainForUpgrade(n arenakernel.ParticipantID) rwSpinDrain {
 }
 
 // drainForRecover returns the values of the state word for a Recover that waits for readers to leave. If the wait
-// fails, the word gets a value that names no participant. It cannot name the participant that died, because another
+// fails, the word gets a value that names no participant. The participant that died must not be named, because another
 // participant may have got the same ID during the wait.
 func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
 	r, back := makeSpin(spinRecovering, n), spinOwnerGone

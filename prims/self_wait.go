@@ -156,10 +156,10 @@ func (p *opening) mustNotWaitForSelf(ctx context.Context, call string) {
 	}
 }
 
-// selfWait returns the text of a panic if a wait for the object of p, or for the given key of that object, would be a
-// wait for the calling goroutine itself. That is so if the goroutine runs a function of the program that has to return
-// before the wait can end. Otherwise it returns "". If ctx has ended or has a deadline, it returns "", because the wait
-// ends with ctx. The parameter call names the call that is about to wait.
+// selfWait returns the text of a panic if a wait for the object of p, or for the given key of that object, could never
+// end: the calling goroutine runs a function of the program that has to return first. Otherwise selfWait returns "". It
+// also returns "" if ctx has ended or has a deadline, because the wait then ends with ctx. The parameter call names the
+// call that is about to wait.
 func (p *opening) selfWait(ctx context.Context, call string, key *uint64) string {
 	if park.Ends(ctx) {
 		return ""

@@ -265,8 +265,8 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 	return r == semTaken && err == nil
 }
 
-// Release releases n permits. It panics if n is negative, if this process does not have that
-// many, or, for a transferable semaphore, if more permits than its size would be free.
+// Release releases n permits. It panics if n is negative, or if this process has fewer than n permits. For a
+// transferable semaphore, it panics if more permits would be free than the semaphore has.
 func (s *Semaphore) Release(n int64) {
 	if n < 0 {
 		s.negative("Release", n)

@@ -16,8 +16,8 @@ func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	if o.Size < semaphoreBytes(a) {
 		return
 	}
-	// If the list of records is corrupt, nobody can open the Semaphore. A process that already has it
-	// open repairs it, because that process knows the records.
+	// If the list of records is corrupt, this process cannot open the Semaphore. A process that has it open already
+	// knows the records, and reaps.
 	s, err := buildSemaphore(a, o, true)
 	if err != nil {
 		return

@@ -4,8 +4,8 @@ package prims
 type SemaphoreMode uint32
 
 const (
-	// SemaphoreOwned means that a process releases only permits that it has acquired. They become free when it
-	// dies. It is the default mode.
+	// SemaphoreOwned means that a process releases only permits that it has acquired. When the process dies, its
+	// permits become free. SemaphoreOwned is the default mode.
 	SemaphoreOwned SemaphoreMode = iota + 1
 	// SemaphoreTransferable means that the semaphore only counts permits. Any process may release them, and the
 	// permits that a process has acquired do not become free when it dies.

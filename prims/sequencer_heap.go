@@ -87,8 +87,8 @@ func (c *tokenCell) remove(w *tokenWait) bool {
 }
 
 // serve calls the function tell of the waits in the token heap that are over, and makes sure that a wake comes for
-// the other waits. Only one goroutine at a time does so. It releases the mutex c.mu before it calls tell or wakes a
-// waiter, because both may call serve again.
+// the other waits. Only one goroutine at a time does so. That goroutine releases the mutex c.mu before it calls tell or
+// wakes a waiter, because both may call serve again.
 func (c *tokenCell) serve() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -51,9 +51,9 @@ const gateKeyStep = 0x9e3779b97f4a7c15
 
 // Schedule announces that there is something in the queue. The caller has put it there before, by an atomic store or
 // under a lock. Schedule reports whether this call has made the queue scheduled. The result is false if the queue was
-// scheduled already. It is also false if a worker executes the queue; then the Finish of that worker schedules it
-// again. Schedule never blocks. If the queue is scheduled already, the call only makes a fence and loads the gate
-// twice. It makes no system call if no worker sleeps.
+// scheduled already. The result is also false if a worker executes the queue; then the Finish of that worker schedules
+// the queue again. Schedule never blocks, and makes no system call if no worker sleeps. If the queue is scheduled
+// already, Schedule only executes a fence and loads the gate twice.
 func (g *Gate) Schedule() bool {
 	gate := g.word()
 	for {

@@ -118,7 +118,7 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 	}
 	defer w.serve().end() // a worker may see a bit as soon as it changes, and close the handle
 	// First add the bits of leaves that have work now, so that no concurrent call misses any of them. Then remove
-	// the other bits, and check each of their leaves once more after that.
+	// each other bit, and check its leaf once more after that.
 	// sync(signal.tasks): release
 	old := w.head.partition.Or(now)
 	for k, gone := 0, old&^now; gone != 0; k, gone = k+1, gone>>1 {

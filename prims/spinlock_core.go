@@ -399,7 +399,7 @@ func (c *spinCore) waited() bool {
 	return c.next.Announced() || c.rw != nil && c.rw.gate.Announced()
 }
 
-// passOn wakes, after a release, all waiting readers and one of the other waiters.
+// passOn is called after a release. It wakes all waiting readers, and one of the waiters for an exclusive hold.
 func (c *spinCore) passOn() {
 	crashpoint.Hit("spinlock.unlock.before_wake")
 	if enterLate(c.queue) {

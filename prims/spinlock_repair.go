@@ -139,15 +139,16 @@ func (c *spinCore) checkFor(waiters *park.WakeWord) {
 	case c.a.Dead(o.participant()):
 		markOwnerDeadSpin(c.a, c.object, c.words, o, readers)
 	default:
-		// The process that released the lock last may have been stopped before its wake, and the waiter that was woken
-		// last may have been stopped before it announced the other waiters again. So announce them here.
+		// The process that released the lock last may have been stopped before it woke a waiter. Or the waiter that
+		// was woken last may have been stopped before it announced the other waiters again. So announce them here.
 		waiters.Announce()
 		c.meetAgain()
 	}
 }
 
-// meetAgain records the present time for the present hold once more. This is needed if the holder had first claimed
-// the lock and then waited for readers, because the end of that wait changed the word that identifies the hold.
+// meetAgain records the present time for the present hold once more. An earlier record does not count any more if the
+// holder had to wait for readers after it had claimed the lock: the end of that wait has changed the state word, by
+// which a record names its hold.
 func (c *spinCore) meetAgain() {
 	next, gate := c.words.wake.Load(), c.words.gate.Load()
 	o := spinWord(c.state.Load())

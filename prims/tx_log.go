@@ -303,11 +303,12 @@ func (l *undoLog) lose() {
 	}
 }
 
-// disown marks the log lost if the log does not belong to the dead holder that the owner word o names. It belongs
+// disown marks the log lost if the log does not belong to the dead holder that the owner word o names. The log belongs
 // to that holder if the transaction is the holder's own, or if the holder was rolling it back. The log belongs to
-// another process if the function of an Update has unlocked the lock, and others have locked the lock since then.
+// another process if the function of an Update has unlocked the lock, and a later holder has locked it since then.
+//
 // disown must be called before the lock is taken from the dead holder. Otherwise, if the caller died right after it
-// took the lock, no process would know any more who held the lock.
+// took the lock, no process would know any more which process held the lock.
 //
 // The caller does not hold the lock, and may have been stopped for long since it read o. So disown reads the state
 // of the log first. Then, while the ID of the dead holder is in an act word, disown reads the owner word again. The

@@ -20,8 +20,8 @@ import (
 // claim is what a successful wait has got, for example a permit. When a process dies, the claims that it holds are
 // undone.
 //
-// A rule works on a private copy of the state. While it runs, other processes can change the Waitable, and a process
-// that is stopped in a rule delays nobody else. If another process has changed the state meanwhile, the result is
+// A rule works on a private copy of the state. While it runs, other processes can change the Waitable, so a process
+// that is stopped in a rule delays no other process. If another process has changed the state meanwhile, the result is
 // discarded, and the rule is called again. So a rule, and the function of Update, must do nothing but change the
 // copy, and must not keep the pointer to it. Rules must not call the Waitable, and must be the same in all processes.
 // The goroutines of one process call the rules one at a time, so rules must be quick. The function of Update may take
@@ -84,9 +84,10 @@ const (
 
 // OpenWaitable finds the Waitable of that name in the arena or creates it with the state initial. An empty name
 // makes a fresh anonymous one. An existing Waitable must have the same S and E. If S has at most eight bytes, a Waitable
-// takes 128 bytes, and 256 more for each slot whose participants have opened it. If S is larger, the Waitable takes one
-// S more, and two S more for each slot. If a participant has claims for several values of E at a time, the Waitable
-// gets 256 bytes more for every four such values. If there is not enough room, the error Is [shmsync.ErrNoSpace].
+// takes 128 bytes, and 256 more for each slot whose participants have opened it. If S is larger, the Waitable takes the
+// size of S more, and twice that size more for each slot. If a participant has claims for several values of E at a time,
+// the Waitable gets 256 bytes more for every four such values. If there is not enough room, the error Is
+// [shmsync.ErrNoSpace].
 func OpenWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[S, E], opts *WaitableOptions) (*Waitable[S, E], error) {
 	return openWaitable((*arenakernel.Arena)(a), name, initial, rules, opts, false)
 }

@@ -101,8 +101,8 @@ func (x *Waitable[S, E]) reapMissed() {
 	}
 }
 
-// reapAside undoes the claims of dead participants and serves the queue. It does so in a separate goroutine,
-// because both run rules. The caller holds x.private.
+// reapAside undoes the claims of dead participants and serves the queue. Both run rules, so reapAside does both in a
+// separate goroutine. The caller holds x.private.
 func (x *Waitable[S, E]) reapAside(c *recordedChange, b *wakes) {
 	if !x.rulesAside(func() {
 		x.reap(c, b)

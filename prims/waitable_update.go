@@ -74,7 +74,7 @@ func (x *Waitable[S, E]) snapshot(s *S, t *attempts) (seen stateSeen, err error)
 	return seen, nil
 }
 
-// replace makes *s the state, if the state is still the one that the caller has seen. done is false if it is not.
+// replace makes *s the state, if the state has not changed since the caller has seen it. Otherwise done is false.
 func (x *Waitable[S, E]) replace(s *S, seen stateSeen) (done bool, err error) {
 	x.underLock(func(c *recordedChange, b *wakes) (changed bool) {
 		for {

@@ -181,7 +181,7 @@ func (x *Waitable[S, E]) enqueue(ctx context.Context, s *park.WaitNode, e E) (qu
 				x.counts.add(countContended)
 				if prev == 0 && !alone {
 					// By the rule Before, the wait is the first now. The rules run in a separate goroutine, because
-					// one may end its goroutine after this wait was granted.
+					// a rule may end its goroutine after this wait was granted.
 					x.resolveAside(c, b)
 				}
 				return false // no other wait can go on because of this one
