@@ -102,9 +102,9 @@ func (x *queueCore) tell(side *queueSide, n int) {
 //	sleep while the word is unchanged  if so, change the word and wake one
 //
 // So the waiter finds the change of the ring, or the Put finds the announcement. The change of the word clears the
-// announcement of all waiters. So the woken waiter announces the waiters that still sleep again, and wakes the next of
-// them if there are further items or places; see the method pass. If the woken waiter is stopped or dies, the periodic
-// checks or the recovery after the death wake the others.
+// announcement of all waiters. So the woken waiter sets the announcement again for the waiters that still sleep, and
+// wakes the next of them if there are further items or places; see the method pass. If the woken waiter is stopped or
+// dies, the periodic checks or the recovery after the death wake the remaining waiters.
 func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try func() (bool, error)) error {
 	if err := x.opening.error(op); err != nil {
 		return err

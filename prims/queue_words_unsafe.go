@@ -35,8 +35,8 @@ type queueWords struct {
 
 	counts countWords
 
-	// tail is a position, that is, the serial number of a Put. All positions before it are filled. tail itself is
-	// filled, too, except after heal and in a new Queue.
+	// tail is a position, that is, the serial number of a Put. All positions before it are filled. Usually tail
+	// itself is filled, too.
 	//   writers: Put, by storeWord before it fills a position; a process that finds it wrong
 	//   readers: Put, Len
 	//   order:   relaxed: a hint

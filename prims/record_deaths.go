@@ -7,8 +7,8 @@ func (q *recordQueue) absent(n arenakernel.ParticipantID) bool { return n != 0 &
 
 // waiting reports whether the participant that owns a queued wait is alive and still waits. It also asks the method
 // Dead of the arena, because a participant may be dead and not reaped yet: a lock that is granted to such a participant
-// would be unavailable until the reap. If a participant has found the object damaged, it may have given up the wait; the
-// node is then in the state left.
+// would be unavailable until the reap. If a participant has found the object damaged, it may have given up the wait;
+// the node is then in the state left.
 func (q *recordQueue) waiting(w wait) bool {
 	owner := w.Owner()
 	return q.current(owner) && !q.a.Dead(owner) && w.State() != arenakernel.NodeLeft

@@ -6,8 +6,8 @@ import (
 )
 
 // recordLock is a lock that is handed over in the order of a recordQueue. A FairMutex contains a recordLock, and so
-// does each bucket of a MultiLock. The recordLock of a bucket is the lock of one key at a time: the key that the present
-// change concerns.
+// does each bucket of a MultiLock. The recordLock of a bucket is the lock of one key at a time: the key that the
+// present change concerns.
 //
 // While the owner word is open, fast paths change it without a record, and no wait is queued. A call whose record
 // depends on the owner word closes the word first. A lock is granted to a wait, and the waiter then accepts the

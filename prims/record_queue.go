@@ -317,9 +317,9 @@ func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 		if w == nil {
 			return q.of.corrupt("a record changes a word that there is not")
 		}
-		// No process replaces the commit word c before the record is complete. So if c was replaced, there is
-		// nothing left to do. Without this check, a process that was stopped for long might change a word that
-		// has the old tag again.
+		// No process replaces the commit word c before the record is complete. So if c was replaced, the record is
+		// complete. Without this check, a process that was stopped for long might change a word that has the old
+		// tag again, after 2^32 changes.
 		if q.load() != c {
 			break
 		}

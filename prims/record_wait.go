@@ -24,8 +24,8 @@ func queuedValue(v uint32) bool {
 	return v == arenakernel.RecordedLast || v >= arenakernel.RecordedFirst
 }
 
-// waitAt returns the queued wait whose node is at v, an offset divided by 64. If there is no such wait, the words that x
-// has read do not belong to one state. Then ok is false, and waitAt sets x.torn.
+// waitAt returns the queued wait whose node is at v, an offset divided by 64. If there is no such wait, the words that
+// x has read do not belong to one state. Then ok is false, and waitAt sets x.torn.
 func (q *recordQueue) waitAt(x *recordedChange, v uint32) (w wait, ok bool) {
 	off := arenakernel.Offset(v) * linkUnit
 	n, err := q.a.NodeAt(off)
@@ -51,9 +51,9 @@ func (q *recordQueue) empty(x *recordedChange) bool { return x.get(q.first) == 0
 
 func (w wait) index() uint32 { return uint32(w.off / linkUnit) }
 
-// prepare makes a wait node ready to be queued. The node is on no queue, so only its owner changes its words. The
-// words get new tags. So a process that was stopped while it carried out a record of an earlier wait of the node
-// cannot change them.
+// prepare makes a wait node ready to be queued. The node is on no queue, so only its owner changes its words. The words
+// next and extra get new tags, so that a process that was stopped while it carried out a record of an earlier wait of
+// the node cannot change them.
 func (q *recordQueue) prepare(s *park.WaitNode, wanted uint64) {
 	n := s.Node
 	s.Tag++
@@ -266,9 +266,10 @@ func noteTag(s *park.WaitNode) {
 // at the first wait, at most removeDeadAgain times.
 //
 // A peer may have made the queue a circle. So the walk keeps one of the visited nodes as its anchor, and ends when it
-// meets the anchor again. In a Waitable, it may also meet the anchor because the owner has queued that node again further
-// on. A walk that ends early sets q.unreaped, so that the next reap tries again. In a Waitable, a wait may also be added
-// at a place that the walk has passed. If the owner of that wait dies, the reap of this death removes the wait.
+// meets the anchor again. In a Waitable, it may also meet the anchor because the owner has queued that node again
+// further on. A walk that ends early sets q.unreaped, so that the next reap tries again. In a Waitable, a wait may also
+// be added at a place that the walk has passed. If the owner of that wait dies, the reap of this death removes the
+// wait.
 //
 // If a peer has overwritten the links of a wait, removeDead leaves that wait where it is, and goes on behind it. It then
 // returns an error.
@@ -331,8 +332,8 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 }
 
 // queuedAt returns the node at v, an offset divided by 64, and the value of its word next, if the node is on this
-// queue. The commit word may change meanwhile, and the owner may use the node for a wait in another queue or object. The
-// owner stores the object and the word wanted before it changes the word next. So if the word next has the same tag
+// queue. The commit word may change meanwhile, and the owner may use the node for a wait in another queue or object.
+// The owner stores the object and the word wanted before it changes the word next. So if the word next has the same tag
 // before and after the reads, all values that queuedAt has read belong to one wait.
 func (q *recordQueue) queuedAt(v uint32) (n *arenakernel.Node, next recordedWord, ok bool) {
 	n, err := q.a.NodeAt(arenakernel.Offset(v) * linkUnit)

@@ -35,8 +35,8 @@ func (l Lost) String() string {
 // again. Call it in OnFirst of [arena.Options]. At that time no other process has joined the arena, and the library has
 // already cleaned up after every dead participant.
 //
-// For each such object, and for each such key of a [MultiLock], it calls repair, which repairs the data
-// that the object guards.
+// For each such object, and for each such key of a [MultiLock], RecoverAll calls repair, which repairs the data that
+// the object guards.
 //
 //	kind                                what RecoverAll does
 //	the locks, a key of a MultiLock     what their Recover does: repair runs while the lock is held
@@ -193,8 +193,8 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 	return err == nil, err
 }
 
-// run calls repair. Close of the arena waits for the caller, so run records that repair is running: a call inside repair
-// that would wait for itself then panics.
+// run calls repair. Close of the arena waits for the caller, so run records that repair is running: a call inside
+// repair that would wait for itself then panics.
 func (l Lost) run(a *arenakernel.Arena, repair func(Lost) error) error {
 	running := &runningFunc{what: "the function of RecoverAll", a: a}
 	running.begin()

@@ -99,7 +99,7 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	}
 	if l != nil && dead == a.Self() && ownerWord(w.writers.owner.Load()).participant() == dead {
 		// Roll back before the mutex is released. This process leaves the arena and is not dead. So a writer that
-		// got the mutex now would find the gate closed by a living process.
+		// got the mutex now would find the gate closed by a living process, and would report that as ErrCorrupt.
 		rollBackDue(a, obj, w, l, dead)
 	}
 	repairMutexWords(a, obj, w.writers, dead, true)
@@ -185,9 +185,9 @@ func (m *RWMutex) checkReaders() {
 }
 
 // checkWriter is called ten times a second while a goroutine of this process waits for readers to leave. It wakes the
-// writer if no reader is left, because the process of the last reader may have been stopped or killed before it woke the
-// writer. It also wakes the writer if another process has opened the gate; see checkReaders. Otherwise new readers could
-// keep the writer waiting forever, because only the writer closes the gate again.
+// writer if no reader is left, because the process of the last reader may have been stopped or killed before it woke
+// the writer. It also wakes the writer if another process has opened the gate; see checkReaders. Otherwise new readers
+// could keep the writer waiting forever, because only the writer closes the gate again.
 func (m *RWMutex) checkWriter() {
 	if gateWord(m.gate.Load()) != m.closedByUs() || m.firstReader(1) == 0 {
 		m.wakeWordWriter.WakeAll()

@@ -18,7 +18,8 @@ var (
 
 // Update locks m for writing, calls f, and unlocks m. If f returns nil, the changes that f made stay. If f returns an
 // error, panics or calls runtime.Goexit, or if this process dies, all bytes that f has saved with tx get their old
-// values back. They do so before another process gets m for reading or writing; see [Tx]. Update returns the error of f.
+// values back. They do so before another process gets m for reading or writing; see [Tx]. Update returns the error of
+// f.
 //
 // m must have PolicyRollback; otherwise Update panics. The rules for f and the errors are those of [Mutex.Update].
 // In addition, f must not downgrade m.
@@ -213,8 +214,8 @@ func rollBackDue(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *un
 
 // reapUpdate is called when the dead participant is reaped. It undoes an unfinished Update, if rollbackDue says that
 // this is due. If another process has the writers' mutex, reapUpdate does nothing: that process rolls back before it
-// closes the gate, or when it releases the mutex; see releaseWriters. So the reap of the dead participant may end before
-// the rollback. If this process dies while it has the mutex, the mutex becomes free again.
+// closes the gate, or when it releases the mutex; see releaseWriters. So the reap of the dead participant may end
+// before the rollback. If this process dies while it has the mutex, the mutex becomes free again.
 func reapUpdate(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
 	for range reapTries {
 		if _, is := rollbackDue(a, w, dead); !is || !takeToRollBack(a, o, w) {
@@ -276,9 +277,9 @@ func releaseAfterRollback(a *arenakernel.Arena, o arenakernel.Object, w rwmutexA
 // If the dead writer becomes gone later, its reaper finds the mutex free and rolls back.
 //
 // The next writer may close the handle as soon as it has the mutex, and Close does not wait for every caller of
-// releaseWriters. So releaseWriters makes Close wait. If this process is already leaving the arena, the end of the arena
-// releases the mutex and rolls back. If only the handle has ended, releaseWriters releases the mutex, and leaves the
-// rollback to the next call.
+// releaseWriters. So releaseWriters makes Close wait. If this process is already leaving the arena, the end of the
+// arena releases the mutex and rolls back. If only the handle has ended, releaseWriters releases the mutex, and leaves
+// the rollback to the next call.
 func (m *RWMutex) releaseWriters() {
 	s, ok := m.opening.tryServe(m.writers.queue)
 	if !ok {

@@ -130,8 +130,8 @@ func RWSpinLockAt(a *arena.Arena, off arena.Offset) (*RWSpinLock, error) {
 	return handleAt(a, off, "rwspinlock.open", rwSpinKindID, rwSpinVersion, uint64(spinBytes), newRWSpinLock(&RWSpinLockOptions{}))
 }
 
-// rwSpinLockToRecover does what RWSpinLockAt does, for a caller that only calls Recover. Such a caller needs no count of
-// read holds, so this participant gets no slot record. So Recover works even if the arena has no room for a record.
+// rwSpinLockToRecover does what RWSpinLockAt does, for a caller that only calls Recover. Such a caller needs no count
+// of read holds, so this participant gets no slot record. So Recover works even if the arena has no room for a record.
 func rwSpinLockToRecover(a *arena.Arena, off arena.Offset) (*RWSpinLock, error) {
 	return handleAt(a, off, "rwspinlock.open", rwSpinKindID, rwSpinVersion, uint64(spinBytes),
 		func(a *arenakernel.Arena, o arenakernel.Object) (*RWSpinLock, error) {

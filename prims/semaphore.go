@@ -191,9 +191,9 @@ func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 // giveBack ends a call that was granted n permits, and whose context has ended with the error canceled. As in x/sync,
 // such a call does not keep its permits. So giveBack releases them, and returns canceled or the error of the release.
 //
-// In a transferable Semaphore, other processes may have released so many permits since the grant that these n are too
-// many. All of them were released after this call had taken its permits. So the call has succeeded, and giveBack
-// returns nil.
+// In a transferable Semaphore, the release fails if more permits would then be free than the semaphore has. That
+// happens only if other processes have released permits after this call had taken its permits. So the call had taken
+// effect before that: giveBack returns nil, and the call has succeeded.
 func (s *Semaphore) giveBack(n uint64, canceled error) error {
 	ok := s.releaseFast(n)
 	if !ok {

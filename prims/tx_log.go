@@ -177,10 +177,10 @@ func (l *undoLog) hasBlocks(tail uint32) (has bool, err error) {
 // another process. If a block is not logged in the name of n, endBlocks skips it, because an earlier call has dealt
 // with it, or because it was never logged.
 //
-// A block that has to be freed first becomes a block of this process, and its record gets the kind logGiven. The
-// method release frees the block later, when the log is idle. If endBlocks itself freed the block, a transaction
-// with another log could allocate it in the name of n. Then the next process that finishes this log would free the
-// block again.
+// endBlocks frees no block itself. Instead it makes the block one of this process, and gives its record the kind
+// logGiven. The method release frees the block later, when the log is idle. If endBlocks itself freed the block, a
+// transaction of n with another log could allocate it. If this process then died, the next process that finishes this
+// log would free the block again.
 func (l *undoLog) endBlocks(n arenakernel.ParticipantID, tail uint32, commit bool) error {
 	return l.each(tail, func(r logRecord, end uint32) {
 		switch {

@@ -58,9 +58,9 @@ type Rules[S, E any] struct {
 	// OnDeath is called instead of Release for a claim of a process that died. If OnDeath is nil, Release is
 	// called.
 	OnDeath func(s *S, e E)
-	// Undo is called for a claim that was granted to a wait if the process died before Wait returned, so that it
-	// never used the claim. If Undo is nil, Release is called or, if that is nil too, OnDeath. If all three are
-	// nil, such a claim is never undone.
+	// Undo is called for a claim that was granted to a wait if the process died before Wait returned, so that the
+	// process never used the claim. If Undo is nil, Release is called or, if Release is nil too, OnDeath. If all
+	// three are nil, such a claim is never undone.
 	Undo func(s *S, e E)
 	// Before reports whether a wait for x is served before a wait for y that came earlier. If Before is nil, no
 	// wait overtakes another.
@@ -82,11 +82,11 @@ const (
 	waitableCount   = 1 << 20 // the maximum number of claims of one participant for one value of E
 )
 
-// OpenWaitable finds the Waitable of that name in the arena or creates it with the state initial. An empty name
-// makes a fresh anonymous one. An existing Waitable must have the same S and E. If S has at most eight bytes, a Waitable
-// takes 128 bytes, and 256 more for each slot whose participants have opened it. If S is larger, the Waitable takes the
-// size of S more, and twice that size more for each slot. If a participant has claims for several values of E at a time,
-// the Waitable gets 256 bytes more for every four such values. If there is not enough room, the error Is
+// OpenWaitable finds the Waitable of that name in the arena or creates it with the state initial. An empty name makes a
+// fresh anonymous one. An existing Waitable must have the same S and E. If S has at most eight bytes, a Waitable takes
+// 128 bytes, and 256 more for each slot whose participants have opened it. If S is larger, the Waitable takes the size
+// of S more, and twice that size more for each slot. If a participant has claims for several values of E at a time, the
+// Waitable gets 256 bytes more for every four such values. If there is not enough room, the error Is
 // [shmsync.ErrNoSpace].
 func OpenWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[S, E], opts *WaitableOptions) (*Waitable[S, E], error) {
 	return openWaitable((*arenakernel.Arena)(a), name, initial, rules, opts, false)

@@ -22,9 +22,9 @@ type holdPlace struct {
 // waitableAdded is the index of the first hold that is in a block. A smaller index is the number of a slot.
 const waitableAdded = 1 << recordSlotBits
 
-// holdAt returns the hold with an index, or nil if there is none. An index below waitableAdded is the number of the slot
-// whose slot record has the hold. The indexes from waitableAdded on count the holds of the blocks, from the oldest block
-// on. New blocks come last, so the index of a hold never changes.
+// holdAt returns the hold with an index, or nil if there is none. An index below waitableAdded is the number of the
+// slot whose slot record has the hold. The indexes from waitableAdded on count the holds of the blocks, from the oldest
+// block on. New blocks come last, so the index of a hold never changes.
 func (x *waitableCore) holdAt(index uint32) *waitableHold {
 	if index < waitableAdded {
 		if r := x.slotRecord(int(index)); r != nil {

@@ -11,9 +11,9 @@ import (
 
 var _ = crashpoint.Register("waitable.lose.marked")
 
-// Rules are a program's own code. A process also runs them when it serves the waits of others or cleans up after a
-// death. If a rule panics, or ends its goroutine as t.FailNow does, the process must still release its private lock.
-// A call that runs the rule for another process must not end either. So:
+// Rules are a program's own code. A process also runs them for the waits of other processes, and when it cleans up
+// after a death. If a rule panics, or ends its goroutine as t.FailNow does, the process must still release its private
+// lock. A call that runs the rule for another process must not end either. So:
 //
 //   - a rule works on a private copy of the state, which becomes the state once the rule has returned;
 //   - if a rule does not return, the Waitable is marked as not recoverable, and no rule is

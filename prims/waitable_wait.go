@@ -53,8 +53,8 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 }
 
 // take makes a claim for this process if no wait is queued and the rules allow the claim. It first serves the queue,
-// because another process may have changed the state and then have been stopped. If ctx ends, take does not let calls of
-// other processes go first any longer.
+// because another process may have changed the state and then have been stopped. take lets calls go first that have
+// begun again often, until ctx ends; see yield.
 func (x *Waitable[S, E]) take(ctx context.Context, e E) (made bool, err error) {
 	var tries attempts
 	defer x.over(&tries)
