@@ -20,12 +20,11 @@ var (
 	_ = crashpoint.Register("once.run.done")
 )
 
-// Once lets one of many calls, in any number of processes, run a function that the call brings with it. All other
-// calls wait until that function has returned, and do not run theirs.
+// Once runs a function once. Of all calls of Do, in any number of processes, one call runs the function that was
+// passed to it. The other calls wait until that function has returned, and do not run their own functions.
 //
-// If the process that runs the function dies before the function returns, another call runs its own function. That
-// is a call that waits already, or the next call. So a function must tolerate that a killed process has already
-// done a part of the work.
+// If the process that runs the function dies before the function returns, a waiting call, or the next call, runs its
+// own function. So a function must tolerate that a killed process has already done a part of the work.
 //
 // In the terminology of the Go memory model, and across processes: the return of the function synchronizes before
 // the return of every Do, and before every Done that returns true.
@@ -171,8 +170,8 @@ func (o *Once) do(ctx context.Context, f func()) error {
 	return err
 }
 
-// run calls f as the function that counts for this Once. The argument began is the word of the Once as it was when
-// this process became the one that runs its function.
+// run calls f as the function that counts for this Once. The argument began is the word that join has stored to make
+// this process the runner.
 func (o *Once) run(began onceWord, f func()) {
 	defer o.finish(began)
 	running := &runningFunc{what: "the function of Do of once " + objectName(o.object), a: o.a, object: &o.object}
@@ -200,7 +199,7 @@ func (o *Once) finish(began onceWord) {
 			return // a peer has overwritten the word
 		}
 		if w.announced() {
-			o.tuning().NoteCPU() // a hint for waiters; stored first, because a waiter that sees the end may use it
+			o.tuning().NoteCPU() // a hint for waiters; stored first, because a waiter that finds the Once done uses it
 		}
 		if o.swap(w, w.finished()) {
 			crashpoint.Hit("once.run.done")

@@ -15,7 +15,7 @@ var _ = crashpoint.Register("once.reap.left")
 // waiters, and the next call runs its own function.
 func (o *Once) reap(dead func(arenakernel.ParticipantID) bool) {
 	for {
-		// Each iteration means that another process has changed the word. So the loop is lock-free.
+		// The loop repeats only if another process has changed the word. So it is lock-free.
 		w := o.load()
 		n := w.runner()
 		if w.done() || n == 0 || !dead(n) || !o.a.Gone(n) {
@@ -41,13 +41,13 @@ func (o *Once) leave(w onceWord) bool {
 func repairOnce(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= onceBytes {
 		buildOnce(a, o, true).reap(func(n arenakernel.ParticipantID) bool {
-			// If the dead participant is this one, it is leaving the arena, and Current still returns true for it.
+			// If dead is this participant, it is leaving the arena, and Current still returns true for it.
 			return !a.Current(n) || n == dead && dead == a.Self()
 		})
 	}
 }
 
-// wakeOnce makes the wakes that a dead process did not make. The argument owed says which these may be.
+// wakeOnce makes the wakes that a dead process did not make. The argument owed says which wakes may be missing.
 func wakeOnce(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if o.Size < onceBytes {
 		return

@@ -30,9 +30,9 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 		return 0, false, o.closed()
 	}
 	defer o.queue.Exit()
-	// stayToRun keeps the words valid until the end of the function is recorded in them. Close of the handle does not
-	// wait for that, but Close of the arena does. stayToRun is called before this goroutine can become the runner, so
-	// a runner is never refused.
+	// stayToRun keeps the words valid until the end of the function is recorded in them: Close of the arena waits
+	// for that, although Close of the handle does not. stayToRun may refuse. So it is called before this goroutine can
+	// become the runner.
 	if !o.opening.stayToRun() {
 		return 0, false, o.closed()
 	}
@@ -45,8 +45,8 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 	defer cancel.Stop()
 	waits := false
 	for {
-		// Each iteration means that the word has changed, by another call or by the recovery after a death. Each
-		// death causes only a bounded number of changes.
+		// The loop repeats only if another call, or the recovery after a death, has changed the word. Each death
+		// causes only a bounded number of changes.
 		w := o.load()
 		switch {
 		case w.done():

@@ -21,14 +21,12 @@ import (
 //	0     n       1          n runs; a waiter may sleep          Do that waits; Do that takes the turn of a dead one
 //	1     0       any        a function has returned             Do that ran it
 //
-// Waiters sleep on the low half of the word, so a change of that half ends their sleep. Only the first announcement
-// does not need to end a sleep, because no waiter sleeps before it. The bit announced must be set while a waiter
-// sleeps. It may also be set while no waiter sleeps, which costs one unnecessary wake. No step clears the bit, so
-// the process that sets the bit done learns of every waiter.
+// Waiters sleep on the low half of the word. A process that changes this half also wakes them, except for the first
+// announcement: no waiter sleeps before it. The bit announced is set while a waiter sleeps. No step clears it, so the
+// process that sets the bit done learns of every waiter. If the waiter has given up, that costs one unnecessary wake.
 //
-// The part called turn keeps a process from changing the word on behalf of an earlier runner. If a participant with
-// the same ID is the runner again, the turn is a later one. The same turn comes back only after 2^32 deaths of
-// runners.
+// The part called turn keeps a process from changing the word on behalf of an earlier runner. If a participant
+// becomes the runner a second time, the turn has changed. The same turn comes back only after 2^32 deaths of runners.
 //
 //	writers: Do, reaping, periodic checks (any process), each by CAS
 //	readers: Do, Done, tools

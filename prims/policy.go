@@ -12,7 +12,7 @@ type Policy uint32
 
 const (
 	// PolicyReport means that no process gets the hold of the dead process. Every waiter and every later call gets
-	// ErrOwnerDead, until a process calls Recover. This is the default policy of a new object.
+	// ErrOwnerDead, until a process calls Recover. PolicyReport is the default policy of a new object.
 	PolicyReport Policy = iota + 1
 	// PolicyRelease means that the hold becomes free, as a file lock does. This policy is for data that is
 	// consistent after every single step of a change.

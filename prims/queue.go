@@ -14,7 +14,7 @@ import (
 var _ = crashpoint.Register("queue.shutdown.marked")
 
 // Queue is a bounded queue of values between processes: any number of goroutines of any number of
-// processes put items in and get them out. A T has no pointers. Items are copied, so a T should be
+// processes put items in and get them out. T must have no pointers. Items are copied, so a T should be
 // small. Put large data elsewhere in the arena, and pass its offset through the queue.
 //
 // Items come out in the order in which they went in. Calls that wait for an item or for room are woken about in the
@@ -24,9 +24,9 @@ var _ = crashpoint.Register("queue.shutdown.marked")
 // to move.
 //
 // At most one Get returns an item. The item then belongs to the caller, and is lost if the process of the caller
-// dies. Lease takes an item, too, but the queue keeps the item until the lease is acknowledged by Ack. If the
-// process dies before that, or calls Nack, the item goes back to its place in the order, which is the front of the
-// queue. So no leased item is lost: it is in the queue, or is on lease, or a lease of it was acknowledged.
+// dies. Lease takes an item, too, but the queue keeps the item until the process calls Ack. If the process dies
+// before that, or calls Nack, the item goes back to its place in the order, which is the front of the queue. So no
+// leased item is lost: it is in the queue, or is on lease, or a lease of it was acknowledged.
 //
 // If a process dies inside Put, its item is in the queue either completely or not at all. If a process dies inside
 // Get, the item stays in the queue, unless Get was about to return.

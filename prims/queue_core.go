@@ -13,8 +13,8 @@ import (
 // queueCore is the part of a Queue handle that does not depend on the type of the items.
 //
 // Each item is in a slot, see queueState. A ring of cells gives the order of the items, see queueCell. The slots
-// and the cells are the whole state of the Queue. A waiter is not handed an item or room for one. Instead, it
-// sleeps until the Queue may have changed, and then checks the ring itself.
+// and the cells are the whole state of the Queue. A Put does not hand its item to a waiter. Instead, the waiter
+// sleeps until the Queue may have changed, and then checks the ring itself. The same is true of room for an item.
 type queueCore struct {
 	words    *queueWords
 	items    queueSide // the calls that wait for items
@@ -40,7 +40,7 @@ type queueCore struct {
 	tried   tryCheck
 }
 
-// queueSide has the calls that wait for items, or the calls that wait for room. A Queue has one queueSide for each.
+// queueSide has the calls that wait for items, or the calls that wait for room. A Queue has two of them.
 type queueSide struct {
 	words *queueSideWords
 	wake  park.WakeWord
@@ -99,9 +99,10 @@ func (x *queueCore) drain() {
 	x.wakeLast()
 }
 
-// awaitCalls waits until no call of this process still works with a slot. It finds such calls by reading all slots. A
-// Put changes the state of its slot to full, perhaps several times, before it has published its item. Calls that do not
-// block are not counted in any word, because that would double their cost.
+// awaitCalls waits until no call of this process still works with a slot, but at most for the time callsMost. It finds
+// such calls by the states of all slots, because no word counts the calls that do not block: counting would double
+// their cost. A Put may store several states of the kind queueFull before it has published its item, so awaitCalls
+// goes on waiting when the state changes to that kind.
 func (x *queueCore) awaitCalls() {
 	var until time.Time
 	x.each(func(i uint32, s *queueSlot, was queueState) {

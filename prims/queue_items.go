@@ -85,8 +85,8 @@ func (x *queueCore) claimSlot(p uint64) (uint32, *queueSlot) {
 // queueUse is by how many slots the word used is raised at a time.
 const queueUse = 64
 
-// use raises the word used to at least i. It is called before slot i is reserved for an item, because slots with a
-// greater number than used must never have been reserved.
+// use raises the word used to at least i. It is called before slot i is reserved for an item, because reapers and
+// periodic checks do not visit slots with a number greater than used.
 func (x *queueCore) use(i uint32) {
 	to := min((uint64(i)+queueUse-1)&^(queueUse-1), uint64(x.slots))
 	for {
@@ -120,8 +120,8 @@ func (x *queueCore) publish(c queueClaim) queuePutResult {
 		if x.cell(p).Load() == was {
 			storeWord(&s.state, uint64(makeQueueState(queueFull, x.name, p)))
 			crashpoint.Hit("queue.add.written")
-			// The hint is stored first, because a call must not store anything after it has taken effect; see
-			// the method done.
+			// The hint tail is stored before the CAS, because a call must not store anything after it has taken
+			// effect; see the method done.
 			storeWord(&x.words.tail, p)
 			// lin: the item is in the queue.
 			// sync(queue.put): release
@@ -228,8 +228,8 @@ func (x *queueCore) drop(t queueItemTaken) bool {
 	return true
 }
 
-// giveBack puts the item of slot i back to the front of the queue. The argument st is the state of the slot.
-// giveBack changes the state by a call of the function swap, and returns false if the state is no longer st.
+// giveBack puts the item of slot i, whose state is st, back to the front of the queue. It changes the state by a call
+// of the function swap, and returns false if the state is no longer st.
 func (x *queueCore) giveBack(i uint32, st queueState, swap func(from, to queueState) bool) bool {
 	x.deviate()
 	race.ReleaseMerge(x.key)

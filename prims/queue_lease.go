@@ -20,8 +20,8 @@ var (
 // the Queue. Nack, or the death of the process, puts the item back. A Lease may be copied: the first Ack or Nack on
 // any of the copies ends the lease. Items that come back have the order of their Puts, as long as there were fewer
 // than two billion Puts after the earliest of these items. A Lease outlives the handle: Ack and Nack also work after
-// Close of the Queue, until the opening of the arena is closed. After Close of the Queue, they open the Queue for the
-// call, which costs more.
+// Close of the Queue, until the opening of the arena is closed. After Close of the Queue, each of these calls opens
+// the Queue again, which costs more.
 type Lease[T any] struct {
 	// Item is a copy of the item.
 	Item T
@@ -83,12 +83,13 @@ func (q *Queue[T]) leased(t queueItemTaken) Lease[T] {
 	return Lease[T]{Item: *queueItem[T](t.s), Attempts: int(w.times()) - 1, core: q.core, item: t, word: w}
 }
 
-// Ack removes the item from the Queue, which makes room for another item. It panics if this process no longer has
-// the lease, for example after an earlier Ack or Nack. It panics with an *[shmsync.Error] that Is ErrClosed if the
-// opening of the arena is closed. The item is in the Queue again when this process has closed all its openings.
+// Ack removes the item from the Queue, which makes room for another item. Ack panics if this process no longer has
+// the lease, for example after an earlier Ack or Nack. Ack panics with an *[shmsync.Error] that Is ErrClosed if the
+// opening of the arena is closed. When this process has closed all its openings of the arena, the item is in the Queue
+// again.
 func (l Lease[T]) Ack() { l.core.endLease("Ack", l.item, l.word, false) }
 
-// Nack puts the item back into the queue, in front of all items that came after it. It panics as Ack does.
+// Nack puts the item back into the queue, in front of all items that were put later. Nack panics as Ack does.
 func (l Lease[T]) Nack() { l.core.endLease("Nack", l.item, l.word, true) }
 
 // endLeaseTries is how often a call tries to set the bit that ends a lease. A try fails if a periodic check stores
@@ -119,8 +120,7 @@ func (s *queueSlot) dateLease() {
 }
 
 // leaseSince returns a time at which the lease of a slot in state st had already begun, or 0 if no such time is
-// known. The argument now is a time after the words of the slot were read, or the time at which a copy of the arena
-// was made.
+// known. The argument now is the present time or, for a copy of the arena, the time at which the copy was made.
 func (s *queueSlot) leaseSince(st queueState, w queueLeaseWord, now int64) int64 {
 	if !w.noted() || queueLeaseWord(s.lease.Load()) != w || queueState(s.state.Load()) != st {
 		return 0
@@ -142,9 +142,9 @@ func (x *queueCore) reopened() *queueCore {
 	return y
 }
 
-// endLease ends a lease. The argument verb is the name of the method that its messages use. endLease panics if the
-// lease has ended before. If several calls try to end the lease, only the call that sets the bit queueLeaseEnded
-// goes on.
+// endLease ends a lease for the method whose name is verb, and puts the item back if back is true. It panics if the
+// lease has ended before. If several calls try to end the lease at the same time, only the call that sets the bit
+// queueLeaseEnded succeeds.
 func (x *queueCore) endLease(verb string, t queueItemTaken, w queueLeaseWord, back bool) {
 	if x == nil {
 		panic("shmsync: " + verb + " of a Lease that is none")

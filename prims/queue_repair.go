@@ -34,7 +34,7 @@ func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	x.each(func(i uint32, s *queueSlot, st queueState) {
 		n := st.participant()
 		// A Put may fill the cell just before its process dies. So first make sure that no system call of the
-		// participant can store any more, and only then let the method published read the cell.
+		// participant can store any more. Only then may the method published read the cell.
 		if n == 0 || n != leaving && (x.a.Current(n) || !x.a.Gone(n)) {
 			return
 		}
@@ -71,7 +71,7 @@ func (x *queueCore) tellUntold() {
 	}
 }
 
-// wakeRing makes the wakes that a dead process did not make. The argument owed says which these may be.
+// wakeRing makes the wakes that a dead process did not make. The argument owed says which wakes may be missing.
 func wakeRing(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if w, _, ok := shapeOfQueue(a, o); ok {
 		wakeOwed(queueWakeWord(a, &w.items), owed)

@@ -8,10 +8,10 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// returnedSlots remembers the first returned slots of a Queue, that is, slots whose items were put back. A search
-// of all slots has found them. The word queueReturns counts the returns. While it is unchanged, no further slot has
-// become returned. So the first remembered slot that is still returned is the first of all returned slots. Each
-// handle has a returnedSlots of its own.
+// returnedSlots remembers the first of the returned slots that a search of all slots of a Queue has found. A returned
+// slot has an item that was put back. The word queueReturns counts the returns. While it is unchanged, no further item
+// has come back. So the first remembered slot that is still returned is the first of all returned slots. Each handle
+// has a returnedSlots of its own.
 type returnedSlots struct {
 	mu    sync.Mutex // a call that finds it locked does not wait, but searches all slots itself
 	at    queueReturns
@@ -21,11 +21,11 @@ type returnedSlots struct {
 	all   bool // the search found no returned slots besides these
 }
 
-// later returns a position for the method before of queueState. It comes after those of all items that a search
-// finds, although other calls put items meanwhile. The tags of items that were put less than two billion positions
-// ago tell their order.
+// later returns a position for the method before of queueState. The position comes after those of all items that a
+// search of the slots finds, even if other calls put items during the search. The method before orders items by their
+// tags, if the items were put less than two billion positions before that position.
 func (x *queueCore) later() uint64 {
-	p, _, ok := x.next() // the hint may be less than the position of an item
+	p, _, ok := x.next() // not the hint tail, which may be less than the position of an item
 	if !ok {
 		p = x.words.tail.Load() // a peer has overwritten the ring, so the items have no order
 	}
@@ -35,7 +35,7 @@ func (x *queueCore) later() uint64 {
 // queueLater is more than the number of Puts while a call searches the slots.
 const queueLater = 1 << 24
 
-// look searches all slots of x, and stores the first ones that are returned in r.
+// look searches all slots of x, and stores the first of the returned slots in r.
 func (r *returnedSlots) look(x *queueCore, back queueReturns) {
 	if r.slots == nil {
 		r.slots = make([]queueItemTaken, 64)
@@ -68,8 +68,8 @@ func (r *returnedSlots) first(x *queueCore, back queueReturns) queueItemTaken {
 		r.look(x, back)
 	}
 	for {
-		// An iteration repeats only if other participants have taken all items that the search had found. So the
-		// loop is lock-free.
+		// The loop repeats only if other participants have taken all items that the search has found. So it is
+		// lock-free.
 		for ; r.from < r.to; r.from++ {
 			if t := r.slots[r.from]; queueState(t.s.state.Load()) == t.st {
 				return t
@@ -108,7 +108,7 @@ func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) queueItemTa
 	case queueReturns(x.words.returned.Load()) != back:
 	default:
 		st := t.st.with(k, x.name)
-		// lin: with the load of the word returned, if the CAS succeeds.
+		// lin: if the CAS succeeds, the take counts as done at the load of words.returned.
 		// sync(queue.back): acquire
 		if t.s.state.CompareAndSwap(uint64(t.st), uint64(st)) {
 			crashpoint.Hit("queue.take.committed")

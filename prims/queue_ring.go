@@ -2,8 +2,8 @@ package prims
 
 import "sync/atomic"
 
-// The functions below take no lock. A participant that is stopped inside one of them keeps at most one slot of the
-// Queue from the others.
+// The functions below take no lock. If a participant is stopped inside one of them, other participants can use all
+// slots of the Queue but one.
 
 // lap returns the lap of position p, that is, the number of its round through the ring.
 func (x *queueCore) lap(p uint64) uint32 { return uint32(p >> x.shift) }
@@ -19,7 +19,7 @@ func (x *queueCore) filled(p uint64) bool {
 }
 
 // regular reports whether the number of items can be computed from two positions in the ring: that of the first
-// item, and that of the next Put. This is impossible after an item was on lease or was put back.
+// item, and that of the next Put. After an item was on lease or was put back, the positions do not tell the number.
 func (x *queueCore) regular() bool { return x.words.flags.Load()&queueIrregularFlag == 0 }
 
 // deviate records that the number of items can no longer be computed from positions in the ring, because an item is
@@ -45,9 +45,9 @@ const (
 	queueWalks = 16
 )
 
-// walk calls the function step with one position after the other. It begins at the position in the word hint. The
-// first result of step is the next position, or 0 if the ring is in a state that no correct process makes. The
-// second result is false at the end of the walk. walk returns false if a peer has overwritten the ring.
+// walk calls the function step with successive positions, from the position in the word hint on. The result next of
+// step is the next position, or 0 if the ring is in a state that no correct process makes. The result more is false
+// at the end of the walk. walk returns false if a peer has overwritten the ring.
 func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, more bool)) bool {
 	for walks := 0; walks < queueWalks; walks++ {
 		tail, head := x.words.tail.Load(), x.words.head.Load()
@@ -74,8 +74,8 @@ func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, 
 // positions, which is allowed because head and tail are only hints.
 func (x *queueCore) heal() {
 	lap := uint64(queueCell(x.cell(0).Load()).lap()) // the laps of any two cells differ by at most one
-	// A cell has the lap modulo 2^32. Adding 2^32 laps here makes sure that the position comes after the
-	// positions of lap 0.
+	// A cell stores its lap modulo 2^32. Adding 2^32 laps here makes sure that the position comes after those of
+	// lap 0.
 	p := (lap + 1<<32) << x.shift
 	x.words.head.Store(p - x.mask)
 	x.words.tail.Store(p)

@@ -47,12 +47,12 @@ func (x *queueCore) roomThere(most uint32) bool {
 	return false
 }
 
-// done is the last step of a call that has put or taken n items. Close does not wait for this call. done wakes one of
-// the waiters of side, if one has announced itself. The argument n is 0 if the call has only freed a slot.
+// done wakes one of the waiters of side, if one has announced itself. It is the last step of a call that has put or
+// taken n items. The argument n is 0 if the call has only freed a slot.
 //
-// Other goroutines may know of the effect of the call already, and may close the handle and delete the object
-// meanwhile. So done first makes Close wait, and only then writes into the words. If the handle is closed already,
-// its Close has made the wake; see the method wakeLast.
+// Close does not wait for a call that has already taken effect. So another goroutine may have seen the effect of the
+// call, and may close the handle and delete the object meanwhile. Therefore done first makes Close wait, and only then
+// writes into the words. If the handle is closed already, its Close has made the wake; see the method wakeLast.
 func (x *queueCore) done(side *queueSide, n int) {
 	if x.counts != nil || side.wake.Announced() {
 		x.doneCounted(side, n)
@@ -93,17 +93,18 @@ func (x *queueCore) tell(side *queueSide, n int) {
 	}
 }
 
-// await calls the function try until try returns true or an error, and sleeps in between. No wake is lost:
+// await calls the function try until try returns true or an error, and sleeps in between. No wake is lost. The table
+// shows a wait for an item; a wait for room and a Get take the same steps:
 //
-//	a waiter                           a Put, for those that wait for an item; a Get for room
+//	a waiter                           a Put
 //	word: announced                    the ring, by CAS
 //	the ring: is there an item?        word: is a waiter announced?
 //	sleep while the word is unchanged  if so, change the word and wake one
 //
-// So the waiter finds the change of the ring, or the other call finds the announcement. The change of the word
-// clears the announcement of all waiters. So the waiter that was woken sets the announcement again for the waiters
-// that still sleep. It also wakes the next of them if there are further items or places. If the waiter that was
-// woken is stopped or dies, the periodic checks or the recovery after the death wake the others.
+// So the waiter finds the change of the ring, or the Put finds the announcement. The change of the word clears the
+// announcement of all waiters. So the woken waiter sets the announcement again for the waiters that still sleep, and
+// wakes the next of them if there are further items or places; see the method pass. If the woken waiter is stopped or
+// dies, the periodic checks or the recovery after the death wake the remaining waiters.
 func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try func() (bool, error)) error {
 	if err := x.opening.error(op); err != nil {
 		return err
@@ -223,9 +224,9 @@ func (x *queueCore) check(side *queueSide) {
 	}
 }
 
-// checkTry is for a call that does not wait and that has found nothing on side. If no such call has looked for a while,
-// checkTry looks for slots of participants that died. It then calls the function again, with which the call tries once
-// more. Close waits until checkTry has returned. See tryCheck.
+// checkTry is called by a TryPut, TryGet or TryLease that has found no room or no item. If the last such check is long
+// enough ago, checkTry takes back the slots of dead participants. Then it calls the function again, which repeats the
+// try. Close waits until checkTry has returned. See tryCheck.
 func (x *queueCore) checkTry(side *queueSide, again func()) {
 	if !x.tried.due() {
 		return
@@ -240,10 +241,9 @@ func (x *queueCore) checkTry(side *queueSide, again func()) {
 // checkMost is how many slots one periodic check examines.
 const checkMost = 4096
 
-// checkSlots looks for what other processes have left undone, in some of the slots. It takes back slots of
+// checkSlots examines some of the slots, and completes what other processes have left undone. It takes back slots of
 // participants that died. If an item was put back and the bit of queueReturns was not set, checkSlots sets the bit.
-// It also stores the date of leases that have none. An item that was put back is found at once if its participant has
-// noted it; see queueReturning.
+// It also stores the date of leases that have none. The notes of returns are examined each time; see queueReturning.
 func (x *queueCore) checkSlots() {
 	x.checkReturning()
 	last, dead := x.name, false

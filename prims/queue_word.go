@@ -7,9 +7,8 @@ import (
 )
 
 // queueState is the state word of a slot of a Queue, that is, of a place for one item. It says which participant
-// has the item in the slot. An item is in the queue from the moment when the ring names its slot, in the cell for
-// the position of the item. The position of an item is the serial number of its Put. The tag is the low 31 bits of
-// the position.
+// has the item in the slot. The position of an item is the serial number of its Put, and the tag is the low 31 bits
+// of the position. The item is in the queue from the moment when the cell of its position names the slot.
 //
 //	bits 0..28   name  the participant that has the slot; 0 in free slots; in a returned slot the
 //	                   low bits of the count of returns, so that the word differs each time
@@ -183,11 +182,12 @@ func (r queueReturns) count() arenakernel.ParticipantID {
 // told returns the word after one more item was put back.
 func (r queueReturns) told() queueReturns { return r&^1 + 3 }
 
-// queueReturning is a word in which a participant notes that it is about to put an item back, until Gets know of the
-// item. A Queue has four such words. Only a Queue with more slots than a periodic check examines uses them. If a
-// participant is stopped after it has returned a slot, it may not have told Gets of the slot yet. The next check
-// then finds the note, and need not search for the slot. If other participants use all four words, a participant
-// puts its item back without a note.
+// queueReturning is a word in which a participant notes that it is about to put an item back. The participant removes
+// the note when it has told Gets of the item by the word queueReturns. If the participant is stopped before that, the
+// next periodic check finds the item by the note.
+//
+// A Queue has four such words. Only a Queue with more than checkMost slots uses them, because in other Queues each
+// check examines all slots anyway. If all four words are in use, a participant puts its item back without a note.
 //
 //	bits 0..28   name  the participant that puts an item back; 0 if the word is free
 //	bits 32..63  slot  number of the slot of the item
@@ -249,9 +249,9 @@ func (w queueLeaseWord) next() queueLeaseWord {
 func (w queueLeaseWord) times() uint32 { return uint32(w & queueLeaseTimes) }
 func (w queueLeaseWord) ended() bool   { return w&queueLeaseEnded != 0 }
 
-// noted reports whether w belongs to the present lease of the slot. The caller has read that the slot is in kind
-// leased. A participant that has just taken the lease may not have written its word yet. In that case w belongs to
-// an earlier lease, which has ended, or to an item that was never leased.
+// noted reports whether w belongs to the present lease of the slot. The caller has read that the state of the slot has
+// the kind queueLeased. A participant that has just taken the lease may not have written its word yet. In that case w
+// belongs to an earlier lease, which has ended, or to an item that was never leased.
 func (w queueLeaseWord) noted() bool { return w.times() != 0 && !w.ended() }
 
 // date returns the date of the lease, in the form of firstDate, or 0 if there is none.

@@ -35,8 +35,8 @@ type queueWords struct {
 
 	counts countWords
 
-	// tail is a position, that is, the serial number of a Put, before which all positions are filled. It is less
-	// than the first position that is not filled, except after heal and in a new Queue.
+	// tail is a position, that is, the serial number of a Put. All positions before it are filled. Usually tail
+	// itself is filled, too.
 	//   writers: Put, by storeWord before it fills a position; a process that finds it wrong
 	//   readers: Put, Len
 	//   order:   relaxed: a hint
@@ -140,8 +140,8 @@ func (x *queueCore) slot(i uint32) *queueSlot {
 
 // queueItem is the item in a slot.
 func queueItem[T any](s *queueSlot) *T {
-	// SAFETY: OpenQueue has checked that a T has no pointers and is what the slots
-	// have room for; slots are at multiples of 8.
+	// SAFETY: OpenQueue has checked that a T has no pointers, and that the slots have room for items of its size.
+	// Slots are at multiples of 8.
 	return (*T)(unsafe.Add(unsafe.Pointer(s), queueSlotBytes))
 }
 

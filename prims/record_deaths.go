@@ -6,9 +6,9 @@ import "github.com/shmsync/shmsync/internal/arenakernel"
 func (q *recordQueue) absent(n arenakernel.ParticipantID) bool { return n != 0 && !q.current(n) }
 
 // waiting reports whether the participant that owns a queued wait is alive and still waits. It also asks the method
-// Dead of the arena: a participant may be dead and not reaped yet, and what is granted to that participant is
-// unavailable until the reap. A participant that has found the object damaged may have given up the node, which then is
-// in the state left.
+// Dead of the arena, because a participant may be dead and not reaped yet: a lock that is granted to such a participant
+// would be unavailable until the reap. If a participant has found the object damaged, it may have given up the wait;
+// the node is then in the state left.
 func (q *recordQueue) waiting(w wait) bool {
 	owner := w.Owner()
 	return q.current(owner) && !q.a.Dead(owner) && w.State() != arenakernel.NodeLeft
@@ -42,8 +42,9 @@ func (q *recordQueue) hasRecord() bool {
 }
 
 // repairBare recovers what a dead participant left. It runs on a bare handle, that is, the handle of a reaper,
-// which cannot wait. If this participant has a record, repairBare calls the function reap. Otherwise it can only
-// complete the last change, and then calls the function stranger. The waiters or the next call then do the rest.
+// which cannot wait. If this participant has a record, repairBare calls the function reap. Otherwise this participant
+// cannot make changes: repairBare completes the last change, and calls the function stranger. The waiters or the next
+// call then do the rest.
 func (q *recordQueue) repairBare(dead arenakernel.ParticipantID, reap func(x *recordedChange, b *wakes), stranger func(x *recordedChange, b *wakes)) {
 	if dead == q.a.Self() { // this participant leaves the arena, but still counts as current
 		q.without = dead

@@ -5,9 +5,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// recordLock is a lock that is handed over in the order of a recordQueue. A FairMutex contains a recordLock. Each
-// bucket of a MultiLock contains one, too, which is the lock of one key at a time: the key that the present change
-// concerns.
+// recordLock is a lock that is handed over in the order of a recordQueue. A FairMutex contains a recordLock, and so
+// does each bucket of a MultiLock. The recordLock of a bucket is the lock of one key at a time: the key that the
+// present change concerns.
 //
 // While the owner word is open, fast paths change it without a record, and no wait is queued. A call whose record
 // depends on the owner word closes the word first. A lock is granted to a wait, and the waiter then accepts the
@@ -37,8 +37,8 @@ type lockHooks interface {
 	// participant is not known.
 	died(o ownerWord) arenakernel.ParticipantID
 	// tidy reaps if a participant has died since the last reap, or if the parameter holder names a participant that is
-	// dead or has left. Then it serves the queue. After a reap, a MultiLock serves all queues of the bucket. Serving
-	// makes changes of its own. So the caller begins its change again afterwards, and chooses its lock again.
+	// dead or has left. Then tidy calls serve for the queue, or after a reap for all queues of the bucket of a MultiLock.
+	// serve makes changes of its own. So the caller of tidy begins its change again, and chooses its lock again.
 	tidy(x *recordedChange, b *wakes, holder arenakernel.ParticipantID) error
 	// lockKey returns the key of the lock, or nil if the object has only one lock.
 	lockKey() *uint64
@@ -103,9 +103,9 @@ func (l *recordLock) settle(x *recordedChange, b *wakes, next ownerWord) (done b
 }
 
 // passOn adds to the change x that the lock is granted to the first wait, or becomes free if there is no wait. If the
-// owner of the first wait is dead, passOn returns false and adds nothing to x; then dropFirst takes the wait off. If
-// no wait can be taken off the queue, because a peer has overwritten the queue, the lock becomes free. Before the
-// call, x must change neither the owner word nor a word of the queue.
+// owner of the first wait is dead, passOn returns false and adds nothing to x; the caller then calls dropFirst. If a
+// peer has overwritten the queue, so that no wait can be taken off, the lock becomes free. Before the call, x must
+// change neither the owner word nor a word of the queue.
 func (l *recordLock) passOn(x *recordedChange) (granted arenakernel.ParticipantID, ok bool) {
 	n := x.n
 	w, waits := l.head(x)
@@ -128,7 +128,7 @@ func (l *recordLock) passOn(x *recordedChange) (granted arenakernel.ParticipantI
 	return 0, true
 }
 
-// grant adds to the change x that the first wait, w, is granted the lock. It returns the participant of that wait.
+// grant adds to the change x that the lock is granted to the first wait, w. It returns the participant of that wait.
 func (l *recordLock) grant(x *recordedChange, w wait) arenakernel.ParticipantID {
 	n := w.Owner() & arenakernel.ParticipantIDMask
 	l.hooks.setOwner(x, makeOwner(kindReserved, n))

@@ -22,9 +22,9 @@ const (
 // lockCall is a call that locks with a record.
 type lockCall struct {
 	ctx    context.Context // ends the call, or is nil
-	s      *park.WaitNode  // its prepared wait node, or nil if it does not wait
+	s      *park.WaitNode  // the prepared wait node of the call, or nil if the call does not wait
 	wanted uint64          // says which lock, as in a wait node
-	served bool            // the call has called tidy, which it does only once
+	served bool            // the call has called tidy; a call does so only once
 }
 
 // tryLock is one attempt of the call t, whose change x has begun. It locks if the lock is free and nobody waits.
@@ -40,7 +40,7 @@ func (l *recordLock) tryLock(x *recordedChange, b *wakes, t *lockCall) (lockResu
 	o := l.ownerIn(x)
 	n := o.holder()
 	enough := o.free() && l.empty(x)
-	if x.n > 0 && !enough { // x gives the key of this call the entry of a free key, so the lock must be free
+	if x.n > 0 && !enough { // x reuses the entry of a free key for the key of this call, so the lock must be free
 		if l.load() != x.c {
 			return lockAgain, nil
 		}
@@ -181,8 +181,8 @@ func (l *recordLock) withdraw(s *park.WaitNode) bool {
 	}
 }
 
-// dropWait gives up a wait node without giving it back: a peer has overwritten words, so the queue may still name the
-// node.
+// dropWait gives up a wait node, and does not put it back into its pool. A peer has overwritten words, so the queue may
+// still name the node.
 func dropWait(s *park.WaitNode) {
 	if s.OnLine() {
 		s.LeaveLine(false)

@@ -52,9 +52,9 @@ func (l *recordLock) afterDeath(v recordedWord) (next ownerWord, held, ok bool) 
 
 // takeOpenBack takes the lock back from a dead holder if the owner word is open, that is, if fast paths may change it.
 // One compare-and-swap is enough then, because no wait is queued while the word is open. needsRecord is true if the word
-// is closed and names a holder that is dead or has left the arena, or a dead participant that was granted the lock. Then
-// only a record can take the lock back. The caller must not load the word again to decide that, because a record of
-// another process may open the word at any time, even for a dead holder.
+// is closed and names a dead holder, or a dead participant that was granted the lock. Then only a record can take the
+// lock back. The caller must not load the word again to decide that, because a record of another process may open the
+// word at any time, even for a dead holder. A holder that has left the arena counts as dead, too.
 func (l *recordLock) takeOpenBack() (needsRecord bool) {
 	for {
 		// The loop repeats only after another call has changed the word.

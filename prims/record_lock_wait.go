@@ -10,8 +10,8 @@ import (
 )
 
 // awaitTurn waits until the wait of the node s has ended. s is in the queue, and also on a line, that is, a list of the
-// waits of this process for the lock in the order of arrival. If the wait was granted the lock, the next wait on the
-// line gets its turn when the hold ends. If awaitTurn returns an error, the wait was refused or given up.
+// waits of this process for the lock in the order of arrival. If the lock was granted to the wait, the next wait on the
+// line gets its turn when the hold ends. If awaitTurn returns an error, the wait was given up.
 func (l *recordLock) awaitTurn(ctx context.Context, s *park.WaitNode) error {
 	l.queue.StartPoller() // the poller checks the queue after each death
 	wanted := s.Node.Wanted().Load()

@@ -19,7 +19,7 @@ var (
 // Barrier contains a recordLog. The author of a change writes a record, which lists the new values, into its own
 // slot. The change takes effect when the commit word of the object names the record:
 //
-//	its author                          the next process
+//	the author                          the next process
 //	completes the record of the word    finds the record of the author
 //	writes a record of its own          changes each of its words whose tag is not the version
 //	CAS: the commit word names it       CAS of the commit word

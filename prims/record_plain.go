@@ -3,8 +3,8 @@ package prims
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
 // plainRecords finds the slot records of an object, that is, the memory that the object keeps for each participant
-// that has opened it. It is for objects whose participants keep only the record of their last change there. Each
-// handle contains a plainRecords.
+// that has opened it. Each handle contains a plainRecords, if its object keeps in a slot record only the record of the
+// last change that the participant made.
 type plainRecords struct {
 	slots recordSlots[plainSlot]
 	// record is the slot record of this participant. It is zero in the handle of a reaper or a tool.

@@ -88,9 +88,9 @@ type recordPlaces struct {
 // recordQueue. The author of a change lists the changed words in its own slot record, both the words of the object
 // and those of the queue:
 //
-//	its author                            the next process
+//	the author                            the next process
 //	completes the record of the word      finds the record of the author
-//	reads words                           CAS of each of its words: what it was, what it becomes
+//	reads words                           CAS of each word in it, from the old to the new value
 //	writes a record of its own            ends the waits that the record has granted
 //	CAS: the commit word names it         CAS of the commit word
 //	completes it
@@ -149,8 +149,8 @@ type recordedObject interface {
 	// recordQueue itself finds the words of its queue. But if the object has several queues, wordAt has to find
 	// the ends of the queues.
 	wordAt(kind uint8, where uint32) *atomic.Uint64
-	// removed is called before a change x takes effect that may leave the queue empty. It adds to x what else the
-	// object changes in that case.
+	// removed is called before a change x takes effect that may leave the queue empty. If x does so, removed adds to x
+	// the other words that the object then changes.
 	removed(x *recordedChange)
 	corrupt(detail string) error
 }
@@ -302,8 +302,8 @@ func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 	for i := range recordMost {
 		was[i], to[i] = r.entries[i].was.Load(), r.entries[i].to.Load()
 	}
-	// The author of this record writes its next record only when this one is complete, and changes the head first.
-	// So if the head has another version now, this record is complete.
+	// The author writes its next record only when this record is complete, and changes the head first. So if the head
+	// has another version now, this record is complete.
 	if r.head.Load() != q.headOf(c) {
 		putBetween(&q.completed, uint64(c))
 		return nil
@@ -317,9 +317,9 @@ func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 		if w == nil {
 			return q.of.corrupt("a record changes a word that there is not")
 		}
-		// No process replaces the commit word c before the record is complete. So if c was replaced, there is
-		// nothing left to do. Without this check, a process that was stopped for long might change a word that
-		// has the old tag again.
+		// No process replaces the commit word c before the record is complete. So if c was replaced, the record is
+		// complete. Without this check, a process that was stopped for long might change a word that has the old
+		// tag again, after 2^32 changes.
 		if q.load() != c {
 			break
 		}

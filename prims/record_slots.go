@@ -12,7 +12,7 @@ import (
 // recordSlots is the list of the slot records of an object, as one handle knows it. A slot record is the memory
 // that the object keeps for one participant. R is what the handle remembers of a record. A slot record stays at its
 // place until the object is deleted. So the handle reads the list again only when the list has changed. A new handle
-// knows the record of its own participant only, and reads the list when it needs another one.
+// knows only the record of its own participant, and reads the list when it needs the record of another participant.
 type recordSlots[R any] struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
@@ -24,8 +24,8 @@ type recordSlots[R any] struct {
 	joined bool // the participant of this handle has a record
 }
 
-// recordSlotList has slot records. Those that the handle already knew before it read the list come first. The others
-// follow in the order in which they were added to the list.
+// recordSlotList has slot records. The records that the handle knew before it read the list come first. The other
+// records follow in the order in which they were added to the list.
 type recordSlotList[R any] struct {
 	head uint32 // the latest slot record when the list was read
 	all  []R
@@ -87,7 +87,7 @@ func (l *recordSlots[R]) load() *recordSlotList[R] {
 }
 
 // of returns the record of the participant in a slot. A record never moves, so the list is read again only if the
-// record is not known yet. The handle of a reaper or a tool is used once, and looks for the one record only.
+// record is not known yet. The handle of a reaper or a tool is used once, and does not store what it has read.
 func (l *recordSlots[R]) of(slot int) (r R, ok bool) {
 	r, ok = l.in(l.known.Load(), slot)
 	switch {

@@ -24,8 +24,8 @@ func queuedValue(v uint32) bool {
 	return v == arenakernel.RecordedLast || v >= arenakernel.RecordedFirst
 }
 
-// waitAt returns the queued wait whose node is at v, an offset divided by 64. If there is none, ok is false and
-// waitAt sets x.torn, because the words that x has read are not of one state.
+// waitAt returns the queued wait whose node is at v, an offset divided by 64. If there is no such wait, the words that
+// x has read do not belong to one state. Then ok is false, and waitAt sets x.torn.
 func (q *recordQueue) waitAt(x *recordedChange, v uint32) (w wait, ok bool) {
 	off := arenakernel.Offset(v) * linkUnit
 	n, err := q.a.NodeAt(off)
@@ -51,9 +51,9 @@ func (q *recordQueue) empty(x *recordedChange) bool { return x.get(q.first) == 0
 
 func (w wait) index() uint32 { return uint32(w.off / linkUnit) }
 
-// prepare makes a wait node ready to be queued. The node is on no queue, so only its owner changes its words. The
-// words get new tags. So a process that was stopped while it carried out a record of an earlier wait of the node
-// cannot change them.
+// prepare makes a wait node ready to be queued. The node is on no queue, so only its owner changes its words. The words
+// next and extra get new tags, so that a process that was stopped while it carried out a record of an earlier wait of
+// the node cannot change them.
 func (q *recordQueue) prepare(s *park.WaitNode, wanted uint64) {
 	n := s.Node
 	s.Tag++
@@ -206,8 +206,8 @@ func (q *recordQueue) wakeOne(u wakeUp) {
 	q.a.EndTell()
 }
 
-// await waits until the queued wait of node s is granted. If spin is true, await spins before it sleeps. If the
-// wait ended because ctx ended or the queue was closed, await returns that reason.
+// await waits until the queued wait of node s has ended. If spin is true, await spins before it sleeps. The result says
+// how the wait ended. The error is that of ctx, if ctx has ended.
 func (q *recordQueue) await(ctx context.Context, s *park.WaitNode, spin bool, by withdrawer) (park.Result, error) {
 	s.Withdrawer = by
 	if spin && q.queue.Seated() == 0 && q.tuning.Spin(s.Resolved) {
@@ -260,14 +260,16 @@ func noteTag(s *park.WaitNode) {
 	}
 }
 
-// removeDead removes the waits of dead participants from the queue. It goes from each node to the next one. Waits may
-// leave at any place, and an owner may queue its node again at another place. So when the walk visits a node, it checks
-// that the node before still has the same link. If the link has changed, or the node is not on this queue, the walk
-// begins again at the first wait, but only a limited number of times. The walk also ends at an anchor, that is, at one
-// of the nodes that it has visited, because a peer may have made the queue a circle. In a Waitable, the owner of the
-// anchor may also have queued its node again further on. If the walk may have missed a wait of a dead participant for
-// one of these reasons, the next reap removes that wait. In a Waitable, a wait may also be added at a place that the
-// walk has already passed. If the owner of that wait dies, the next reap removes the wait.
+// removeDead removes the waits of dead participants from the queue. It walks from node to node. Meanwhile, waits may
+// leave at any place, and an owner may queue its node again at another place. So at each node, the walk checks that the
+// node before still has the same link. If the link has changed, or the node is not on this queue, the walk begins again
+// at the first wait, at most removeDeadAgain times.
+//
+// A peer may have made the queue a circle. So the walk keeps one of the visited nodes as its anchor, and ends when it
+// meets the anchor again. In a Waitable, it may also meet the anchor because the owner has queued that node again
+// further on. A walk that ends early sets q.unreaped, so that the next reap tries again. In a Waitable, a wait may also
+// be added at a place that the walk has passed. If the owner of that wait dies, the reap of this death removes the
+// wait.
 //
 // If a peer has overwritten the links of a wait, removeDead leaves that wait where it is, and goes on behind it. It then
 // returns an error.
@@ -330,9 +332,9 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 }
 
 // queuedAt returns the node at v, an offset divided by 64, and the value of its word next, if the node is on this
-// queue. The commit word may change meanwhile. The owner of the node may use it for a wait in another queue or object
-// at any time. It stores the object and the word wanted before it changes the word next. So if the word next has the
-// same tag before and after the reads, what queuedAt has read belongs to one wait.
+// queue. The commit word may change meanwhile, and the owner may use the node for a wait in another queue or object.
+// The owner stores the object and the word wanted before it changes the word next. So if the word next has the same tag
+// before and after the reads, all values that queuedAt has read belong to one wait.
 func (q *recordQueue) queuedAt(v uint32) (n *arenakernel.Node, next recordedWord, ok bool) {
 	n, err := q.a.NodeAt(arenakernel.Offset(v) * linkUnit)
 	if err != nil {
@@ -353,7 +355,7 @@ const removeDeadAgain = 64
 const wakeFirstMost = 4
 
 // wakeFirst wakes the owners of the first waits, so that they reap. Their waits do not end. A wait may leave the queue
-// while wakeFirst comes to it. So wakeFirst begins again if it has woken nobody and the queue has changed.
+// before wakeFirst wakes its owner. So wakeFirst begins again if it has woken nobody and the queue has changed.
 func (q *recordQueue) wakeFirst() {
 	for range reapTries {
 		first := q.first.Load()
@@ -378,9 +380,9 @@ func (q *recordQueue) wakeFrom(v uint32) (woken bool) {
 	return woken
 }
 
-// dateFirst stores the present time in the node of the first wait of the queue, where tools read it. The time is the low
-// half of the word stamp. It is called only for a queue in the order of arrival, in which a wait that is first stays
-// first until it ends. See wait_date.go.
+// dateFirst stores the present time in the low half of the word stamp of the first wait of the queue, where tools read
+// it. dateFirst is called only for a queue in the order of arrival, in which the first wait stays first until it ends.
+// See wait_date.go.
 func (q *recordQueue) dateFirst() {
 	v := valueIn(q.first)
 	if v < arenakernel.RecordedFirst {

@@ -31,12 +31,12 @@ func (l Lost) String() string {
 	return s
 }
 
-// RecoverAll makes the objects of the arena usable again that deaths have made unusable, and returns those that it
-// recovered. Call it in OnFirst of [arena.Options]. At that time no other process has joined the arena, and the
-// library has already cleaned up after every dead participant.
+// RecoverAll recovers the objects of the arena that deaths have made unusable, and returns the objects that are usable
+// again. Call it in OnFirst of [arena.Options]. At that time no other process has joined the arena, and the library has
+// already cleaned up after every dead participant.
 //
-// For each such object, and for each such key of a [MultiLock], it calls repair, which repairs the data
-// that the object guards.
+// For each such object, and for each such key of a [MultiLock], RecoverAll calls repair, which repairs the data that
+// the object guards.
 //
 //	kind                                what RecoverAll does
 //	the locks, a key of a MultiLock     what their Recover does: repair runs while the lock is held
@@ -44,9 +44,11 @@ func (l Lost) String() string {
 //	Waitable                            repair, which opens it with its rules and calls its Recover
 //
 // The function repair must not be nil. If repair returns an error, that object stays unusable, and RecoverAll
-// continues with the next object. The error that it returns joins the errors of all such objects. It also has an
-// ErrCorrupt for each object that a peer has overwritten. If the header of such an object is impossible, that error
-// has the offset of the object. Delete removes such objects.
+// continues with the next object. RecoverAll returns the errors of all such objects, joined into one error.
+//
+// An object that a peer has overwritten cannot be recovered. The joined error then also has an error for this object
+// that Is ErrCorrupt. If the header of the object is impossible, that error names the object by its offset. Delete
+// removes the object.
 func RecoverAll(a *arena.Arena, repair func(Lost) error) ([]Lost, error) {
 	return RecoverAllContext(context.Background(), a, repair)
 }
@@ -191,7 +193,8 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 	return err == nil, err
 }
 
-// run calls repair for a call that Close of the arena a waits for.
+// run calls repair. Close of the arena waits for the caller, so run records that repair is running: a call inside
+// repair that would wait for itself then panics.
 func (l Lost) run(a *arenakernel.Arena, repair func(Lost) error) error {
 	running := &runningFunc{what: "the function of RecoverAll", a: a}
 	running.begin()

@@ -39,14 +39,13 @@ import (
 //     each other as for a [Mutex]: they barge, and a writer that has lost for a
 //     millisecond is handed the mutex.
 //
-//   - An upgradable hold keeps the mutex of the writers and leaves the gate open.
-//     So writers and other upgradable holds wait for it, and readers do not. Upgrade
-//     closes the gate and waits for the readers that are in, as a writer does.
+//   - An upgradable hold keeps the writers' mutex and leaves the gate open. So writers
+//     and other upgradable holds wait until it ends, and readers do not. Upgrade closes
+//     the gate and waits for the readers that have the lock, as a writer does.
 //
-// After the death of a writer, one more writer may overtake a sleeping reader. The process of a writer that waits
-// for the lock may not run for a tenth of a second, for example because it is stopped. If readers wait only for
-// this writer, they then open the gate and go in. The writer closes the gate again when it runs. A hold is never
-// taken away from a living process.
+// After the death of a writer, one more writer may overtake a sleeping reader. A writer that waits for the lock may be
+// stopped, so that it does not notice when the last reader leaves. After about a tenth of a second, the readers at the
+// gate then open it and go in. The writer closes the gate again when it runs. No living process loses its hold.
 //
 // # From one hold to another
 //
@@ -74,12 +73,11 @@ import (
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call of Unlock synchronizes
 // before the m'th call of Lock returns. For every call of RLock there is an n such that the n'th call of Unlock
-// synchronizes before that call returns, and the call of RUnlock that goes with it synchronizes before the n+1'th
-// call of Lock returns. Upgrade counts as a Lock, and Downgrade as an Unlock and an RLock. Among Lock and Unlock,
-// LockUpgradable counts as a Lock, and UnlockUpgradable and DowngradeToRead as an Unlock. But an earlier RUnlock
-// does not synchronize before LockUpgradable, nor does UnlockUpgradable before a later RLock. If a holder dies, the
-// release by its death synchronizes before the call that reports the death, and before the call that gets the lock
-// because of it.
+// synchronizes before that call returns, and the matching call of RUnlock synchronizes before the n+1'th call of Lock
+// returns. Upgrade counts as a Lock, and Downgrade as an Unlock and an RLock. Towards Lock and Unlock, LockUpgradable
+// counts as a Lock, and UnlockUpgradable and DowngradeToRead as an Unlock. But an earlier RUnlock does not synchronize
+// before LockUpgradable, and UnlockUpgradable does not synchronize before a later RLock. If a holder dies, its death
+// synchronizes before the call that reports the death, and before the next call that gets the lock.
 type RWMutex struct {
 	// The compiler inlines the fast paths only if they use plain pointers and the functions of package atomic.
 
@@ -124,7 +122,7 @@ type readerRegistry struct {
 	known      bool          // guarded by: Mutex; knowUpgradable has set upgradable
 	waiting    uint32        // guarded by: Mutex; registered in this epoch
 	due        uint32        // guarded by: Mutex; goroutines that were let in and have not noticed yet
-	epoch      uint64        // guarded by: Mutex; grants so far
+	epoch      uint64        // guarded by: Mutex; how often a writer has let goroutines in
 }
 
 // RWMutexOptions says how an RWMutex is created, and what this process does with it. A nil
@@ -278,7 +276,7 @@ func (m *RWMutex) moveIn() {
 // RLock locks m for reading, and waits until that is possible. It panics with an *[shmsync.Error] if the lock is
 // owner-dead or not recoverable, or if this process closes the arena while the call waits. A process can have up
 // to 8,388,606 read holds at a time. RLock does not check this, because the check would make each call slower. It
-// does check the number of goroutines that wait: if 8,388,606 of this process wait, the error Is ErrNoSpace.
+// also panics, with an error that Is ErrNoSpace, if 8,388,606 goroutines of this process wait already.
 func (m *RWMutex) RLock() {
 	if rwmutexHooks {
 		m.rlockOrPanic(0)

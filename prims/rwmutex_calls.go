@@ -21,8 +21,8 @@ func (m *RWMutex) finish() { m.calls.Add(-1) }
 
 func (m *RWMutex) refuse() { park.Refuse(m.queues()...) }
 
-// callsLeft reports whether the calls that began before the handle refused new calls have returned. They all
-// return, because the queues of a closed handle let no call sleep.
+// callsLeft reports whether all calls have returned that began before the handle refused new calls. These calls do
+// return, because the queues of a handle that is being closed let no call sleep.
 func (m *RWMutex) callsLeft() bool { return park.Left(m.queues()...) && m.calls.Load() == 0 }
 
 // awaitUnlock waits for calls of Unlock that have opened the gate, until they have also released the writers' mutex.

@@ -96,9 +96,9 @@ func (m *RWMutex) TryRLock() bool {
 	}
 }
 
-// tryMeetDead opens the gate g of a dead writer, or marks it as owner-dead, as the policy says. It makes Close wait
-// for the call, because the next holder may close the handle before the call has returned. It returns false if the
-// gate stays as it is.
+// tryMeetDead opens the gate g of a dead writer, or marks the gate as owner-dead, as the policy says. It returns false
+// if the gate stays as it is. Close waits for this call, because the next holder may close the handle before the call
+// has returned.
 func (m *RWMutex) tryMeetDead(g gateWord) (changed bool) {
 	if !m.readers.Enter() {
 		return false
@@ -301,7 +301,7 @@ func (r *reader) maySee() bool {
 	return g.epoch != r.epoch
 }
 
-// granted reports whether r was let in. If so, it records that r has noticed this. So it returns true only once.
+// granted reports whether r was let in. If so, it records that r has noticed this, and so returns true only once.
 func (r *reader) granted() bool {
 	m, g := r.m, r.m.registry
 	g.Lock()

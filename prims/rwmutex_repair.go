@@ -32,9 +32,9 @@ func (m *RWMutex) markOwnerDead(g gateWord) (changed bool) {
 	return !m.logged(g) && markOwnerDeadRWMutex(m.a, m.object, m.words, g)
 }
 
-// markOwnerDeadRWMutex changes the gate g of a dead participant and wakes the readers. They find the gate open and
-// go in, or return the error. Writers need no wake. The death has made the writers' mutex free, so they get that
-// mutex one after the other and check the gate.
+// markOwnerDeadRWMutex changes the gate g of a dead participant and wakes the readers. The readers find the gate open
+// and go in, or they return the error. Writers need no wake: the death has made the writers' mutex free, so one writer
+// after the other gets the mutex and checks the gate.
 func markOwnerDeadRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll, g gateWord) (changed bool) {
 	next := g.ownerDied(policyOf(w.policy))
 	if next == g || g.kind() == gateHeld && next == gateOpen && !a.Gone(g.participant()) {
@@ -99,7 +99,7 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	}
 	if l != nil && dead == a.Self() && ownerWord(w.writers.owner.Load()).participant() == dead {
 		// Roll back before the mutex is released. This process leaves the arena and is not dead. So a writer that
-		// got the mutex now would find the gate closed by a living process.
+		// got the mutex now would find the gate closed by a living process, and would report that as ErrCorrupt.
 		rollBackDue(a, obj, w, l, dead)
 	}
 	repairMutexWords(a, obj, w.writers, dead, true)
@@ -108,7 +108,7 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	}
 }
 
-// wakeRWMutex makes the wakes that a dead process did not make. The argument owed says which these may be.
+// wakeRWMutex makes the wakes that a dead process did not make. The argument owed says which wakes may be missing.
 func wakeRWMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := rwmutexAt(a, obj)
 	if err != nil {
@@ -150,8 +150,8 @@ func checkRWMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
 }
 
 // checkReaders is called ten times a second while a goroutine of this process waits to read. It makes the wakes
-// that another process did not make, because it was stopped or died. It also detects that this goroutine was let
-// in.
+// that another process did not make, because it was stopped or died. It also wakes readers of this process that were
+// let in and have not noticed.
 func (m *RWMutex) checkReaders() {
 	g := gateWord(m.gate.Load())
 	switch {
@@ -184,9 +184,10 @@ func (m *RWMutex) checkReaders() {
 	m.stuck.Store(0)
 }
 
-// checkWriter is called ten times a second while a goroutine of this process waits for readers to leave. It makes a
-// wake that another process did not make, because it was stopped or died. That process may also have opened the gate;
-// see checkReaders. New readers may then be in all the time, until the writer closes the gate again.
+// checkWriter is called ten times a second while a goroutine of this process waits for readers to leave. It wakes the
+// writer if no reader is left, because the process of the last reader may have been stopped or killed before it woke
+// the writer. It also wakes the writer if another process has opened the gate; see checkReaders. Otherwise new readers
+// could keep the writer waiting forever, because only the writer closes the gate again.
 func (m *RWMutex) checkWriter() {
 	if gateWord(m.gate.Load()) != m.closedByUs() || m.firstReader(1) == 0 {
 		m.wakeWordWriter.WakeAll()
@@ -196,8 +197,8 @@ func (m *RWMutex) checkWriter() {
 // Recover makes m usable again after it became owner-dead or not recoverable. It locks m for writing, runs repair,
 // and unlocks m. If repair returns an error or panics, m becomes not recoverable until a later Recover succeeds,
 // and this Recover returns the error. Other callers wait while repair runs. If this process dies before repair
-// returns, m is owner-dead again. When Recover calls repair, no system call of the dead process can write to its
-// data any more.
+// returns, m is owner-dead again. When Recover calls repair, no system call of the dead process can write to the data
+// any more.
 //
 // If m is neither owner-dead nor not recoverable, Recover waits for the lock, unlocks it and does not run repair.
 // Recover returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and leaves the
@@ -303,7 +304,7 @@ func (m *RWMutex) recoveryLost(op string, g gateWord) error {
 // runRepair runs repair while the gate says that this process recovers m. If repair fails, m becomes not
 // recoverable. The parameter waited says whether the Close of the handle waits for the call.
 func (m *RWMutex) runRepair(repair func() error, waited bool) (err error) {
-	who := m.diedName() // while the gate keeps other recoveries out
+	who := m.diedName() // read while the gate keeps other recoveries out
 	done := false
 	defer func() {
 		if done && err == nil {

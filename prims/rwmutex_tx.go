@@ -16,10 +16,10 @@ var (
 	_ = crashpoint.Register("rwmutex.rollback.opened")
 )
 
-// Update locks m for writing, calls f, and unlocks m. If f returns nil, the changes that f made stay. Otherwise f
-// returns an error, panics or calls runtime.Goexit, or this process dies. Then all bytes that f has saved with tx
-// get their old values back before another process gets m for reading or writing; see [Tx]. Update returns the
-// error of f.
+// Update locks m for writing, calls f, and unlocks m. If f returns nil, the changes that f made stay. If f returns an
+// error, panics or calls runtime.Goexit, or if this process dies, all bytes that f has saved with tx get their old
+// values back. They do so before another process gets m for reading or writing; see [Tx]. Update returns the error of
+// f.
 //
 // m must have PolicyRollback; otherwise Update panics. The rules for f and the errors are those of [Mutex.Update].
 // In addition, f must not downgrade m.
@@ -133,8 +133,8 @@ func (m *RWMutex) endDead(g gateWord) (changed bool) {
 
 // tryEndDead does what the method endDead does, for a reader, which does not have the writers' mutex. If the
 // changes have to be undone, tryEndDead needs that mutex, and gives up if it cannot get the mutex at once. It must
-// not wait for the mutex, because the process that has it undoes the changes itself, and may then keep the mutex
-// for long, as an upgradable hold does.
+// not wait: the process that has the mutex undoes the changes itself, and may then keep the mutex for long, as an
+// upgradable hold does.
 func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
 	if !m.logged(g) || !m.a.Gone(g.participant()) || !m.writers.TryLock() {
 		return false
@@ -187,8 +187,8 @@ func rollBackRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll,
 }
 
 // rollbackDue reports whether the reaper of the dead participant has to roll back for the process that the gate
-// names. The gate may name the dead participant. It may also name another participant that died earlier: its reaper
-// could not roll back, because the dead participant had the writers' mutex then.
+// names. The gate may name the participant dead itself. It may also name a participant that died earlier, whose reaper
+// could not roll back because the participant dead had the writers' mutex then.
 func rollbackDue(a *arenakernel.Arena, w rwmutexAll, dead arenakernel.ParticipantID) (gateWord, bool) {
 	g := gateWord(w.gate.Load())
 	n := g.participant()
@@ -212,11 +212,10 @@ func rollBackDue(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *un
 	}
 }
 
-// reapUpdate is called when the dead participant is reaped. It undoes the Update that is unfinished according to
-// the gate of o, if rollbackDue says so. It does nothing if another process has the writers' mutex. In that case
-// the other process rolls back before it closes the gate, or when it releases the mutex; see releaseWriters. So the
-// reap of the dead participant may end before the rollback. If this process dies while it has the mutex, the mutex
-// becomes free again.
+// reapUpdate is called when the dead participant is reaped. It undoes an unfinished Update, if rollbackDue says that
+// this is due. If another process has the writers' mutex, reapUpdate does nothing: that process rolls back before it
+// closes the gate, or when it releases the mutex; see releaseWriters. So the reap of the dead participant may end
+// before the rollback. If this process dies while it has the mutex, the mutex becomes free again.
 func reapUpdate(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
 	for range reapTries {
 		if _, is := rollbackDue(a, w, dead); !is || !takeToRollBack(a, o, w) {
@@ -270,17 +269,17 @@ func releaseAfterRollback(a *arenakernel.Arena, o arenakernel.Object, w rwmutexA
 	delete(r.of, rolledBack{a.Segment(), o.Offset})
 }
 
-// releaseWriters releases the writers' mutex, and then rolls back if that is due. It is due if two things have
-// happened. The caller has found the gate of a dead writer and left it as it was. Meanwhile a reaper has given up,
-// because it found the mutex held.
+// releaseWriters releases the writers' mutex, and then rolls back for a dead writer if necessary. The caller may have
+// found the gate of a dead writer that was not gone yet, and left the gate as it was. A reaper of that writer may have
+// given up meanwhile, because it found the mutex held.
 //
-// So no rollback is missed. If the process of the dead writer ends while the caller has the mutex, releaseWriters
-// finds that and rolls back. If it ends later, the reaper finds the mutex free and rolls back.
+// So no rollback is missed. If the dead writer becomes gone while the caller has the mutex, releaseWriters rolls back.
+// If the dead writer becomes gone later, its reaper finds the mutex free and rolls back.
 //
-// Not every call that calls releaseWriters is one for which Close of the handle waits, and the next writer may close
-// the handle as soon as it has the mutex. So releaseWriters makes Close wait. If this process is already leaving the
-// arena, the end of the arena releases the mutex and rolls back. If only the handle has ended, releaseWriters
-// releases the mutex, and leaves the rollback to the next call.
+// The next writer may close the handle as soon as it has the mutex, and Close does not wait for every caller of
+// releaseWriters. So releaseWriters makes Close wait. If this process is already leaving the arena, the end of the
+// arena releases the mutex and rolls back. If only the handle has ended, releaseWriters releases the mutex, and leaves
+// the rollback to the next call.
 func (m *RWMutex) releaseWriters() {
 	s, ok := m.opening.tryServe(m.writers.queue)
 	if !ok {

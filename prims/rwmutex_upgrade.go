@@ -129,8 +129,8 @@ func (m *RWMutex) UpgradeContext(ctx context.Context) error { return m.upgrade(c
 
 func (m *RWMutex) upgrade(ctx context.Context) error {
 	const op = "rwmutex.upgrade"
-	// begin makes Close wait for this call. That is necessary because a handle that is opened after Close must find
-	// the gate open; see knowUpgradable.
+	// begin makes Close wait for this call, because a handle that is opened after Close must find the gate open; see
+	// knowUpgradable.
 	if err := m.begin(op); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (m *RWMutex) TryUpgrade() bool {
 }
 
 // DowngradeToUpgradable turns the write hold of this process into an upgradable hold. Waiting readers are let in,
-// and no writer gets the lock in between. It panics as Unlock does.
+// and no writer gets the lock in between. DowngradeToUpgradable panics as Unlock does.
 func (m *RWMutex) DowngradeToUpgradable() {
 	race.ReleaseMerge(m.wrote)
 	m.openGate("DowngradeToUpgradable")
@@ -176,7 +176,7 @@ func (m *RWMutex) DowngradeToUpgradable() {
 }
 
 // DowngradeToRead turns the upgradable hold of this process into a read hold. No writer gets the lock in between.
-// It panics as UnlockUpgradable does.
+// DowngradeToRead panics as UnlockUpgradable does.
 func (m *RWMutex) DowngradeToRead() {
 	m.endUpgradable("DowngradeToRead", upgradableNot)
 	// Count the reader before the writers' mutex is released. The next writer takes the mutex after that, so it

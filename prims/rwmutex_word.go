@@ -21,8 +21,8 @@ import (
 //	n        m        n hold, or try, and m wait                    both of the above
 //
 // If the participant of a word is dead or has left, the word counts as 0, whatever its contents. No field overflows
-// into another. The field reading is the highest, so it wraps. The field waiting is at most readerWaitMost; a
-// goroutine that would be one more does not wait, and gets an error.
+// into another. The field reading is the highest, so it wraps. The field waiting is at most readerWaitMost; if so many
+// goroutines wait, a further call of RLock gets an error.
 //
 // When a writer opens the gate, it turns all waiting goroutines into readers with one CAS, which is called a grant.
 // It does so while it still has the writers' mutex. So the holds exist before the next writer can close the gate,

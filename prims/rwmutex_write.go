@@ -355,7 +355,7 @@ func (m *RWMutex) Unlock() {
 }
 
 // Downgrade turns the write hold of this process into a read hold. No writer gets the lock in between, and waiting
-// readers are let in. It panics as Unlock does.
+// readers are let in. Downgrade panics as Unlock does.
 func (m *RWMutex) Downgrade() {
 	m.opening.use()
 	if g := gateWord(m.gate.Load()); g != makeGate(gateHeld, m.name) {
@@ -408,9 +408,9 @@ func (m *RWMutex) openGate(what string) {
 	m.letIn()
 }
 
-// letIn grants the lock to all readers that sleep. Only a process that has the writers' mutex may do this, because no
-// other process can then close the gate before letIn ends, so no reader gets the lock together with a writer. A process
-// without that mutex, such as a reaper, must not do it, even if the writer is dead: that process might be stopped
+// letIn grants the lock to all readers that sleep. Only a process that has the writers' mutex may call letIn: then no
+// other process can close the gate before letIn ends, and no reader gets the lock together with a writer. A process
+// without that mutex, such as a reaper, must not call letIn, even if the writer is dead. That process might be stopped
 // halfway and go on later, while another writer writes.
 //
 // Preconditions: this goroutine has the writers' mutex, and has opened the gate.

@@ -19,7 +19,7 @@ import (
 // RWSpinLock is a reader/writer lock between processes for short critical sections. In most cases [RWMutex] is
 // better. It has the same holds, its readers are faster, and it bounds how long readers and writers wait.
 // RWSpinLock is the better choice only where short writes matter most: without contention its writes cost less, and
-// their 99th percentile was lower. See docs/performance.md.
+// the 99th percentile of their duration was lower. See docs/performance.md.
 //
 // Any number of goroutines of any number of processes can hold the lock for reading, R. One process at a time can
 // hold it for writing, W, or for upgrade, U. A process that holds it for upgrade reads now, and may become the
@@ -57,7 +57,7 @@ import (
 // process dies in a Lock that still waits for readers to leave, it has no hold yet.
 //
 // Readers of different processes do not write the same cache lines. Each participant that opens the lock gets 128 bytes
-// of the arena for the count of its holds, and a writer reads the counts of all participants that have opened the lock.
+// of the arena for the count of its holds. A writer reads all these counts.
 //
 // RWSpinLock follows folly's RWSpinLock, which has one count for all readers. Here each participant has a count of
 // its own, as in big-reader locks.
@@ -65,9 +65,8 @@ import (
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call of Unlock,
 // UnlockUpgradable or a downgrade synchronizes before the m'th call of Lock, Upgrade or LockUpgradable returns. For
 // each call of RLock there is an n such that the n'th of those releases synchronizes before the RLock returns, and
-// the RUnlock of that hold synchronizes before the next Lock or Upgrade returns. If a holder dies, the release by
-// its death synchronizes before the call that reports the death, and before the call that gets the lock because of
-// it.
+// the RUnlock of that hold synchronizes before the next Lock or Upgrade returns. If a holder dies, its death
+// synchronizes before the call that reports the death, and before the next call that gets the lock.
 type RWSpinLock struct {
 	core    spinCore
 	readKey race.Key // the race detector's edge from an RUnlock to the next writer
@@ -89,8 +88,8 @@ type RWSpinLockOptions struct {
 	// a new object, and any policy for an existing object. If Policy is set and an existing object has another
 	// policy, opening fails.
 	Policy Policy
-	// Repair, if set, is run by calls of this process that would otherwise report ErrOwnerDead. They run it as
-	// Recover does, and then go on. Repair applies to this handle only and is not stored in the arena.
+	// Repair, if set, is run by a call of this process that would otherwise report ErrOwnerDead. The call runs Repair
+	// as Recover does, and then goes on. Repair applies to this handle only and is not stored in the arena.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
@@ -131,8 +130,8 @@ func RWSpinLockAt(a *arena.Arena, off arena.Offset) (*RWSpinLock, error) {
 	return handleAt(a, off, "rwspinlock.open", rwSpinKindID, rwSpinVersion, uint64(spinBytes), newRWSpinLock(&RWSpinLockOptions{}))
 }
 
-// rwSpinLockToRecover does what RWSpinLockAt does, for a caller that only calls Recover. Such a caller needs no count,
-// so this participant gets no slot record. A full arena would have no room for one.
+// rwSpinLockToRecover does what RWSpinLockAt does, for a caller that only calls Recover. Such a caller needs no count
+// of read holds, so this participant gets no slot record. So Recover works even if the arena has no room for a record.
 func rwSpinLockToRecover(a *arena.Arena, off arena.Offset) (*RWSpinLock, error) {
 	return handleAt(a, off, "rwspinlock.open", rwSpinKindID, rwSpinVersion, uint64(spinBytes),
 		func(a *arenakernel.Arena, o arenakernel.Object) (*RWSpinLock, error) {
@@ -314,7 +313,7 @@ type RWSpinLockState struct {
 	Held     bool              // a process holds the lock for writing, or recovers it
 	Upgrade  bool              // a process holds the lock for upgrade
 	Draining bool              // the process in Owner waits for readers to leave
-	Owner    *shmsync.Identity // the process that holds it for writing or upgrade, or whose death left it behind; nil if there is none or it is not known
+	Owner    *shmsync.Identity // the process that holds l for writing or upgrade, or that died with such a hold; nil if there is none or it is not known
 	Readers  []RWSpinLockReader
 	Waiting  bool   // there may be waiters asleep
 	Err      error  // why no call can lock l: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt

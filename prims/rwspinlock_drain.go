@@ -16,8 +16,8 @@ var (
 	_ = crashpoint.Register("rwspinlock.drain.given_up")
 )
 
-// rwSpinDrain describes a wait for readers to leave, which is called a drain. Its fields are the values of the
-// state word before the wait, during the wait, after a success and after a failure.
+// rwSpinDrain describes a wait for readers to leave, which is called a drain. The fields from, pending, to and back are
+// the values of the state word before the wait, during the wait, after a success and after a failure.
 type rwSpinDrain struct {
 	from, pending, to, back spinWord
 }
@@ -33,7 +33,7 @@ func drainForUpgrade(n arenakernel.ParticipantID) rwSpinDrain {
 }
 
 // drainForRecover returns the values of the state word for a Recover that waits for readers to leave. If the wait
-// fails, the word gets a value that names no participant. It cannot name the participant that died, because another
+// fails, the word gets a value that names no participant. The participant that died must not be named, because another
 // participant may have got the same ID during the wait.
 func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
 	r, back := makeSpin(spinRecovering, n), spinOwnerGone

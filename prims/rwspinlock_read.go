@@ -93,8 +93,8 @@ func (l *RWSpinLock) tryRLockFast() bool {
 //	counts itself                   stores its ID in the state word
 //	reads the state word            reads the counts
 //
-// In every order of these four steps, the reader sees the writer, or the writer sees the reader. That is why the
-// reader counts itself first. If it read the state word first, both could get the lock.
+// In every order of these four steps, the reader sees the writer, or the writer sees the reader. If the reader read the
+// state word before it counts itself, both could get the lock.
 func (l *RWSpinLock) enter() (in bool, err error) {
 	if err := l.count(); err != nil {
 		return false, err

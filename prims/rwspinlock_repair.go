@@ -41,7 +41,7 @@ func repairRWSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel
 	repairSpinWord(a, obj, dead, true)
 }
 
-// wakeRWSpin makes the wakes that a dead process did not make. The argument owed says which these may be.
+// wakeRWSpin makes the wakes that a dead process did not make. The argument owed says which wakes may be missing.
 func wakeRWSpin(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {

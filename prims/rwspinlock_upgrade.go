@@ -119,7 +119,7 @@ func (l *RWSpinLock) DowngradeToRead() {
 }
 
 // DowngradeToUpgradable turns a hold for writing into a hold for upgrade. No other process gets a hold in between.
-// It panics as Unlock does.
+// DowngradeToUpgradable panics as Unlock does.
 func (l *RWSpinLock) DowngradeToUpgradable() {
 	l.core.opening.use()
 	l.core.release("DowngradeToUpgradable", spinHeld, makeSpin(spinUpgrade, l.core.name))

@@ -16,8 +16,8 @@ import (
 //
 // The library remembers which goroutine runs the function. If the same goroutine makes the call, the function is on
 // its stack, so the function cannot return before the call does. No other goroutine gets such a panic.
-// [asm.Goroutine] identifies goroutines. Where it cannot, calls wait for ever. A call whose context has a deadline
-// does not wait for ever, so it gets the error of the context as always.
+// [asm.Goroutine] identifies goroutines. Where asm.Goroutine cannot do so, such a call waits for ever. A call whose
+// context has a deadline does not wait for ever, so it gets the error of the context as always.
 //
 // A function that runs seldom is in the map of the variable running. A function of a call that has to be fast stores
 // its goroutine in a goroutineMark. Only a call that is about to wait, and the Close of a handle or of the arena,
@@ -156,10 +156,10 @@ func (p *opening) mustNotWaitForSelf(ctx context.Context, call string) {
 	}
 }
 
-// selfWait returns the text of a panic if a wait for the object of p, or for the given key of that object, would be a
-// wait for the calling goroutine itself. That is so if the goroutine runs a function of the program that has to return
-// before the wait can end. Otherwise it returns "". If ctx has ended or has a deadline, it returns "", because the wait
-// ends with ctx. The parameter call names the call that is about to wait.
+// selfWait returns the text of a panic if a wait for the object of p, or for the given key of that object, could never
+// end: the calling goroutine runs a function of the program that has to return first. Otherwise selfWait returns "". It
+// also returns "" if ctx has ended or has a deadline, because the wait then ends with ctx. The parameter call names the
+// call that is about to wait.
 func (p *opening) selfWait(ctx context.Context, call string, key *uint64) string {
 	if park.Ends(ctx) {
 		return ""

@@ -30,9 +30,9 @@ var (
 // While no goroutine waits, Acquire and Release are one instruction each on memory that only this
 // process writes. A process keeps the permits that it released until another process wants them.
 //
-// In the terminology of the Go memory model, and across processes: a Release synchronizes before the
-// return of an Acquire that its permits made possible. So does a death whose permits made the Acquire
-// possible.
+// In the terminology of the Go memory model, and across processes: a Release synchronizes before the return of an
+// Acquire that its permits made possible. If a process dies, its death synchronizes before the return of an Acquire
+// that the permits of the dead process made possible.
 type Semaphore struct {
 	recordQueue
 	words   *semaphoreWords
@@ -191,9 +191,9 @@ func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 // giveBack ends a call that was granted n permits, and whose context has ended with the error canceled. As in x/sync,
 // such a call does not keep its permits. So giveBack releases them, and returns canceled or the error of the release.
 //
-// In a transferable Semaphore, other processes may have released so many permits since the grant that these n are too
-// many. All of them were released after this call had taken its permits. So the call has succeeded, and giveBack
-// returns nil.
+// In a transferable Semaphore, the release fails if more permits would then be free than the semaphore has. That
+// happens only if other processes have released permits after this call had taken its permits. So the call had taken
+// effect before that: giveBack returns nil, and the call has succeeded.
 func (s *Semaphore) giveBack(n uint64, canceled error) error {
 	ok := s.releaseFast(n)
 	if !ok {
@@ -236,7 +236,7 @@ func (s *Semaphore) awaitGrant(ctx context.Context, waitNode *park.WaitNode, n u
 	return nil
 }
 
-// acquireTooMany is AcquireContext for more permits than the semaphore has.
+// acquireTooMany continues an AcquireContext for more permits than the semaphore has.
 func (s *Semaphore) acquireTooMany(ctx context.Context, n uint64) error {
 	switch {
 	case s.opening.ended.Load():
@@ -265,8 +265,8 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 	return r == semTaken && err == nil
 }
 
-// Release releases n permits. It panics if n is negative, if this process does not have that
-// many, or, for a transferable semaphore, if more permits than its size would be free.
+// Release releases n permits. It panics if n is negative, or if this process has fewer than n permits. For a
+// transferable semaphore, it panics if more permits would be free than the semaphore has.
 func (s *Semaphore) Release(n int64) {
 	if n < 0 {
 		s.negative("Release", n)
@@ -302,7 +302,7 @@ func (s *Semaphore) Offset() arena.Offset { return s.object.Offset }
 type SemaphoreState struct {
 	Size    int64 // the total number of permits
 	Free    int64 // permits that can be acquired
-	Mine    int64 // permits of this process
+	Mine    int64 // permits of this process; 0 for a transferable semaphore
 	Waiting bool  // there are waiters
 }
 

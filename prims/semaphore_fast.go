@@ -60,9 +60,8 @@ func (s *Semaphore) releaseFast(n uint64) bool {
 }
 
 // mayOpen reports whether words of s may be open, that is, whether processes may change them without a record. No
-// word is open under the race detector, because only calls with records report to the detector. No word is open in an
-// arena that counts operations, because only records do the counting. No word is open if s has more permits than such
-// a word can count.
+// word is open under the race detector, or in an arena that counts operations: only calls with records report to the
+// detector and count themselves. No word is open if s has more permits than an open word can count.
 func (s *Semaphore) mayOpen() bool { return !race.Enabled && s.counts == nil && s.size <= fastMost }
 
 func (s *Semaphore) acquireFromPool(n uint64) bool {

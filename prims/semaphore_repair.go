@@ -16,8 +16,8 @@ func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	if o.Size < semaphoreBytes(a) {
 		return
 	}
-	// If the list of records is corrupt, nobody can open the Semaphore. A process that already has it
-	// open repairs it, because that process knows the records.
+	// If the list of records is corrupt, this process cannot open the Semaphore. A process that has it open already
+	// knows the records, and reaps.
 	s, err := buildSemaphore(a, o, true)
 	if err != nil {
 		return
@@ -28,8 +28,8 @@ func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	}, func(*recordedChange, *wakes) {})
 }
 
-// wakeFirstOfSemaphore wakes the waiters that a dead process may not have woken. The caller is a reaper that may
-// not have opened the Semaphore.
+// wakeFirstOfSemaphore is called by a reaper. If this process has not opened the Semaphore, and so cannot reap its
+// permits, wakeFirstOfSemaphore wakes the owners of the first waits, so that they reap; see wakeBare.
 func wakeFirstOfSemaphore(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if o.Size < semaphoreBytes(a) {
 		return

@@ -23,8 +23,8 @@ const (
 )
 
 // takeOrJoin acquires n permits by a record, or queues a wait and returns its wait node. It spins before it queues
-// the wait, because two processes that hand permits to and fro often get them during the spin. spun is false if
-// takeOrJoin did not spin because others wait.
+// the wait, because a process that exchanges permits with another process often gets them during the spin. spun is
+// false if takeOrJoin did not spin because other calls wait.
 func (s *Semaphore) takeOrJoin(n uint64) (waitNode *park.WaitNode, spun bool, err error) {
 	r, err := s.take(n, nil)
 	if r != semNotNow || err != nil {
@@ -132,9 +132,9 @@ func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 	}
 }
 
-// enough reports whether n permits are free in the state that x has read. If the result named again is true, this
-// call or another one has made a change, and the caller has to begin again. If enough and again are false, no
-// process keeps unused permits in its share.
+// enough reports whether n permits are free in the state that x has read. If not, it folds an open share, so that the
+// unused permits of this share become free. Then the result again is true, and the caller has to begin again. If enough
+// and again are false, no process keeps unused permits in its share.
 func (s *Semaphore) enough(x *recordedChange, n uint64, b *wakes) (enough, again bool, err error) {
 	if s.freeIn(x) >= n {
 		return true, false, nil
@@ -257,7 +257,7 @@ func (s *Semaphore) grant(x *recordedChange, w wait) bool {
 	return true
 }
 
-// serve grants queued waits in order while there are permits for the first one. If the owner of the first wait is
+// serve grants queued waits in order while there are permits for the first wait. If the owner of the first wait is
 // dead, serve takes that wait off the queue. The caller holds s.private.
 func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
 	for {

@@ -4,8 +4,8 @@ package prims
 type SemaphoreMode uint32
 
 const (
-	// SemaphoreOwned means that a process releases only permits that it has acquired. They become free when it
-	// dies. It is the default mode.
+	// SemaphoreOwned means that a process releases only permits that it has acquired. When the process dies, its
+	// permits become free. SemaphoreOwned is the default mode.
 	SemaphoreOwned SemaphoreMode = iota + 1
 	// SemaphoreTransferable means that the semaphore only counts permits. Any process may release them, and the
 	// permits that a process has acquired do not become free when it dies.
@@ -48,8 +48,8 @@ func (s *Semaphore) unaccepted(x *recordedChange, h *semaphoreShare) uint64 {
 	return 0
 }
 
-// takeBackGrants adds to the change x that some permits become free: those that the participant of h was granted
-// and has not accepted. That participant is gone.
+// takeBackGrants adds to the change x that the permits become free that the participant of h was granted and has not
+// accepted. That participant is dead or has left the arena.
 func (s *Semaphore) takeBackGrants(x *recordedChange, h slotShare) {
 	free := s.freeIn(x)
 	s.setFree(x, free+min(s.unaccepted(x, h.semaphoreShare), s.size-min(free, s.size)))

@@ -24,9 +24,9 @@ import "fmt"
 //	crash:   spare is free; the permits of a name that is not current are free, too
 //
 // An acquire or a release changes only the field spare. The other permits of the share are in use. While the word is
-// open, no record reduces the permits of the share. So if a participant loads first the word, then the number of
-// permits of the share, and its CAS of the word succeeds, then the share still has at least that many permits. Only a
-// record opens the word, and each change of the bit named open changes the tag. So the CAS fails if the word was
+// open, no record reduces the permits of the share. Suppose that a participant loads first the word and then the number
+// of permits of the share, and that its CAS of the word succeeds. Then the share still has at least that many permits:
+// only a record opens the word, and each change of the bit named open changes the tag. So the CAS fails if the word was
 // closed since the load, even if it was opened again.
 //
 // While a wait is queued, no share is open, so that every release goes through a record and can serve the queue.

@@ -20,9 +20,8 @@ var (
 	_ = crashpoint.Register("sequencer.reset.stored")
 )
 
-// Sequencer is a counter between processes that goes up, and that goroutines wait for. Each waiter chooses a value,
-// called its token, and waits until the counter has reached the token. If one call ends several waits, their order
-// is not specified.
+// Sequencer is a counter that processes share and increment. A waiter chooses a value, called its token, and waits
+// until the counter has reached the token. If one call ends several waits, their order is not specified.
 //
 // Increment costs one atomic addition and one load unless it reaches a token, however many goroutines wait. A call
 // that wakes waiters may also needlessly wake waiters whose tokens are higher by a multiple of 16.
@@ -222,8 +221,8 @@ func (s *Sequencer) WaitAsync(token uint64) *Pending {
 }
 
 // CancelWaiters ends every wait that began before the call with an error that Is ErrCanceled, unless its token is
-// reached. CancelWaiters wakes the waiters of other processes, and does not wait until they run. So a wait whose
-// token is reached before it wakes may still end without an error. Later waits are not affected.
+// reached. CancelWaiters wakes the waiters of other processes, and does not wait until they run. So if the counter
+// reaches a token before the waiter runs, the wait may still end without an error. Later waits are not affected.
 func (s *Sequencer) CancelWaiters() {
 	s.opening.use()
 	defer s.serve().end()

@@ -87,8 +87,8 @@ func (s *Sequencer) refuse() {
 }
 
 // end detaches the handle from the words of the object. A concurrent Increment may have changed the counter and not
-// yet checked the cell. When it does, it finds that the handle is closed, and wakes nobody. So end wakes the
-// waiters of other processes and of other handles instead.
+// yet checked the cell. The Increment then finds that the handle is closed, and wakes nobody. So end wakes the waiters
+// of other processes and of other handles instead.
 func (s *Sequencer) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

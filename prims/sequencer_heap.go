@@ -87,8 +87,8 @@ func (c *tokenCell) remove(w *tokenWait) bool {
 }
 
 // serve calls the function tell of the waits in the token heap that are over, and makes sure that a wake comes for
-// the others. Only one goroutine at a time does so. It releases the mutex before it calls tell or wakes anybody,
-// because both may call serve again.
+// the other waits. Only one goroutine at a time does so. That goroutine releases the mutex c.mu before it calls tell or
+// wakes a waiter, because both may call serve again.
 func (c *tokenCell) serve() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *tokenCell) serve() {
 		c.queue.Exit()
 	}()
 	for c.again {
-		// Another iteration means that another call has set the field again, or has changed the cell.
+		// The loop repeats only if another call has set c.again meanwhile, or if waits may be over again; see arm.
 		c.again = false
 		over := c.takeOver()
 		var first tokenWait // a copy, because the wait itself may be removed and reused at any time

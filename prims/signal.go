@@ -33,13 +33,14 @@ import (
 // It lacks a bit only while a process is in the middle of an operation.
 //
 // In the terminology of the Go memory model, and across processes: a Schedule that changes the gate synchronizes
-// before the return of the Begin, Next or TryBeginInline that takes the queue next. It changes the gate if it returns
-// true, or if it finds the queue executing and marks it as scheduled again. Each Finish synchronizes in the same way.
-// A Schedule that finds the queue already scheduled changes nothing and does not synchronize. Its item is still not
-// missed if the producer publishes the item by an atomic store and the worker looks for it by an atomic load.
-// Schedule executes a fence after the store of the item, and then loads the gate. If the queue is still scheduled, no
-// worker has changed the gate yet. So the store of the item came before the worker's change of the gate, and thus
-// before the worker's load of the queue.
+// before the return of the Begin, Next or TryBeginInline that takes the queue next. Schedule changes the gate if it
+// returns true, or if it finds the queue executing and marks it as scheduled again. Each Finish synchronizes in the
+// same way. A Schedule that finds the queue already scheduled changes nothing and does not synchronize.
+//
+// Even then, no worker misses the item, if the producer publishes it by an atomic store and the worker looks for it by
+// an atomic load. Schedule executes a fence after the store of the item, and then loads the gate. If the queue is still
+// scheduled, no worker has changed the gate yet. So the store of the item came before the worker's change of the gate,
+// and thus before the worker's load of the queue.
 //
 // When a process dies, the queues that it executed are scheduled again, and every announcement that it had begun is
 // completed. The permits that it had taken, or had not issued yet, are issued. Its registrations as worker and

@@ -11,10 +11,10 @@ import (
 var _ = crashpoint.Register("signal.bit.acquired")
 
 // Signal is a view of one signal of a SignalWaker: a bit for each of 64 queues. A bit is set while its queue waits
-// for a worker that executes it. The [Gate] of the queue is the word that decides which worker does. Gates set and
-// clear the bits themselves, and [SignalWaker.Next] reads them. A Signal is for programs that choose among queues
-// in their own way. A program that acquires a bit calls Begin of the gate, which decides whether the program
-// executes the queue, and then TryUnmarkIfEmpty of the waker.
+// for a worker. The [Gate] of the queue decides which worker executes the queue. The methods of a Gate set and clear
+// the bits, and [SignalWaker.Next] reads them. A Signal is for programs that choose among queues in their own way. A
+// program that acquires a bit calls Begin of the gate, which says whether the program may execute the queue, and then
+// TryUnmarkIfEmpty of the waker.
 //
 // Every operation is one sequentially consistent access to one word. If a process dies after it has acquired a
 // bit and before it has called Begin, nothing is lost: the reaper sets the bit again.

@@ -51,9 +51,9 @@ const gateKeyStep = 0x9e3779b97f4a7c15
 
 // Schedule announces that there is something in the queue. The caller has put it there before, by an atomic store or
 // under a lock. Schedule reports whether this call has made the queue scheduled. The result is false if the queue was
-// scheduled already. It is also false if a worker executes the queue; then the Finish of that worker schedules it
-// again. Schedule never blocks. If the queue is scheduled already, the call only makes a fence and loads the gate
-// twice. It makes no system call if no worker sleeps.
+// scheduled already. The result is also false if a worker executes the queue; then the Finish of that worker schedules
+// the queue again. Schedule never blocks, and makes no system call if no worker sleeps. If the queue is scheduled
+// already, Schedule only executes a fence and loads the gate twice.
 func (g *Gate) Schedule() bool {
 	gate := g.word()
 	for {
@@ -95,7 +95,7 @@ func (g *Gate) scheduleIdle(gate *signalGate) bool {
 
 func (g *Gate) scheduleCounted(gate *signalGate) bool {
 	for {
-		// The loop is lock-free, as that of Schedule.
+		// The loop is lock-free for the same reason as the loop of Schedule.
 		s := signalGateWord(gate.word.Load())
 		if s.scheduled() {
 			if fence(); signalGateWord(gate.word.Load()) == s {
@@ -207,8 +207,8 @@ func (g *Gate) finish(again bool) bool {
 	return false
 }
 
-// finishCounted does what finish does, for an execution after which something is left to do. Before that is done,
-// another worker may go on, and close the handle. So Close waits for the call.
+// finishCounted does what finish does, if the call has to schedule the queue again, or has to count. Another worker may
+// go on and close the handle before the call is complete. So Close waits for the call.
 func (g *Gate) finishCounted(gate *signalGate, again bool) bool {
 	defer g.w.serve().end()
 	running := g.running

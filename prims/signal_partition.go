@@ -92,11 +92,11 @@ func (v *signalView) unmarkStatus(s signalStatus) bool {
 // sleeps. The partition summary in the worker's own waker has a bit for each leaf. Bit k stands for signal start+k
 // of the shared waker. The tasks bit is set while the partition summary has a bit.
 
-// SyncPartitionSummary updates the partition summary of w. Afterwards the summary has a bit for each signal that has
-// a set bit, among the signals start to end-1 of another waker, which the parameter tree names. There are at most 64
-// such signals. SyncPartitionSummary reports whether any of them has bits. If tree is nil, the signals of w itself
-// are used. The worker that owns w calls it before it sleeps. Before SyncPartitionSummary returns, it checks each
-// signal whose bit it has removed once more, because the signal may have got a bit meanwhile.
+// SyncPartitionSummary updates the partition summary of w by the signals start to end-1 of the waker tree. There are at
+// most 64 such signals. Afterwards the summary has a bit for each of these signals that has a set bit. If tree is nil,
+// the signals of w itself are used. SyncPartitionSummary reports whether the summary has a bit. The worker that owns w
+// calls it before it sleeps. If SyncPartitionSummary removes the bit of a signal, it checks the signal once more
+// afterwards, because the signal may have got a bit meanwhile.
 func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (work bool) {
 	w.opening.use()
 	if tree == nil {
@@ -118,7 +118,7 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 	}
 	defer w.serve().end() // a worker may see a bit as soon as it changes, and close the handle
 	// First add the bits of leaves that have work now, so that no concurrent call misses any of them. Then remove
-	// the other bits, and check each of their leaves once more after that.
+	// each other bit, and check its leaf once more after that.
 	// sync(signal.tasks): release
 	old := w.head.partition.Or(now)
 	for k, gone := 0, old&^now; gone != 0; k, gone = k+1, gone>>1 {

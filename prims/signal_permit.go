@@ -174,9 +174,9 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	}
 }
 
-// passOn is for a waiter that does not use its own wake, because it stops waiting or no longer slept when the
-// wake came. The wake has cleared the announcement bit, which may also stand for other sleepers. So passOn sets
-// the bit again, and wakes a sleeper if there are more permits.
+// passOn is called by a waiter that stops waiting, or that no longer slept when a wake came. The wake has cleared the
+// announcement bit, which may also stand for other sleepers. So passOn sets the bit again, and wakes a sleeper if there
+// are more permits.
 func (v *signalView) passOn() {
 	b := v.wakeWakeWord()
 	b.Announce()
@@ -320,7 +320,8 @@ func (w *SignalWaker) check() {
 	w.wakeWord.Announce()
 }
 
-// sweep examines the next group of gates, and the index, and does for them what a stopped or dead process has not done.
+// sweep examines the next group of gates, and the index, and completes what a stopped or dead process has left undone
+// there.
 func (w *SignalWaker) sweep() {
 	at := int(w.cursor.Add(1)-1) * lookGates % len(w.gates)
 	for q := at; q < min(at+lookGates, len(w.gates)); q++ {

@@ -48,8 +48,9 @@ func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	v.restock(least)
 }
 
-// reapGate schedules the queue q again if its executor is dead and its process has ended; the function gone reports
-// that. It also sets the bits of the signal and the summary for a queue that is scheduled.
+// reapGate schedules the queue q again if the function gone reports that its executor is dead, and that the process of
+// the executor has ended. If q is scheduled, reapGate also sets its bit in the signal, and the bit of the signal in the
+// summary.
 func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) {
 	gate := &v.gates[q].word
 	for range reapTries {

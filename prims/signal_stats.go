@@ -10,7 +10,7 @@ import (
 type SignalStat int
 
 // The counters. The operations of a SignalWaker that was created with the option Count update those marked
-// "counted". The program itself updates the others by the method Count.
+// "counted". The program itself updates the other counters by the method Count.
 const (
 	StatTasksPolled        SignalStat = iota // executions that have begun; counted
 	StatCompleted                            // executions that left the queue idle; counted

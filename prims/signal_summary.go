@@ -109,7 +109,7 @@ func (w *SignalWaker) SummarySelect(near int) int {
 	return nearestBit(w.SnapshotSummary(), near)
 }
 
-// nextPasses is how many times Next goes through the summary. If it still finds nothing, it issues a permit, so
+// nextPasses is how many times Next goes through the summary. If Next still finds nothing, it issues a permit, so
 // that another worker continues the search.
 const nextPasses = 64
 

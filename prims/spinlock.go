@@ -21,15 +21,14 @@ import (
 // A process that finds the lock held spins first, even if others wait already. The holder is a process, as with
 // a [Mutex]: a goroutine may lock it and another goroutine of the same process unlock it.
 //
-// A SpinLock promises no order: any process that tries at the right moment gets it, whoever has waited longest.
-// Waiters do not keep spinning while the holder is not running: after a bounded spin a waiter yields its CPU a
-// few times, and then sleeps until the lock is released or its holder dies. A SpinLock takes 128 bytes, a Mutex
-// 192. If critical sections are long, or starvation matters, a Mutex is the better choice.
+// A SpinLock promises no order: a newcomer may get the lock before a process that has waited for long. A waiter does
+// not spin for ever: after a bounded spin it yields its CPU a few times, and then sleeps until the lock is released or
+// its holder dies. A SpinLock takes 128 bytes, a Mutex 192. If critical sections are long, or starvation matters, a
+// Mutex is the better choice.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call of Unlock
-// synchronizes before the m'th call of Lock returns. If the lock is released because its holder died, that
-// release synchronizes before the call that reports the death, and before the call that gets the lock because
-// of it.
+// synchronizes before the m'th call of Lock returns. If a holder dies, its death synchronizes before the call that
+// reports the death, and before the next call that gets the lock.
 type SpinLock struct {
 	// The fast paths use the fields below. The compiler inlines these paths only if they use plain pointers to the
 	// words and the functions of package atomic.
@@ -47,8 +46,8 @@ type SpinLockOptions struct {
 	// Policy says what happens to the lock when its holder dies; 0 means PolicyReport for a new object, and any
 	// policy for an existing one. If Policy is set and the object has another policy, opening fails.
 	Policy Policy
-	// Repair, if set, is run by Lock and LockContext of this process when they find that a holder died. They run it
-	// as Recover would, and then go on to lock. Repair belongs to this handle and is not stored.
+	// Repair, if set, is run by Lock and LockContext of this process when they find that a holder died. The call runs
+	// Repair as Recover does, and then locks. Repair applies to this handle only and is not stored in the arena.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
@@ -150,9 +149,9 @@ func (l *SpinLock) Unlock() {
 // recoverable until a later Recover succeeds, and Recover returns the error. Other callers
 // wait while repair runs. If this process dies before repair returns, l is owner-dead again.
 //
-// If the lock is healthy, Recover locks and unlocks it, and does not run repair. Apart from an error of repair,
-// Recover returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and leaves
-// the lock as it is.
+// If l is neither owner-dead nor not recoverable, Recover waits for the lock, releases it and does not run repair.
+// Apart from an error of repair, Recover returns the errors of LockContext except ErrOwnerDead. If repair is nil,
+// Recover panics and leaves the lock as it is.
 func (l *SpinLock) Recover(repair func() error) error {
 	return l.RecoverContext(context.Background(), repair)
 }

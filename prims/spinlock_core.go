@@ -84,8 +84,8 @@ func (c *spinCore) lock(ctx context.Context) error {
 
 // own takes the lock exclusively. It does what lock does, except that it does not report the hold to the race
 // detector and to tests. For an RWSpinLock it first waits until it can claim the lock, and then until the readers have
-// left. Close waits for the whole call, and not only for these two waits: between them, the state word says that this
-// process waits for readers to leave, and if a Close left the arena at that time, others would get the lock.
+// left. Between the two waits, the state word names this process, and no queue counts the call. If Close left the arena
+// at that time, another process would get the lock. So begin makes Close wait for the whole call.
 func (c *spinCore) own(ctx context.Context, mayRepair bool) error {
 	if c.rw == nil {
 		return c.wait(ctx, spinHeld, mayRepair)
@@ -385,8 +385,8 @@ func (c *spinCore) release(verb string, from spinKind, to spinWord) {
 	}
 }
 
-// giveBack releases a hold of which the caller has not told anybody. Close does not wait for the caller. So this
-// process may have left the arena meanwhile, which has ended the hold.
+// giveBack releases a hold of a call that fails after all. Close does not wait for this call. So this process may have
+// left the arena meanwhile, which has ended the hold; then giveBack does nothing.
 func (c *spinCore) giveBack() {
 	// sync(spinlock.release): release
 	if c.state.CompareAndSwap(uint32(makeSpin(spinHeld, c.name)), 0) && c.waited() {
@@ -399,7 +399,7 @@ func (c *spinCore) waited() bool {
 	return c.next.Announced() || c.rw != nil && c.rw.gate.Announced()
 }
 
-// passOn wakes, after a release, all waiting readers and one of the other waiters.
+// passOn is called after a release. It wakes all waiting readers, and one of the waiters for an exclusive hold.
 func (c *spinCore) passOn() {
 	crashpoint.Hit("spinlock.unlock.before_wake")
 	if enterLate(c.queue) {

@@ -126,9 +126,9 @@ func checkSpinWords(a *arenakernel.Arena, obj arenakernel.Object, op string, rea
 // check is the periodic check of the waiters for an exclusive hold.
 func (c *spinCore) check() { c.checkFor(&c.next) }
 
-// checkFor is called ten times a second while a goroutine of this process waits in the wait list waiters. If a process
-// is stopped or dead, waiters may have missed a wake, or the word may still name the dead process. checkFor makes up
-// for both.
+// checkFor is called ten times a second while a goroutine of this process waits in the wait list waiters. A process may
+// have stopped or died before it woke waiters, and the state word may still name a dead process. checkFor makes the
+// wakes, and changes the word.
 func (c *spinCore) checkFor(waiters *park.WakeWord) {
 	o, readers := spinWord(c.state.Load()), c.rw != nil
 	switch {
@@ -139,15 +139,16 @@ func (c *spinCore) checkFor(waiters *park.WakeWord) {
 	case c.a.Dead(o.participant()):
 		markOwnerDeadSpin(c.a, c.object, c.words, o, readers)
 	default:
-		// The process that released the lock last may have been stopped before its wake, and the waiter that was woken
-		// last may have been stopped before it announced the other waiters again. So announce them here.
+		// The process that released the lock last may have been stopped before it woke a waiter. Or the waiter that
+		// was woken last may have been stopped before it announced the other waiters again. So announce them here.
 		waiters.Announce()
 		c.meetAgain()
 	}
 }
 
-// meetAgain records the present time for the present hold once more. This is needed if the holder had first claimed
-// the lock and then waited for readers, because the end of that wait changed the word that identifies the hold.
+// meetAgain records the present time for the present hold once more. An earlier record does not count any more if the
+// holder had to wait for readers after it had claimed the lock: the end of that wait has changed the state word, by
+// which a record names its hold.
 func (c *spinCore) meetAgain() {
 	next, gate := c.words.wake.Load(), c.words.gate.Load()
 	o := spinWord(c.state.Load())
@@ -257,7 +258,7 @@ func (c *spinCore) passThrough(ctx context.Context) error {
 // runRepair runs repair while this process recovers the lock. If repair fails, the lock becomes
 // not recoverable. The parameter waited says whether the Close of the handle waits for the call.
 func (c *spinCore) runRepair(repair func() error, waited bool) (err error) {
-	who := c.diedName() // while the state word keeps other recoveries out
+	who := c.diedName() // read while the state word keeps other recoveries out
 	done := false
 	defer func() {
 		if done && err == nil {

@@ -62,9 +62,9 @@ const (
 	spinFree spinWord = 0
 	spinLost          = spinWord(spinNotRecoverable << spinKindShift)
 
-	// spinOwnerGone is the state word that a Recover stores when it gives up. It says that a holder died, but not
-	// which one. While that Recover waited for readers, the word named the recovering process and not the dead
-	// holder. So another participant may have got the ID of the dead holder by now.
+	// spinOwnerGone is the state word that a Recover stores when it gives up. It says that a holder died, but does not
+	// name the holder. While the Recover waited for readers, the word named the recovering process. So another
+	// participant may have got the ID of the dead holder by now.
 	spinOwnerGone = spinWord(spinOwnerDead << spinKindShift)
 )
 

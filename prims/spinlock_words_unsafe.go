@@ -19,7 +19,7 @@ type spinWords struct {
 	drain atomic.Uint32
 	_     [8]byte
 	// met records a time at which the present hold had already begun. A waiter that sleeps on the word wake stores
-	// it. The field gateMet is the same for readers that sleep on the word gate.
+	// that time. gateMet records the same; a reader that sleeps on the word gate stores it.
 	met     metWords
 	gateMet metWords
 	_       [16]byte

@@ -22,8 +22,8 @@ import (
 // Load reads the value without the lock. It never waits for an Update, not even if the Update's
 // process is stopped or dead, and never sees a part of an Update.
 //
-// T has no pointers and at most SynchronizedMost bytes. An Update copies the value once, and so does a Load. Larger
-// or linked data needs a [Mutex], and code that repairs the data after a death.
+// T must have no pointers, and at most SynchronizedMost bytes. An Update copies the value once, and so does a Load.
+// Larger or linked data needs a [Mutex], and code that repairs the data after a death.
 //
 // If a process dies in an Update or a View, other processes get the lock when no system call of the dead
 // process can write to the value any more.
@@ -322,12 +322,12 @@ func (s *synchronized) lockFor(timeout int64) error {
 // enter begins the use of the copies of the value. The caller holds the lock. enter fails if the handle is being
 // closed, because after the close the object may be deleted, and its bytes may belong to another object.
 //
-//	enter                          left
-//	CAS of the owner word          closing = true, before
-//	look at closing                look at the owner word
+//	an Update                      a Close
+//	CAS of the owner word          closing = true
+//	enter: load of closing         left: load of the owner word
 //
-// Both sides are sequentially consistent, so at least one of them sees the store of the other. If enter loaded the
-// word closing before the CAS, a Close could miss an Update that has just begun.
+// Both sides are sequentially consistent. So enter finds that the handle is being closed, or left finds that this
+// process has the lock. If the Update loaded closing before the CAS, both could miss the store of the other side.
 func (s *synchronized) enter(verb string) error {
 	s.inside.begin()
 	if s.lock.opening.closing.Load() {

@@ -27,8 +27,8 @@ func (s *synchronized) left() bool {
 	return shmsync.Monotonic()-s.heldSince >= synchronizedForged
 }
 
-// synchronizedForged is how long a Close waits while the owner word says that this process has the lock, but no
-// handle of this process uses the copies of the value.
+// synchronizedForged is how long a Close waits if this process has the lock according to the owner word, but no handle
+// of this process uses the copies of the value.
 const synchronizedForged = 2e9 // ns
 
 // othersInside reports whether a goroutine that got the lock through another handle of this process uses the copies

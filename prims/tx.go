@@ -24,9 +24,8 @@ var (
 )
 
 // Tx is a transaction: the changes that the function of an Update makes to data in the arena. Either all of
-// these changes stay or none of them does, even if this process is killed at any instruction. This applies to
-// memory that the function passed to [Save], [SaveSlice] or [Set] before the change, and to blocks of Alloc and
-// Free.
+// these changes stay or none of them does, even if this process is killed at any instruction. The promise covers
+// memory that the function passed to [Save], [SaveSlice] or [Set] before the change, and blocks of Alloc and Free.
 //
 // A Tx may be used only by the goroutine that runs the function, and only until the function returns.
 type Tx struct {

@@ -177,10 +177,10 @@ func (l *undoLog) hasBlocks(tail uint32) (has bool, err error) {
 // another process. If a block is not logged in the name of n, endBlocks skips it, because an earlier call has dealt
 // with it, or because it was never logged.
 //
-// A block that has to be freed first becomes a block of this process, and its record gets the kind logGiven. The
-// method release frees the block later, when the log is idle. If endBlocks itself freed the block, a transaction
-// with another log could allocate it in the name of n. Then the next process that finishes this log would free the
-// block again.
+// endBlocks frees no block itself. Instead it makes the block one of this process, and gives its record the kind
+// logGiven. The method release frees the block later, when the log is idle. If endBlocks itself freed the block, a
+// transaction of n with another log could allocate it. If this process then died, the next process that finishes this
+// log would free the block again.
 func (l *undoLog) endBlocks(n arenakernel.ParticipantID, tail uint32, commit bool) error {
 	return l.each(tail, func(r logRecord, end uint32) {
 		switch {
@@ -303,11 +303,12 @@ func (l *undoLog) lose() {
 	}
 }
 
-// disown marks the log lost if the log does not belong to the dead holder that the owner word o names. It belongs
+// disown marks the log lost if the log does not belong to the dead holder that the owner word o names. The log belongs
 // to that holder if the transaction is the holder's own, or if the holder was rolling it back. The log belongs to
-// another process if the function of an Update has unlocked the lock, and others have locked the lock since then.
+// another process if the function of an Update has unlocked the lock, and a later holder has locked it since then.
+//
 // disown must be called before the lock is taken from the dead holder. Otherwise, if the caller died right after it
-// took the lock, no process would know any more who held the lock.
+// took the lock, no process would know any more which process held the lock.
 //
 // The caller does not hold the lock, and may have been stopped for long since it read o. So disown reads the state
 // of the log first. Then, while the ID of the dead holder is in an act word, disown reads the owner word again. The

@@ -47,22 +47,22 @@ import (
 //   - D itself does so at the end of that Update, unless D has the lock again.
 //   - A reaper of H does so before it takes the lock from H; see disown. H is a later holder that is gone.
 //     (1) The reaper reads the owner word, which names H, and then the log state. (2) It puts the ID of H
-//     into an act word, so no participant gets this ID from now on. (3) It checks that the owner word is as
-//     it was, and that H is gone. So H had the lock all the time from (1) to (3), and only H or another
+//     into an act word, so no participant gets this ID from now on. (3) It checks that the owner word is
+//     unchanged, and that H is gone. So H had the lock all the time from (1) to (3), and only H or another
 //     reaper of H can have written the log state. Hence the log state that was read is not that of a living
-//     holder. If another reaper of H stored lost first, the compare-and-swap of this one fails.
-//     ABA: after a Recover, a living D may begin a transaction that saves as many bytes, which gives the
-//     same value. A reaper that was stopped since (3) then marks the log of D lost. D does not notice, and
-//     commits or undoes the transaction as always. Only if D dies in this transaction does the lock become
-//     not recoverable, and that is reported.
+//     holder. If another reaper of H stored lost first, the compare-and-swap of this reaper fails.
+//     ABA: after a Recover, a living D may begin a transaction that saves the same number of bytes, so that
+//     the log state has the same value again. A reaper that was stopped since (3) then marks the log of D
+//     lost. D does not notice, and commits or undoes the transaction as always. The lock becomes not
+//     recoverable only if D dies in this transaction, and calls then report that.
 //
-// The log is marked lost before the lock becomes not recoverable, and before a Recover calls the repair. So if
-// a process dies during the repair, no rollback follows, which would overwrite what was repaired.
+// The log is marked lost before the lock becomes not recoverable, and before a Recover calls the repair. Otherwise,
+// if a process died during the repair, a rollback would overwrite the repaired data.
 //
 // Order of the stores. The records below tail are complete before the store of tail. The caller's stores to the
 // bytes that Save recorded come after the store of active, and before the store that commits. The last byte is
-// restored before the store of undone. In the phases undone and committed no byte is restored, because blocks
-// may belong to others by then.
+// restored before the store of undone. In the phases undone and committed no byte is restored, because the blocks
+// with the bytes may belong to other processes by then.
 //
 //	writers: the holder of the lock, by a store that the compiler cannot move, see storeLogState and
 //	         releaseLogState; D and a reaper, see above

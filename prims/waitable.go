@@ -14,14 +14,14 @@ import (
 
 // Waitable is a toolkit for synchronization primitives between processes. A primitive consists of a shared state of
 // type S and of rules. The rules say when a wait may go on and how that changes the state. A value of type E, at
-// most eight bytes, says what one wait wants. S and E have no pointers.
+// most eight bytes, says what one wait wants. S and E must have no pointers.
 //
 // Waits are served in the order in which they came, or in the order of Rules.Before; no call overtakes a wait. A
 // claim is what a successful wait has got, for example a permit. When a process dies, the claims that it holds are
 // undone.
 //
-// A rule works on a private copy of the state. While it runs, other processes can change the Waitable, and a process
-// that is stopped in a rule delays nobody else. If another process has changed the state meanwhile, the result is
+// A rule works on a private copy of the state. While it runs, other processes can change the Waitable, so a process
+// that is stopped in a rule delays no other process. If another process has changed the state meanwhile, the result is
 // discarded, and the rule is called again. So a rule, and the function of Update, must do nothing but change the
 // copy, and must not keep the pointer to it. Rules must not call the Waitable, and must be the same in all processes.
 // The goroutines of one process call the rules one at a time, so rules must be quick. The function of Update may take
@@ -58,9 +58,9 @@ type Rules[S, E any] struct {
 	// OnDeath is called instead of Release for a claim of a process that died. If OnDeath is nil, Release is
 	// called.
 	OnDeath func(s *S, e E)
-	// Undo is called for a claim that was granted to a wait if the process died before Wait returned, so that it
-	// never used the claim. If Undo is nil, Release is called or, if that is nil too, OnDeath. If all three are
-	// nil, such a claim is never undone.
+	// Undo is called for a claim that was granted to a wait if the process died before Wait returned, so that the
+	// process never used the claim. If Undo is nil, Release is called or, if Release is nil too, OnDeath. If all
+	// three are nil, such a claim is never undone.
 	Undo func(s *S, e E)
 	// Before reports whether a wait for x is served before a wait for y that came earlier. If Before is nil, no
 	// wait overtakes another.
@@ -82,11 +82,12 @@ const (
 	waitableCount   = 1 << 20 // the maximum number of claims of one participant for one value of E
 )
 
-// OpenWaitable finds the Waitable of that name in the arena or creates it with the state initial. An empty name
-// makes a fresh anonymous one. An existing Waitable must have the same S and E. If S has at most eight bytes, a Waitable
-// takes 128 bytes, and 256 more for each slot whose participants have opened it. A larger S takes its size more in the
-// Waitable, and twice its size more for each slot. If a participant has claims for several values of E at a time, the
-// Waitable gets 256 bytes more for each four of them. If there is not enough room, the error Is [shmsync.ErrNoSpace].
+// OpenWaitable finds the Waitable of that name in the arena or creates it with the state initial. An empty name makes a
+// fresh anonymous one. An existing Waitable must have the same S and E. If S has at most eight bytes, a Waitable takes
+// 128 bytes, and 256 more for each slot whose participants have opened it. If S is larger, the Waitable takes the size
+// of S more, and twice that size more for each slot. If a participant has claims for several values of E at a time, the
+// Waitable gets 256 bytes more for every four such values. If there is not enough room, the error Is
+// [shmsync.ErrNoSpace].
 func OpenWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[S, E], opts *WaitableOptions) (*Waitable[S, E], error) {
 	return openWaitable((*arenakernel.Arena)(a), name, initial, rules, opts, false)
 }

@@ -31,8 +31,8 @@ type waitableCore struct {
 	// room is the value of the word SlotRecords before the last search for a hold. guarded by: private
 	room    uint32
 	opening *opening
-	// updating marks a goroutine that runs the function of an Update. If several do, the others are in the variable
-	// running.
+	// updating marks a goroutine that runs the function of an Update. If several goroutines do so, the variable running
+	// has the other goroutines.
 	updating goroutineMark
 	// inRule marks the goroutine that runs rules for a call of this handle.
 	inRule goroutineMark

@@ -22,9 +22,9 @@ type holdPlace struct {
 // waitableAdded is the index of the first hold that is in a block. A smaller index is the number of a slot.
 const waitableAdded = 1 << recordSlotBits
 
-// holdAt returns the hold with an index, or nil if there is none. Below waitableAdded, the index is the slot whose slot
-// record has the hold. From there on, it counts the holds of the blocks, the oldest block first. New blocks come last, so
-// the index of a hold never changes.
+// holdAt returns the hold with an index, or nil if there is none. An index below waitableAdded is the number of the
+// slot whose slot record has the hold. The indexes from waitableAdded on count the holds of the blocks, from the oldest
+// block on. New blocks come last, so the index of a hold never changes.
 func (x *waitableCore) holdAt(index uint32) *waitableHold {
 	if index < waitableAdded {
 		if r := x.slotRecord(int(index)); r != nil {
@@ -51,7 +51,8 @@ func (x *waitableCore) ofSlot(n arenakernel.ParticipantID) holdPlace {
 	return holdPlace{}
 }
 
-// everyHold returns all holds. After an error in the list of blocks, it leaves out those that this handle does not know.
+// everyHold returns all holds. If the list of blocks has an error, everyHold leaves out the holds of blocks that this
+// handle does not know.
 func (x *waitableCore) everyHold() iter.Seq[holdPlace] {
 	return func(yield func(holdPlace) bool) {
 		for _, s := range x.slots.load().all {

@@ -11,9 +11,9 @@ import (
 
 var _ = crashpoint.Register("waitable.lose.marked")
 
-// Rules are a program's own code. A process also runs them when it serves the waits of others or cleans up after a
-// death. If a rule panics, or ends its goroutine as t.FailNow does, the process must still release its private lock.
-// A call that runs the rule for another process must not end either. So:
+// Rules are a program's own code. A process also runs them for the waits of other processes, and when it cleans up
+// after a death. If a rule panics, or ends its goroutine as t.FailNow does, the process must still release its private
+// lock. A call that runs the rule for another process must not end either. So:
 //
 //   - a rule works on a private copy of the state, which becomes the state once the rule has returned;
 //   - if a rule does not return, the Waitable is marked as not recoverable, and no rule is
@@ -30,7 +30,7 @@ func (x *Waitable[S, E]) locked(f func(c *recordedChange, b *wakes) (changed boo
 	x.underLock(f)
 }
 
-// underLock does what locked does, even if another call asks the others not to begin a change.
+// underLock does what locked does, but does not call yield. So it does not wait for calls that have begun again often.
 func (x *Waitable[S, E]) underLock(f func(c *recordedChange, b *wakes) (changed bool)) {
 	b, done := takeWakes(), false
 	defer x.reapMissed()
@@ -93,7 +93,7 @@ func (x *waitableCore) rulesAside(f func()) (returned bool) {
 	return aside(func() {
 		x.ruling.begin()
 		x.inRule.begin()
-		defer func() { // before the goroutine ends, because a later one may get its number
+		defer func() { // before the goroutine ends, because a later goroutine may get the same number
 			x.inRule.end()
 			x.ruling.end()
 		}()
@@ -112,7 +112,7 @@ func (x *Waitable[S, E]) guarded(c *recordedChange, b *wakes, f func()) (returne
 		if !returned {
 			v := recover()
 			x.markLost(c, b, v)
-			x.marked = v == nil // the goroutine is ending, and the deferred functions of locked follow
+			x.marked = v == nil // the goroutine is ending, and the deferred functions of underLock run next
 		}
 	}()
 	f()
@@ -189,8 +189,8 @@ func (x *Waitable[S, E]) Err() error {
 // died meanwhile. If repair returns an error, or panics, x remains as it is, and Recover returns the error.
 //
 // Like a rule, repair must do nothing but change *s. Recover excludes nobody: if several goroutines call it at the
-// same time, in one process or in several, each may call its repair. The first one that has ended determines the
-// state, and the others have no effect.
+// same time, in one process or in several, each may call its repair. The repair that ends first determines the state,
+// and the other repairs have no effect.
 //
 // If the Waitable can be used, Recover does not call repair. Apart from an error of repair, Recover returns the
 // errors of Wait. It panics if repair is nil.

@@ -74,8 +74,8 @@ func (x *Waitable[S, E]) compare(c *recordedChange, e E, v uint32, steps int) (w
 // waitableSteps bounds a walk along a queue, which a peer may have made a circle.
 const waitableSteps = 1 << 24
 
-// joinBehind adds to the change x that a wait is put into the queue behind the wait whose node is at prev, an offset
-// divided by 64, or at the front if prev is 0. s is the prepared node of the new wait.
+// joinBehind adds to the change x that the wait of the prepared node s is put into the queue. The wait comes behind the
+// wait whose node is at prev, an offset divided by 64, or at the front if prev is 0.
 func (q *recordQueue) joinBehind(x *recordedChange, s *park.WaitNode, prev uint32) {
 	if prev == x.get(q.last) {
 		q.join(x, s)

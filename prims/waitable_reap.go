@@ -101,8 +101,8 @@ func (x *Waitable[S, E]) reapMissed() {
 	}
 }
 
-// reapAside undoes the claims of dead participants and serves the queue. It does so in a separate goroutine,
-// because both run rules. The caller holds x.private.
+// reapAside undoes the claims of dead participants and serves the queue. Both run rules, so reapAside does both in a
+// separate goroutine. The caller holds x.private.
 func (x *Waitable[S, E]) reapAside(c *recordedChange, b *wakes) {
 	if !x.rulesAside(func() {
 		x.reap(c, b)
@@ -151,9 +151,9 @@ func (x *Waitable[S, E]) check() {
 	}
 }
 
-// reap takes the waits of dead participants off the queue, and then undoes their claims. Claims that a participant had
-// not accepted are undone at once. The other claims are undone when the process of the participant has ended. The
-// caller holds x.private.
+// reap takes the waits of dead participants off the queue, and then undoes the claims of these participants. Claims
+// that a participant had not accepted are undone at once. The other claims are undone when the process of the
+// participant has ended. The caller holds x.private.
 func (x *Waitable[S, E]) reap(c *recordedChange, b *wakes) {
 	x.beginReap(c, b) // it fails if a peer has overwritten the queue, which concerns only the waits
 	lost, unused := x.rules.OnDeath, x.rules.Undo

@@ -68,8 +68,8 @@ func (x *Waitable[S, E]) read(s *S) (seen stateSeen, ok bool) {
 // No process writes a valid image. So if current, with its tag, is w before and after the copy, the image did not
 // change meanwhile. Other changes, such as those of the queue, do not matter.
 //
-// Each failed copy is counted in t, as an attempt of the call. If another process changes the state faster than this
-// one copies it, the other process then has to wait for a while; see waitable_yield.go.
+// Each failed copy is counted in t, as an attempt of the call. So if another process changes the state faster than this
+// process copies it, the other process soon has to wait for a while; see waitable_yield.go.
 func (x *Waitable[S, E]) copyState(c *recordedChange, b *wakes, s *S, t *attempts) (w recordedWord, err error) {
 	if err := x.begin(c, b); err != nil {
 		return 0, err

@@ -19,8 +19,8 @@ func (x *Waitable[S, E]) torn(s *park.WaitNode) bool {
 	return x.findTorn(b, s, oneQueue, x.servable) || x.held() && x.holdLost(s.Node.Wanted().Load())
 }
 
-// servable returns an error if no process can end the first wait of the queue, whatever the rules say. It runs in place of
-// the method serve.
+// servable returns an error if no process can end the first wait of the queue, whatever the rules say. findTorn calls
+// servable in place of the method serve, because serve runs rules.
 func (x *waitableCore) servable(c *recordedChange, _ *wakes) error {
 	if x.image(c.get(&x.words.current)) == nil {
 		c.torn = true

@@ -2,13 +2,16 @@ package prims
 
 import "context"
 
-// Update changes the state by a call of f with a copy of the state, and ends the waits that can go on now. f must do
-// nothing but change *s, because Update calls f again if another call has changed the state meanwhile. While f runs,
-// no other call waits for it, except Close. So if f closes x or its arena, Close panics. If f takes less than 5 ms,
-// other calls let this Update go first after it has made some attempts. If f takes longer, and the state changes
-// often, Update may call f again for a long time. f must not change the Waitable by other calls, because Update would
-// then not end. If f panics, the state is unchanged and x can still be used. If x is not recoverable, Update panics
-// with an error that Is ErrNotRecoverable.
+// Update changes the state by a call of f with a copy of the state, and ends the waits that can go on now. If f panics,
+// the state is unchanged and x can still be used. If x is not recoverable, Update panics with an error that Is
+// ErrNotRecoverable.
+//
+// Update calls f again if another call has changed the state meanwhile. So f must do nothing but change *s. In
+// particular, f must not change the Waitable by other calls, because Update would then not end. If f takes less than
+// 5 ms, other calls let this Update go first after it has made some attempts. If f takes longer, and the state changes
+// often, Update may call f again for a long time.
+//
+// While f runs, no other call waits for it, except Close. So if f closes x or its arena, Close panics.
 func (x *Waitable[S, E]) Update(f func(s *S)) {
 	defer x.opening.serve(x.queue).end()
 	x.yield(context.Background())
@@ -74,7 +77,7 @@ func (x *Waitable[S, E]) snapshot(s *S, t *attempts) (seen stateSeen, err error)
 	return seen, nil
 }
 
-// replace makes *s the state, if the state is still the one that the caller has seen. done is false if it is not.
+// replace makes *s the state, if the state has not changed since the caller has seen it. Otherwise done is false.
 func (x *Waitable[S, E]) replace(s *S, seen stateSeen) (done bool, err error) {
 	x.underLock(func(c *recordedChange, b *wakes) (changed bool) {
 		for {

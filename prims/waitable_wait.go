@@ -53,8 +53,8 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 }
 
 // take makes a claim for this process if no wait is queued and the rules allow the claim. It first serves the queue,
-// because another process may have changed the state and then have been stopped. If ctx ends, take does not let calls of
-// other processes go first any longer.
+// because another process may have changed the state and then have been stopped. take lets calls go first that have
+// begun again often, until ctx ends; see yield.
 func (x *Waitable[S, E]) take(ctx context.Context, e E) (made bool, err error) {
 	var tries attempts
 	defer x.over(&tries)
@@ -181,7 +181,7 @@ func (x *Waitable[S, E]) enqueue(ctx context.Context, s *park.WaitNode, e E) (qu
 				x.counts.add(countContended)
 				if prev == 0 && !alone {
 					// By the rule Before, the wait is the first now. The rules run in a separate goroutine, because
-					// one may end its goroutine after this wait was granted.
+					// a rule may end its goroutine after this wait was granted.
 					x.resolveAside(c, b)
 				}
 				return false // no other wait can go on because of this one

@@ -33,8 +33,8 @@ type waitableWords struct {
 	// its own wait node.
 	wake   atomic.Uint32
 	poller atomic.Uint64
-	// yieldUntil is a CLOCK_MONOTONIC time in ns, or 0. A call that has begun again often stores it. Until that time,
-	// other calls do not begin a change, so that this call can finish.
+	// yieldUntil is a CLOCK_MONOTONIC time in ns, or 0. A call that has begun again often stores a time here. Until
+	// then, other calls do not begin a change, so that this call can finish.
 	//
 	//	writers: such a call
 	//	readers: each call, before it begins a change
@@ -179,7 +179,8 @@ func (r *waitableRecord) imageIn(s waitableShape, i uint32) unsafe.Pointer {
 }
 
 // packExtra packs a value of E, which has at most eight bytes and no pointers, into a word. The bits of mask are those of
-// the fields of E. Other bits are padding, and Go may copy anything there. They become 0, so equal values are equal words.
+// the fields of E. The other bits are padding, in which Go may leave any value. packExtra clears these bits, so that
+// equal values are equal words.
 func packExtra[E any](e E, mask uint64) (v uint64) {
 	*(*E)(unsafe.Pointer(&v)) = e
 	return v & mask

@@ -9,11 +9,11 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// A call whose rule takes long could begin again for ever, if other processes change the state more often than the
-// rule returns. So a call that has begun again yieldAfter times stores a time in the word yieldUntil. Until that time,
-// calls do not begin, in any process. Calls that have begun go on. The time is at most yieldMost ahead. So a process
-// that is stopped meanwhile, or dies, delays the others only once, and only by that much. A call whose rule takes longer
-// than yieldMost may still have to begin again often.
+// A call whose rule takes long could begin again for ever, if other processes change the state more often than the rule
+// returns. So a call that has begun again yieldAfter times stores a time in the word yieldUntil. Until that time, calls
+// do not begin, in any process. Calls that have begun go on. The time is at most yieldMost ahead. So if the process of
+// the slow call is stopped meanwhile, or dies, it delays other calls only once, and only by yieldMost. A call whose
+// rule takes longer than yieldMost may still have to begin again often.
 
 const (
 	yieldAfter = 16
@@ -53,7 +53,8 @@ func (x *waitableCore) over(t *attempts) {
 	}
 }
 
-// yield waits while a call of another process asks the others not to begin a change, and ctx has not ended.
+// yield waits until the time in yieldUntil, or until ctx ends. Another call stores that time to keep calls from
+// beginning a change.
 func (x *waitableCore) yield(ctx context.Context) {
 	if x.words.yieldUntil.Load() == 0 {
 		return

@@ -14,8 +14,8 @@ import (
 // WaitGroup is a counter of unfinished work, in any number of processes. Goroutines wait until the counter is 0. It
 // has the methods of sync.WaitGroup, and the method Claim. It can be used again when the counter is 0. Add may be
 // called at any time, even while others wait. A wait notices the death of a process only if that process has work
-// of its own: work that it added, or took over by Claim. If a parent calls Add(1), starts a child to do the work,
-// and the child is killed, then a wait lasts for ever, unless the child called Claim(1) first.
+// of its own: work that it added, or took over by Claim. Suppose that a parent calls Add(1) and starts a child to do
+// the work, and that the child is killed. Then a wait lasts for ever, unless the child has called Claim(1) first.
 //
 // When a process dies that has work of its own left, waits end with an error that Is ErrOwnerDead and names the
 // process. Waits no longer fail after other processes have done the work so that the counter is 0, after another
@@ -100,7 +100,7 @@ func (g *WaitGroup) Add(delta int) {
 // that process can be claimed.
 //
 // Claim panics if n is negative, or if there are fewer than n units to claim. If other processes do some of the
-// work during a call that panics, this process may have claimed a part of n, and stays responsible for that part.
+// work meanwhile, a Claim that panics may have claimed a part of n. This process stays responsible for that part.
 func (g *WaitGroup) Claim(n int) {
 	if n < 0 || !g.counter.claim(uint64(n), true) {
 		panic(fmt.Sprintf("shmsync: Claim of %d of waitgroup %s: more than there is to claim", n, objectName(g.counter.object)))
