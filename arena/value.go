@@ -102,8 +102,9 @@ func (a *Arena) Where(off Offset, size uint64) ([]shm.Placement, error) {
 	return a.kernel().Where(off, size)
 }
 
-// LayoutOf returns a fingerprint of T. Two types have the same fingerprint if their values have the
-// same numbers at the same places. The names of types and fields do not matter. A C program passes the
-// fingerprint to shmsync_value_open and shmsync_queue_open, to share a T with Go. If T contains
-// pointers, its values cannot be in shared memory, and LayoutOf returns an error.
+// LayoutOf returns a fingerprint of T. Two types have the same fingerprint if they consist of
+// numbers of the same sizes and kinds at the same offsets. The names of types and fields do not
+// matter. A C program passes the fingerprint to shmsync_value_open and shmsync_queue_open, to share
+// a T with Go. If T contains pointers, its values cannot be in shared memory, and LayoutOf returns
+// an error.
 func LayoutOf[T any]() (fingerprint uint64, err error) { return arenakernel.LayoutOf[T]() }

@@ -136,8 +136,8 @@ func (w *World) join(label string, victim bool) *arena.Arena {
 	return p.a
 }
 
-// mapping returns the mapping for a new participant. own says whether it must be the participant's
-// own.
+// mapping returns the mapping for a new participant. own means that no other participant may use
+// the mapping.
 func (w *World) mapping(own bool) (*mapping, error) {
 	if own || !sharesMappings {
 		return newMapping(w.seg.File(), w.seg.Size())

@@ -35,11 +35,11 @@ func openAt(path string, opts *Options) (*Segment, error) {
 	return adopt(fd, absolute(path), set)
 }
 
-// absolute returns an absolute path for a path of this process, so that the path of a segment still leads to
-// the segment after the process has changed its working directory. It does not remove ".." from the path,
-// because ".." may follow a symbolic link. For the working directory it asks the kernel, not the variable
-// PWD, in whose path a symbolic link may later lead to another directory. If the working directory cannot be
-// found, absolute returns the path as it is.
+// absolute returns an absolute path for a path of this process, so that the path of a segment still leads to the
+// segment after the process has changed its working directory. It does not remove ".." from the path, because ".." may
+// follow a symbolic link. absolute asks the kernel for the working directory. It does not use the variable PWD: a
+// symbolic link in that path may later lead to another directory. If the kernel does not know the working directory,
+// absolute returns the path as it is.
 func absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return path

@@ -27,10 +27,10 @@ var (
 //	clears the act word
 //
 // There are two cases. In the first case, the joiner finds n, in the word or in the act word, and
-// does not reuse the ID n. In the second case, the joiner has searched the word before the thread
-// reads it for the second time. The thread then no longer finds n there, unless a new participant
-// with the ID n has written the word since. If so, the thread acts on this new participant, and asks
-// whether it is current.
+// does not reuse the ID n. In the second case, the joiner does not find n: it has searched the
+// word, without n in it, before the thread reads the word again. If the thread then still finds n
+// there, a new participant with the ID n has written the word since. So the thread acts on this new
+// participant, and asks whether it is current.
 //
 //	writers: threads of the owner, one at a time; the joiner that takes the slot clears what its
 //	         dead predecessor has left
@@ -55,8 +55,8 @@ type act struct {
 }
 
 // beginAct publishes the ID n in an act word, so that no new participant gets the ID n. The method
-// named end of the result clears the act word. Between the two calls, the caller reads the word
-// that it is going to change once more. The caller must not block between the two calls.
+// named end of the result clears the act word. Between the two calls, the caller reads once more
+// the word that it is going to change. The caller must not block between the two calls.
 func (c *core) beginAct(n ParticipantID) act {
 	crashpoint.Hit("arena.act.begun")
 	for {

@@ -11,8 +11,9 @@ import (
 // arena. The start of a thread takes as long as the rest of joining. So the watcherThread starts
 // before the process has a slot in the arena, and does the preparations that need no slot.
 type watcherThread struct {
-	// The thread has registered a robust list, which contains no words yet. If it could not, list is
-	// nil. Both fields are written before the point ready.
+	// The robust list that the thread has registered, which contains no words yet. If the
+	// registration failed, list is nil. The fields list and alive are written before the point
+	// ready.
 	list  *shmsync.RobustList
 	alive uint32 // what an alive word contains while the thread runs
 	ready meeting
@@ -63,8 +64,8 @@ func (t *watcherThread) run() {
 		}
 	}()
 	// The thread stays locked while the list is registered, because peers take the end of the
-	// thread for the death of this process. Only this goroutine runs on the thread, so no C code
-	// locks a robust pthread mutex there. The kernel would not find such a mutex.
+	// thread for the death of this process. Only this goroutine runs on the thread. So no C code
+	// locks a robust pthread mutex on the thread, which the kernel would not find at a death.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	// The CPU on which this thread is woken after a death is often still busy with ending the dead
@@ -405,7 +406,8 @@ func (a *Arena) checkSelf() {
 //	joiner, or the process that     watcher
 //	frees a slot
 //	changes the slot's state        reads its doorbell
-//	reads the states before it      reads the states after its own
+//	reads the states of the slots   reads the states of the slots
+//	before this slot                after its own slot
 //	rings those that are present    sleeps if its doorbell is unchanged
 //
 // A watcher that is not rung was not present when the states were read. So it reads the states

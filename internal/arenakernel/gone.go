@@ -110,9 +110,10 @@ func (a *Arena) findGone(i int, w slotWord) bool {
 }
 
 // noteByteFree records that the participant in slot i, in state w, is gone, if its byte lock is
-// free. A joiner calls noteByteFree before it takes that lock. Afterwards the lock is held, and no
-// longer shows to others that the dead participant is gone, even if the joiner is stopped.
-// noteByteFree returns false if the joiner cannot get the lock now.
+// free. A joiner calls noteByteFree before it takes that lock. Once the joiner holds the lock, the
+// lock no longer shows other processes that the dead participant is gone. Without the record, they
+// could not find that out if the joiner was stopped. noteByteFree returns false if the joiner
+// cannot get the lock now.
 func (a *Arena) noteByteFree(i int, w slotWord) bool {
 	if a.lock == nil {
 		return true
@@ -128,10 +129,10 @@ func (a *Arena) noteByteFree(i int, w slotWord) bool {
 }
 
 // givenUp reports whether another joiner may take slot i, in state w, from the joiner that has it
-// now. It may do so if that joiner holds no byte lock and has not become live for a long time.
-// Usually a death watcher takes such a slot back, but there may be no participant with a death
-// watcher. The time is measured with the wall clock. If that clock is changed, a joiner may be given
-// up too early, with the consequences described at joinTimeout.
+// now. That is allowed if the present joiner has no byte lock and has not become live for a long
+// time. Usually a death watcher takes such a slot back, but perhaps no participant with a death
+// watcher is in the arena. The time is measured with the wall clock. If that clock is changed, a
+// joiner may be given up too early, with the consequences described at joinTimeout.
 func (a *Arena) givenUp(i int, w slotWord) bool {
 	if w.phase() != phaseJoining || w.hasByte() || !a.hasCaps(i, w) || a.linked(i, w) {
 		return false // if the joiner has not stored its capabilities yet, slotJoined may be that of an earlier participant
@@ -174,12 +175,12 @@ func (a *Arena) detached(i int, w slotWord) bool {
 	return true
 }
 
-// waitedFor reports whether the process of the dead participant in slot i, in state w, does not exist
-// any more because its parent has waited for it with wait(2). The parameter id is the identity of the
-// participant. The kernel may still have the memory of such a process, and therefore its byte lock.
-// Since Linux 6.17, the kernel keeps the memory longer if the process got a larger futex table when
-// it started a thread. It keeps it for one or two grace periods of RCU, which took 70 ms on a host
-// with 16 CPUs.
+// waitedFor reports whether the process of the dead participant in slot i, in state w, does not
+// exist any more because its parent has waited for it with wait(2). The parameter id is the
+// identity of the participant. The kernel may still have the memory of such a process, and
+// therefore its byte lock. Since Linux 6.17, if the process got a larger futex table when it
+// started a thread, the kernel keeps the memory for one or two more grace periods of RCU. On a host
+// with 16 CPUs, that took 70 ms.
 //
 // A hostile or damaged slot could contain a pid that no process has. So waitedFor also requires
 // that the identity has the checksum that the participant stored.
@@ -221,9 +222,9 @@ type endings struct {
 	since map[int]*notice // guarded by: mu; when this process first found the death, by slot
 }
 
-// begin records that this process cleans up after the death of the participant in slot i, in state w
-// of a window. It reports whether that was not recorded before. The notice of the death alone does not
-// show it, because a check of the threads makes a notice, too.
+// begin records that this process cleans up after the death of the participant in slot i, in state
+// w of a window. It returns true in the first call for this death. A notice of the death may exist
+// before that call, because a check of the threads makes a notice, too.
 func (e *endings) begin(c *core, i int, w slotWord, window uint64) (first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -234,7 +235,8 @@ func (e *endings) begin(c *core, i int, w slotWord, window uint64) (first bool) 
 }
 
 // find returns the notice of the death of the participant in slot i, in state w of a window. If
-// there is no notice, find makes one. The second result reports whether the notice existed before.
+// there is no notice, find makes one. The second result is false if find has made and recorded a
+// new notice.
 //
 // The goroutine may have read w and window long ago. If the slot has had another participant since,
 // find returns a notice that is not recorded, so that the notice of the later participant stays.

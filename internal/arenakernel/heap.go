@@ -151,7 +151,7 @@ func (c *core) claimNear(class int, in room) (Offset, bool) {
 	start, n := c.heap.look[class].Load(), min(nearChunks, c.geo.chunkCount)
 	if !in.inHeadroom() {
 		c.heap.look[class].Store(start + nearChunks)
-	} else { // take no fresh chunk of the small headroom while another one has a free block
+	} else { // take no fresh chunk of the small headroom while another of its chunks has a free block
 		start, n = c.geo.headroom.first, c.geo.headroom.chunks()
 	}
 	for k := range n {
@@ -192,9 +192,9 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 			continue
 		}
 		crashpoint.Hit("arena.block.claimed")
-		// The chunk may have been taken back meanwhile, and may have any use by now. But if the
-		// chunk is a slab of the class now, it stays one. To take the slab back, a participant
-		// would have to claim each of its blocks, and this participant has claimed one of them.
+		// A sweeper may have taken the chunk back meanwhile, and the chunk may have any use by now.
+		// But if the chunk is a slab of the class now, it stays one: a sweeper has to mark each
+		// block of the slab as blocked, and this participant has claimed one of the blocks.
 		if !c.loadChunk(chunk).slabOf(class) {
 			word.CompareAndSwap(claimed, blockFree)
 			return 0, false

@@ -27,7 +27,7 @@ type Inspector struct {
 	began   int64 // when the copy was begun; Unix time in ns
 	created time.Time
 	now     int64        // see SetNow
-	records *recordLists // the lists of the copy
+	records *recordLists // the lists of slot records in the copy
 	closed  bool
 }
 
@@ -254,8 +254,8 @@ func (i *Inspector) life(slot int) string {
 	}
 	if w.hasByte() {
 		if locked, err := shmsync.ByteLocked(i.img.File(), a.lockByte(slot)); err == nil {
-			// The copy is older than the answer of the kernel about the byte lock. That answer is about the
-			// participant of the copy only if the participant still has the slot. Otherwise it may have left.
+			// The copy is older than the answer of the kernel about the byte lock. That answer is about the participant
+			// of the copy only if this participant still has the slot. Otherwise the participant may have left.
 			switch now := i.stateNow(slot); {
 			case now.generation() != w.generation() || !now.taken():
 				return LifeUnknown
@@ -271,8 +271,8 @@ func (i *Inspector) life(slot int) string {
 	return LifeUnknown
 }
 
-// stateNow returns the state that a slot has in the file. If it cannot be read, the state is that of the
-// copy.
+// stateNow returns the state that a slot has in the file now. If the file cannot be read, stateNow
+// returns the state in the copy.
 func (i *Inspector) stateNow(slot int) slotWord {
 	var b [4]byte
 	if _, err := i.img.File().ReadAt(b[:], int64(i.a.slot(slot)+slotState)); err != nil {

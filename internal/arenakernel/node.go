@@ -228,7 +228,7 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 			case owner != 0 && list == 0 && !n.onQueue() && !c.current(owner) && a.offQueue(n) && !untold(n):
 				// The node was taken off its queue when its owner was reaped. The participant that
 				// took the node off the queue has not freed the node. Either that participant died,
-				// or it is about to free the node. The guard is for forgetWait.
+				// or it is about to free the node. forgetWait relies on this guard.
 				c.guard(n.Object())
 				c.reapNode(off, n, owner, func() bool { return n.sameUse(w) && !n.onQueue() && !c.current(owner) })
 			}
@@ -317,14 +317,14 @@ func (c *core) awaitTold() bool {
 // waits of others.
 const toldYields = 50
 
-// freeNodesAt frees the nodes of an object that no process has open. These are poller nodes, and nodes of
-// waits of dead participants. Normally the kind of the object cleans up such a wait, but no process that
-// knows the kind may have examined the object since the death.
+// freeNodesAt frees the nodes of an object that no process has open. These are poller nodes, and
+// nodes of waits of dead participants. Normally the code of the object's kind cleans up such a
+// wait, but perhaps no process that knows the kind has examined the object since the death.
 func (c *core) freeNodesAt(object Offset) {
 	c.eachNode(func(off Offset, n *Node) {
 		owner := n.Owner() // one load: a reaper makes itself the owner of the node of a dead participant
-		// This load comes before the load of the object. If the node is freed meanwhile, and becomes a poller node of
-		// another object, its new owner stores the object first.
+		// Load list before object. If the node is freed meanwhile, and becomes a poller node of another object, its new
+		// owner stores the object first. So with the new list, n.Object() is the new object, too.
 		list := n.list.Load()
 		switch {
 		case n.Object() != object:
@@ -359,12 +359,13 @@ func (c *core) freeNodesAt(object Offset) {
 //	ends the guard                                is the object guarded? is the node still in the same use?
 //	                                              frees the node
 //
-// If the CAS of forgetWait is the first one, the other CAS fails. If the owner that forgetWait has loaded
-// is a reaper, the reaper had guarded the object before. So forgetWait finds the guard, or the reaper has
-// freed the node and forgetWait finds another use. In both cases it leaves the node alone: the reaper may
-// have claimed the node again. A participant that leaves claims no nodes, so the second check is enough
-// for it. If forgetWait finds a guard that is there for another reason, such as a short lookup, the node
-// and its stamp stay until its owner leaves or dies.
+// If the CAS of forgetWait is the first one, the other CAS fails. If the owner that forgetWait has
+// loaded is a reaper, the reaper had guarded the object before. So forgetWait finds the guard, or
+// the reaper has freed the node and forgetWait finds another use. In both cases forgetWait leaves
+// the node alone, because the reaper may have claimed the node again. A participant that leaves
+// claims no nodes, so the second check is enough for it. If forgetWait finds a guard that is there
+// for another reason, such as a short lookup, the node and its stamp stay until its owner leaves or
+// dies.
 func (c *core) forgetWait(off Offset, n *Node, object Offset) {
 	c.beginTell() // until the call of endTell, no participant gets the ID of the owner
 	defer c.endTell()

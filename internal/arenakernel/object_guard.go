@@ -65,8 +65,7 @@ type openRef struct {
 	header
 	count int // number of opens that have not been closed
 	// kept means that the open bit was set before this process opened the object. So a dead
-	// participant that was in this slot before had the object open, and its transaction may not be
-	// undone yet.
+	// predecessor in this slot had the object open, and its transaction may not be undone yet.
 	kept bool
 }
 

@@ -65,14 +65,14 @@ type quietWatch struct {
 	now     int64 // CLOCK_MONOTONIC ns
 	until   int64 // when the next sleep ends at the latest, CLOCK_MONOTONIC ns; 0 for no limit
 
-	asking uint // whose byte lock the watcher has asked for: 0 for a slot that it watches, n for the slot in frees[n-1]
+	asking uint // which byte lock the watcher has asked about last: 0: of a watched slot; n: of the slot in frees[n-1]
 
 	time  unix.Timespec // the time from the clock, and later the time until which to sleep
 	byte  unix.Flock_t  // the byte lock to ask about
 	slept bool
 }
 
-// quietTurns bounds how many deaths a quiet watch can leave to other watchers at the same time.
+// quietTurns limits how many deaths a quiet watch can leave to other watchers at the same time.
 const quietTurns = 4
 
 // ask records that the byte lock of a participant was held when this watcher asked the kernel about

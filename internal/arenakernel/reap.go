@@ -338,7 +338,7 @@ func (a *Arena) reclaimMemory(dead ParticipantID) {
 	}
 	const most = 256 // bounds how many generations are reclaimed, because a peer may have overwritten the word
 	first := reclaimed.Load() + 1
-	// No participant has the generation 0, and the words of slot records name it.
+	// Never reclaim the generation 0: no participant has it, and the block words of slot records name it.
 	if last := dead.Generation(); first == 0 || first > last || last-first >= most {
 		first = last - min(last, most) + 1
 	}
@@ -386,13 +386,14 @@ func (a *Arena) clearSlot(i int, w slotWord, keep bool) {
 }
 
 // surveyAhead asks the kernel whether the participants that this process has to watch hold their
-// byte locks, and reaps the participants that do not. It ends when this process watches as many
-// living participants as it should, or when no more participants are left.
+// byte locks. It reaps each participant that does not hold its byte lock. surveyAhead ends when
+// this process watches as many living participants as it should, or when no more participants are
+// left.
 //
 // Each living participant asks about these locks when it joins, and asks again about each
 // participant that it begins to watch. So for every participant, some process has asked whether it
-// is alive. This matters in a file that was copied or that has survived a crash of the computer,
-// where the kernel has marked no death.
+// is alive. This matters in a copied file, and in a file that has survived a crash of the computer:
+// there the kernel has marked no death.
 func (a *Arena) surveyAhead() {
 	for again := true; again; {
 		again = false

@@ -38,9 +38,9 @@ type turnLine struct {
 	keyed bool
 }
 
-// Append puts a wait at the end of the line of waits without a key. The caller must still hold the private lock that
-// it held when the wait got its place among the waits of all processes. Without that lock, a later wait could be
-// appended first. The later wait would then have the turn, and no goroutine would read the node of the earlier wait.
+// Append puts a wait at the end of the line of waits without a key. The caller must still hold the private lock that it
+// held when the wait got its place among the waits of all processes. Without this lock, a wait with a later place could
+// be appended first and have the turn, and no goroutine would read the node of the earlier wait.
 func (t *Turns) Append(s *WaitNode) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake b
 }
 
 // awaitTurn waits until the wait of s has the turn, that is, is the first of this process on its line. over reports
-// whether the wait ended before. In that case, r says why.
+// whether the wait ended before it had the turn. In that case, r says why.
 func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 	if s.turn.Load() {
 		return Again, false
@@ -233,9 +233,9 @@ const (
 )
 
 // pollBudget returns the maximum length of the next poll, that is, of reading a node repeatedly, in ns. If two
-// processes both sleep when their turns come, they have to wake each other for ever. This ends only if one of them
-// polls for as long as the other needs to wake up. So the budget is long while polls usually succeed quickly. If
-// they usually fail, one poll in probeEvery is long.
+// processes hand a lock over to each other and both sleep when their turns come, each hand-over needs a wake. This ends
+// only if one of the processes polls for as long as a wake of the other process takes. So the budget is long while
+// polls usually succeed quickly. If they usually fail, one poll in probeEvery is long.
 func (p payWord) pollBudget() int64 {
 	n := p.failures()
 	if n < spinGiveUp && payUnit*p.took() <= pollPays || n >= spinGiveUp && n%probeEvery == 0 {
