@@ -129,11 +129,11 @@ const (
 	PathNone     PathState = "none"     // the arena has no path: a memfd, or an open file
 )
 
-// PathState reports whether the path of the arena still leads to the arena's file. If the file of
-// an arena was removed, its participants can still use the arena, as [shm.Remove] intends, but no
-// other process can join the arena by its path. The file may be removed by mistake: systemd's
-// RemoveIPC and clean-up jobs also remove files that are in use. The call makes two system calls.
-// [Arena.Metrics] reports the state, too.
+// PathState reports whether the path of the arena still leads to the arena's file. After the file
+// of an arena was removed, its participants can still use the arena, but no other process can join
+// the arena by its path. [shm.Remove] intends that, but the file may also be removed by mistake:
+// systemd's RemoveIPC and clean-up jobs also remove files that are in use. The call makes two
+// system calls. [Arena.Metrics] reports the state, too.
 func (a *Arena) PathState() PathState { return PathState(a.kernel().PathState()) }
 
 // Size returns the size of the arena in bytes.

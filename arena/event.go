@@ -28,10 +28,10 @@ const (
 	// EventRepaired means that a repair by this process has succeeded. After a Recover the lock is
 	// free. After a Repair from the options, the call that ran it holds the lock.
 	EventRepaired = arenakernel.EventRepaired
-	// EventNotRecoverable means that no process can take a lock any more. There are three causes: a
-	// repair by this process has failed, this process could not undo what a dead participant left, or
-	// an Update of this process has found or left an undo log that is not usable. Calls that take the
-	// lock fail with ErrNotRecoverable.
+	// EventNotRecoverable means that no process can take a lock any more. One of three things has
+	// happened in this process: a repair has failed, what a dead participant left could not be
+	// undone, or an Update has found or left an unusable undo log. Calls that take the lock fail
+	// with ErrNotRecoverable.
 	EventNotRecoverable = arenakernel.EventNotRecoverable
 	// EventCorrupt means that a call on an open handle of this process has found bytes in the
 	// object that no correct process writes. Usually there is one such event for each object. If

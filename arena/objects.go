@@ -59,10 +59,11 @@ func (a *Arena) Object(off Offset) (Object, error) {
 	return Object(o), nil
 }
 
-// Delete removes the object of that name, and its name, for good. If there is no such object, the error
-// Is [fs.ErrNotExist]. The object stays while living participants, including this one, have it open, or
-// still hold something of it after they closed their handles. Then the error Is [syscall.EBUSY] and
-// names those participants.
+// Delete removes the object of that name, and its name, for good. If there is no such object, the
+// error Is [fs.ErrNotExist]. The object stays while living participants, including this one, have
+// it open. It also stays while living participants hold the object, or a part of it, although they
+// have closed their handles. In both cases, the error Is [syscall.EBUSY] and names those
+// participants.
 //
 // A process that died in an [Upgrade] may have left the contents of the object in a successor, an
 // object with another name. Delete removes the successor first, even if there is no object of the

@@ -31,17 +31,17 @@ const (
 // Options says how an arena is created and joined. A nil *Options means the
 // zero value.
 type Options struct {
-	// Size of a new arena in bytes, rounded up to a multiple of 64 KiB; 0 means 64 MiB. The size never
-	// changes. The file is sparse: most of it takes memory only as the arena fills. When the arena is
-	// created, the directory of names takes 1.6 % of a Size that is a power of two, and up to 3.2 % of
-	// another Size. That is 16 MiB for 1 GiB. The slots of participants take 2 KiB each: 256 KiB for
-	// the default of 128 slots, and 4 MiB for 2047.
+	// Size of a new arena in bytes, rounded up to a multiple of 64 KiB; 0 means 64 MiB. The size
+	// never changes. The file is sparse: most of it takes memory only as the arena fills. When the
+	// arena is created, the directory of names takes 1.6 % of a Size that is a power of two, and up
+	// to 3.2 % of another Size. For 1 GiB, the directory takes 16 MiB. The slots of participants
+	// take 2 KiB each: 256 KiB for the default of 128 slots, and 4 MiB for 2047.
 	Size int64
 	// MaxParticipants of a new arena, at most 2047; 0 means 128. It never changes.
 	MaxParticipants int
 	// Counted makes the objects of a new arena count their operations, and record when holds begin,
 	// for tools; see [Counts]. A lock and unlock without waiting then takes several times as long.
-	// It is ignored if the arena exists; see [Arena.Counted].
+	// Counted is ignored if the arena exists; see [Arena.Counted].
 	Counted bool
 	// Mode is the permission of a new arena's file; 0 means 0600.
 	Mode fs.FileMode
@@ -54,8 +54,8 @@ type Options struct {
 	// KernelIO declares which system calls of this process write into the arena. If the process opens
 	// the arena several times, the most general of its declarations applies.
 	KernelIO KernelIO
-	// NUMA places the pages of a new arena. It is ignored if the arena exists. Segment().Degraded and
-	// Where report the result. Use Place for parts of an arena.
+	// NUMA places the pages of a new arena. NUMA is ignored if the arena exists. Segment().Degraded
+	// and Where report the result. Use Place for parts of an arena.
 	NUMA shm.Policy
 	// HugePages has the meaning of shm.Options. An arena with a name can use only HugeTransparent. For
 	// Huge2M or Huge1G, format the arena into a segment of shm.CreateMemfd.
@@ -64,11 +64,11 @@ type Options struct {
 	Populate bool
 	// Lock has the meaning of shm.Options, for the mapping of this process.
 	Lock bool
-	// OnFirst runs in the participant that begins an epoch, that is, joins while no other participant is in the arena.
-	// It runs before Open returns. During the call no other process is in the arena or can join it, so OnFirst may
-	// delete and repair anything. If OnFirst fails, or its process dies, the next participant that joins begins the
-	// epoch. OnFirst must not open the same arena. RecoverAll of package prims repairs the objects that deaths have
-	// made unusable.
+	// OnFirst runs in the participant that begins an epoch by joining while no other participant is in the arena. It
+	// runs before Open returns. During the call no other process is in the arena or can join it, so OnFirst may delete
+	// and repair anything. If OnFirst fails, or its process dies, the next participant that joins begins the epoch.
+	// OnFirst must not open the same arena. RecoverAll of package prims repairs the objects that deaths have made
+	// unusable.
 	OnFirst func(a *Arena, e Epoch) error `json:"-"`
 	// Recreate says for which reasons a new arena replaces an arena in which there is no process. 0
 	// means that an arena is never replaced.
@@ -140,8 +140,7 @@ type Epoch struct {
 	// Reboot reports that the computer was started again since the last epoch began. It is always false
 	// for an arena on a tmpfs, because a reboot removes the files of a tmpfs.
 	Reboot bool
-	// Dead are the participants that died since the last epoch began. It has at most the last 192 of
-	// them.
+	// Dead lists the participants that died since the last epoch began, at most the last 192.
 	Dead []Participant
 }
 

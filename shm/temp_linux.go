@@ -34,10 +34,10 @@ const (
 	// tempSuffix ends the temporary names. Its last byte is not allowed in the name of a segment, so no segment has
 	// such a name.
 	tempSuffix = ".tmp~"
-	// tempTries limits the search for a temporary name. A try fails if the name is taken, or if another creator sweeps
-	// the directory, that is, removes unlocked temporary files, before this creator has locked its file. Both are rare,
-	// because each creation sweeps only once. Even if another process sweeps all the time, on another CPU, only about
-	// every second try fails.
+	// tempTries limits the search for a temporary name. A try fails if the name is taken. It also fails if another
+	// creator sweeps the directory before this creator has locked its file, because a sweep removes unlocked temporary
+	// files. Both cases are rare, because each creation sweeps only once. Even if another process sweeps all the time,
+	// on another CPU, only about every second try fails.
 	tempTries = 256
 )
 

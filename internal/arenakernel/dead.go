@@ -38,7 +38,8 @@ func (a *Arena) Dead(n ParticipantID) bool {
 	}
 	if a.mark(i, w) {
 		// The caller continues at once. The kernel has woken death watchers, which do the rest of
-		// the reap. If they do not, a goroutine of this process does it after reapSelfAfter.
+		// the reap. If the watchers are stopped, a goroutine of this process does the rest after
+		// reapSelfAfter.
 		shmsync.Wake(wordPtr(a.u32(a.aliveWord(i, aliveWords-1))), allSleepers)
 		time.AfterFunc(reapSelfAfter, func() {
 			// When the function runs, this opening may be closed while others are still in use. So
@@ -137,9 +138,9 @@ func (a *Arena) surveyDead(i int, w slotWord) bool {
 	return w.present() && (a.seenDead(i, w) || (a.foundGone(i, w) || a.byteFree(i, w)) && a.slotState(i) == w)
 }
 
-// foundDead reports whether the participant in slot i is dead although the kernel may not have
-// marked the death, because it could not read the robust list. It calls surveyDead at most once per
-// askEvery, and otherwise returns false.
+// foundDead reports whether the participant in slot i is dead. It finds the death even if the
+// kernel could not read the robust list, and so has not marked the death. foundDead calls
+// surveyDead at most once per askEvery, and otherwise returns false.
 func (a *Arena) foundDead(i int, w slotWord) bool {
 	now, last := shmsync.Monotonic(), a.asked[i].Load()
 	return now-last > askEvery && a.asked[i].CompareAndSwap(last, now) && a.surveyDead(i, w)
@@ -249,8 +250,8 @@ func (a *Arena) declareDead(i int, w slotWord) bool {
 // dateDeath stores the time of the death of the participant in slot i, in state w, unless the slot
 // has a time. This process may have been stopped after it marked the death, and a later participant
 // may have the slot by now. Then slotDied contains the generation of that participant, and the
-// compare-and-swap fails. No other participant gets the same ID, because the caller has published
-// this ID in an act word, or is a joiner that has the byte lock of the slot.
+// compare-and-swap fails. No other participant can have the same ID: the caller has published this
+// ID in an act word, or is a joiner that has the byte lock of the slot.
 func (a *Arena) dateDeath(i int, w slotWord, now uint64) {
 	a.u64(a.slot(i)+slotDied).CompareAndSwap(uint64(w.generation()), now)
 }

@@ -59,10 +59,10 @@ func (a *Arena) linkAlive(i int, joining slotWord) bool {
 	return true
 }
 
-// unlinkAlive undoes what linkAlive has done, if it was called. A joiner calls it before it gives
-// its slot back, in state joining, because the thread of the next participant may have the same
-// thread ID in another pid namespace. After unlinkAlive, the joiner may change only the state of the
-// slot.
+// unlinkAlive undoes what linkAlive has done, if it was called. A joiner calls it in state joining,
+// before it gives its slot back. This is necessary because the thread of the next participant may
+// have the same thread ID, in another pid namespace. After unlinkAlive, the joiner may change only
+// the state of the slot.
 func (a *Arena) unlinkAlive(i int, joining slotWord) {
 	if a.robust == nil {
 		return
@@ -92,8 +92,8 @@ func (a *Arena) markAlive(i int, w slotWord) {
 	}
 }
 
-// linked reports whether the participant in slot i, in state w, is a joiner without a byte lock that
-// has called linkAlive, so that the kernel marks its death.
+// linked reports whether the participant in slot i, in state w, is a joiner without a byte lock
+// that has called linkAlive. The kernel marks the death of such a joiner.
 func (a *Arena) linked(i int, w slotWord) bool {
 	return w.phase() == phaseJoining && !w.hasByte() && a.slotCaps(i)&capRobust != 0
 }

@@ -23,9 +23,9 @@ type Epoch struct {
 // beginning is what the first participant of an epoch finds out about the arena, in addition to the
 // Epoch.
 type beginning struct {
-	// torn means that pages of the file may be from different times, because the computer was
-	// restarted and the file had not been written back after the last epoch. The death of a process
-	// never tears the file.
+	// torn means that pages of the file may be from different times: the computer was restarted,
+	// and the file had not been written back after the last epoch. The death of a process never
+	// tears the file.
 	torn   bool
 	deaths uint64 // the Epoch lists the deaths up to this value of hdrDeathRecordsTotal
 }

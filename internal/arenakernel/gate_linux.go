@@ -87,8 +87,8 @@ func outlivesBoot(f *os.File) bool {
 // /proc/sys.
 type bootID [16]byte
 
-// isAfter reports whether the computer was restarted between the two boots. That is so if both IDs
-// are known and they differ. If one of them is unknown, it returns false.
+// isAfter reports whether the computer was restarted between the two boots. It returns true if both
+// IDs are known and differ. If an ID is unknown, it returns false.
 func (now bootID) isAfter(then bootID) bool {
 	return now != bootID{} && then != bootID{} && now != then
 }

@@ -80,7 +80,7 @@ func goneOf(word uint64) uint32 { return uint32(word) }
 // withGone returns the given value of slotGone with another mark in its lower half.
 func withGone(word uint64, mark uint32) uint64 { return word&^(1<<32-1) | uint64(mark) }
 
-// forgetGone clears the mark in slot i, which belongs to this joiner. The mark says that an earlier
+// forgetGone clears the mark in slot i, the slot of this joiner. The mark says that an earlier
 // participant of the slot is gone.
 func (a *Arena) forgetGone(i int) { a.u64(a.slot(i) + slotGone).And(^uint64(1<<32 - 1)) }
 
@@ -141,9 +141,10 @@ func (a *Arena) givenUp(i int, w slotWord) bool {
 	return (age > joinTimeout || age < -joinTimeout) && a.slotState(i) == w
 }
 
-// detached reports whether all threads of the dying process in slot i, in state w, have dropped its
-// memory, so that none of them can store there any more. It returns false if the slot does not
-// identify the process, or if another goroutine has checked a moment ago.
+// detached reports whether all threads of the dying process in slot i, in state w, have dropped the
+// memory of the process. After that, none of them can store to the arena any more. It returns false
+// if the slot does not identify the process, or if a goroutine of this process has checked a moment
+// ago.
 func (a *Arena) detached(i int, w slotWord) bool {
 	if a.copied {
 		return false
@@ -208,8 +209,8 @@ func (a *Arena) AllGone() bool {
 	return true
 }
 
-// follow makes the death watcher of this process check slot i until the cleanup after the death of
-// its participant is finished, even if other processes clean up, too.
+// follow makes the death watcher of this process check slot i until the reap of its participant is
+// finished, even if other processes are reaping, too.
 func (a *Arena) follow(i int) {
 	if a.leaveFor(i) {
 		a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
@@ -257,10 +258,10 @@ func (e *endings) find(c *core, i int, w slotWord, window uint64) (*notice, bool
 	return n, false
 }
 
-// turn reports, in the result named known, whether this process has found before that the threads
-// of the participant in slot i, in state w, have dropped its memory. If it has not, the result
-// named turn reports whether the caller should check now. All goroutines that wait for the end of
-// the participant call turn. A check costs 10 us or more, so one check counts for all of them.
+// The result known of turn says whether an earlier check of this process found that the threads of
+// the participant in slot i, in state w, have dropped its memory. If known is false, the result
+// turn says whether the caller should check now. All goroutines that wait for the end of the
+// participant call turn. A check costs 10 us or more, so one check counts for all of them.
 func (e *endings) turn(c *core, i int, w slotWord, window uint64) (known, turn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -310,10 +311,10 @@ type free struct {
 	died, at int64 // when this process found the death, and when to check the byte lock next, CLOCK_MONOTONIC ns
 }
 
-// toFree stores in frees the slots of dead participants whose data has been handed over. These slots
-// only have to be freed when the kernel has ended the process. toFree returns the number of these
-// slots. The result named ok is false if frees is too small, or if the slot of another dead
-// participant needs more work than that.
+// toFree stores in frees the slots of dead participants whose data has been handed over. All that
+// is left to do is to free such a slot when the kernel has ended the process. toFree returns the
+// number of these slots. The result named ok is false if frees is too small, or if the slot of
+// another dead participant needs more work than that.
 func (a *Arena) toFree(frees []free) (n uint, ok bool) {
 	if !a.unfinished.any() {
 		return 0, true
@@ -342,9 +343,9 @@ func (a *Arena) toFree(frees []free) (n uint, ok bool) {
 
 const (
 	// askFirst and askMost are the shortest and the longest time between two checks whether the
-	// process of a dead participant has ended (is gone). Between these limits, the time is the
-	// askPart-th part of the time since the death. The kernel needs longer to end a large process,
-	// so its end is noticed with a proportional delay.
+	// process of a dead participant has ended (is gone). Between these limits, it is the time since
+	// the death, divided by askPart. So if the kernel needs longer to end a large process, the
+	// checks become less frequent in proportion.
 	askFirst, askMost = 5e4, 50e6 // ns
 	askPart           = 8
 	// waiterPart and waiterMost are used instead of askPart and askMost by a goroutine that waits for

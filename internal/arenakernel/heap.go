@@ -25,8 +25,8 @@ const (
 	// to keep the search cheap.
 	nearChunks = 16
 
-	// claimTries is how often an allocation tries at most. It starts over if other participants are
-	// changing the chunks that it uses.
+	// claimTries is how often an allocation tries at most. An allocation starts over if other
+	// participants are changing the chunks that it uses.
 	claimTries = 64
 )
 
@@ -86,8 +86,8 @@ func (c *core) claim(size, align uint64) (Offset, error) {
 	return c.claimZeroed(class, roomOfAll)
 }
 
-// claimZeroed claims a block of the given size class in the given room, that is, part of the heap. It
-// zeroes the block.
+// claimZeroed claims a block of the given size class in the given room of the heap, and zeroes the
+// block.
 func (c *core) claimZeroed(class int, in room) (Offset, error) {
 	off, err := c.claimBlock(class, in)
 	if err != nil {
@@ -98,8 +98,8 @@ func (c *core) claimZeroed(class int, in room) (Offset, error) {
 	return off, nil
 }
 
-// claimBlock claims a block of the given size class in the given room, that is, part of the heap. It
-// does not zero the block.
+// claimBlock claims a block of the given size class in the given room of the heap. It does not zero
+// the block.
 func (c *core) claimBlock(class int, in room) (Offset, error) {
 	var failed error
 	for try := range claimTries {
@@ -166,8 +166,8 @@ func (c *core) claimNear(class int, in room) (Offset, bool) {
 	return 0, false
 }
 
-// claimIn claims a free block of a chunk, if the chunk is a slab of the class, that is, if it is
-// divided into blocks of that size. The search begins at block number start.
+// claimIn claims a free block of a chunk, if the chunk is a slab of the class. The search begins at
+// block number start.
 func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 	if !c.loadChunk(chunk).slabOf(class) {
 		return 0, false
@@ -205,10 +205,10 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 	return 0, false
 }
 
-// claimFresh makes a slab of a free chunk, that is, divides the chunk into blocks of one size, and
-// claims a block of the slab before any other participant can. If no chunk is free, off is 0, and
-// busy reports whether other participants are changing chunks at the same time. If there is no more
-// memory, claimFresh takes a chunk that already has memory.
+// claimFresh makes a slab of a free chunk, and claims a block of the slab before any other
+// participant can. If no chunk is free, off is 0, and busy reports whether other participants are
+// changing chunks at the same time. If there is no more memory, claimFresh takes a chunk that
+// already has memory.
 func (c *core) claimFresh(class int, in room) (off Offset, busy bool, err error) {
 	chunk, ok, busy := c.claimChunk(0, in)
 	if !ok {

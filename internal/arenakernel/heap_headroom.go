@@ -29,7 +29,7 @@ const (
 	headroomMost = 256
 	// headroomLeast is the least number of chunks of a heap with headroom.
 	headroomLeast = 4
-	// headroomNodes is how many chunks of a headroom of at least two chunks are for wait nodes. A
+	// headroomNodes is the number of chunks for wait nodes in a headroom of at least two chunks. A
 	// chunk has 1,024 wait nodes. A chunk that was used for wait nodes is never used for anything
 	// else.
 	headroomNodes = 1

@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// identity identifies the process of a participant. A pid is not enough, because pids are reused,
-// and have other meanings in other namespaces. identity is used only to find the threads of a dead
-// process; see [Arena.Gone].
+// identity identifies the process of a participant. A pid is not enough: the kernel reuses pids,
+// and a pid means another process in another pid namespace. identity is used only to find the
+// threads of a dead process; see [Arena.Gone].
 type identity struct {
 	startTime uint64 // clock ticks since boot, field 22 of /proc/self/stat
 	pidNS     uint64 // inode of the pid namespace
@@ -35,9 +35,9 @@ func (id identity) sum(generation, pid uint32) uint64 {
 	return h
 }
 
-// selfIdentity returns the identity of this process. A part that /proc does not have is zero. If this process cannot
-// read a part because of a shortage, for example because it has too many files open, selfIdentity returns an error, and
-// the next call tries again. selfIdentity is a variable so that tests can replace it.
+// selfIdentity returns the identity of this process. A part that /proc does not have is zero. If a shortage hides a
+// part, for example because this process has too many files open, selfIdentity returns an error, and the next call
+// tries again. selfIdentity is a variable so that tests can replace it.
 var selfIdentity = new(ownIdentity).read
 
 // ownIdentity is what this process has found out about itself.

@@ -236,9 +236,9 @@ func (i *Inspector) Participants() (all []Witness) {
 	return all
 }
 
-// life returns LifeAlive, LifeDead or LifeUnknown for the participant in a slot. It checks whether the
-// slot is marked dead, whether the kernel has marked an alive word, and then the byte lock, which a
-// process holds as long as it exists.
+// life returns LifeAlive, LifeDead or LifeUnknown for the participant in a slot. life first checks
+// whether the slot is marked dead, then whether the kernel has marked an alive word, and then the
+// byte lock, which a process holds as long as it exists.
 func (i *Inspector) life(slot int) string {
 	a := i.a
 	caps, w := a.slotCaps(slot), a.slotState(slot)

@@ -199,11 +199,13 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 // A poller node stays on the list of its object. It loses its owner, so the next participant that needs
 // a poller node can take it.
 //
-// The code of the object's kind frees a node on a queue. If a participant takes such a node off its
-// queue and then dies, freeNodesOf for that participant frees the node.
+// A node on a queue stays. The code of the object's kind takes the node off its queue and frees it.
+// If a participant takes the node off and then dies, freeNodesOf for that participant frees the
+// node.
 //
-// A node that another participant may still push on the ready stack of the dead participant stays.
-// It is freed after the next death or leave of a participant that has changed something.
+// A node that another participant may still push on the ready stack of the dead participant stays
+// for now. The node is freed after the next death or leave of a participant that has changed
+// something.
 //
 // Preconditions: as for reclaimBlocks.
 func (a *Arena) freeNodesOf(dead ParticipantID) {
@@ -277,8 +279,8 @@ type orphan struct {
 	word NodeWord
 }
 
-// takeOrphans frees the nodes in orphans that are on no ready stack and that no releaser can push
-// on one any more.
+// takeOrphans frees the nodes in orphans that are on no ready stack, and that no releaser can push
+// on a ready stack any more.
 func (c *core) takeOrphans(orphans []orphan) {
 	if len(orphans) == 0 || !c.awaitTold() {
 		return

@@ -61,8 +61,8 @@ func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bo
 }
 
 // takePollerNode makes this process the owner of a poller node that has no owner. It takes only a
-// free node. A node without an owner that is not free belonged to a dead participant, and a
-// releaser may still be about to push it on that participant's ready stack.
+// free node. Another node without an owner belonged to a dead participant, and a releaser may still
+// be about to push the node on the ready stack of that participant.
 func (c *core) takePollerNode(n *Node) bool {
 	if n.State() != NodeFree || n.Owner() != 0 {
 		return false

@@ -117,9 +117,9 @@ func (a *Arena) erase(off Offset) error {
 	return nil
 }
 
-// decide makes the deletion of the object h final, that is, moves h from committed to aborted,
-// unless a participant has the object open. Some participants have an object open only for a
-// moment, so decide waits a little for them.
+// decide makes the deletion of the object h final, unless a participant has the object open. It
+// moves the state of h from committed over deleting to aborted. Some participants have an object
+// open only for a moment, so decide waits a little for them.
 //
 //	opener                            deleter
 //	open bit := 1                     phase: committed -> deleting

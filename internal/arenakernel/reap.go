@@ -15,10 +15,10 @@ var (
 	_ = crashpoint.Register("arena.finish.freed")
 )
 
-// reap does everything that a death requires. It marks the slot as dead, repairs what the dead
-// participant held, sends the wakes that the dead participant may not have sent, and reclaims its
-// memory and its slot. Several processes may do each step at the same time. If one of them dies during
-// a step, another process repeats the step.
+// reap does everything that a death requires. It marks the slot as dead and repairs what the dead
+// participant held. It sends the wakes that the dead participant may not have sent, and reclaims
+// the memory and the slot of this participant. Several processes may do each step at the same time.
+// If one of them dies during a step, another process repeats the step.
 func (a *Arena) reap(i int, w slotWord) {
 	if w.present() && !a.mark(i, w) {
 		// If another participant has marked the slot, that participant may be stopped or dead by now. So this
@@ -286,8 +286,9 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		case a.recordDeaths(i, b.of, dead.Generation()):
 			b.written = now
 		default:
-			// A joiner has taken the slot over since the check above, and waits for this process. If it
-			// gives the slot back instead, this process has to write the record after all.
+			// A joiner has taken the slot over since the check above, and waits for this process.
+			// If the joiner gives the slot back instead, this process has to write the record after
+			// all.
 			a.leaveFor(i)
 			word.CompareAndSwap(uint32(a.self), 0)
 			return

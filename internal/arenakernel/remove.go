@@ -163,8 +163,8 @@ func tryRemove(name string, judged os.FileInfo, mapped *shm.Segment) (again bool
 }
 
 // unlinkClaimed removes the file of an arena that this process has claimed, so that no other
-// process is in the arena. The result named moved is true if the file was not removed, because the
-// path leads to another file by now, or because another process has ended the claim.
+// process is in the arena. The result named moved is true if the file was not removed: the path
+// leads to another file now, or another process has ended the claim.
 func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 	if a.epochWord() != w {
 		return true, nil // a joiner without byte locks has ended the claim

@@ -120,7 +120,7 @@ func leftByRemover(own os.FileInfo, private string) bool {
 }
 
 // sweepRemoved cleans up after processes that died while they removed the file at path, and that
-// left the file at its private name. It leaves files that it cannot remove.
+// left the file at its private name. If it cannot remove a file, it ignores the error.
 func sweepRemoved(path string) {
 	dir, err := os.Open(directoryOf(path))
 	if err != nil {

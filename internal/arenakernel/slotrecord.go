@@ -89,7 +89,7 @@ func (c *core) firstRecord(object Offset) Offset {
 }
 
 // makeRecordWord returns the block word of a slot record. The word says that the block is raw and
-// belongs to a participant of generation 0, which does not exist.
+// belongs to a participant of generation 0. No participant has this generation.
 func makeRecordWord(slot int) blockWord { return makeBlock(blockRaw, makeParticipantID(slot, 0)) }
 
 // recordSlot returns the number of the slot if w is the block word of a slot record. Otherwise it

@@ -23,8 +23,9 @@ var (
 	_ = crashpoint.Register("arena.upgrade.made")
 )
 
-// An upgrade gives a named object another layout. It is done in OnFirst, so no other process has the
-// object open or opens it. A *successor*, an object with a name of its own, holds the new body:
+// An upgrade gives a named object another layout. It runs in OnFirst, so no other process has the
+// object open, and no other process opens it meanwhile. A *successor*, an object with a name of its
+// own, holds the new body:
 //
 //	object  successor              meaning                                          the next upgrade
 //	old     none                   nothing was done                                 begins
@@ -209,9 +210,9 @@ func (a *Arena) readSuccessor(s *header) successor {
 }
 
 // becameOf reports whether h is the object that the upgrade has made from the successor s, whose
-// contents are n. It also compares the bytes of the two bodies. They differ if a program of the new
-// layout has opened the object without an upgrade, because that makes an empty object of the same
-// kind and size. No participant uses h.
+// contents are n. It also compares the bytes of the two bodies. The bytes differ if a program of
+// the new layout has opened the object without an upgrade, because this Open has made an empty
+// object of the same kind and size. No participant uses h.
 func (a *Arena) becameOf(h, s *header, n successor) bool {
 	return h.Kind == n.kind && uint32(h.Version) == n.version && h.Layout == s.Layout && h.Size == uint64(len(n.body)) &&
 		bytes.Equal(a.slice(h.Body, h.Size), n.body)

@@ -108,7 +108,7 @@ func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw
 	case !win.legal():
 		return 0, raw
 	case !win.has(g) && inherit:
-		return 0, raw // a peer has written these bytes: a window is recorded only for a free slot
+		return 0, raw // a faulty peer has written these bytes, because a new window is recorded only for a free slot
 	case !win.has(g):
 		if !c.mayEnter(i, w, win) {
 			return 0, raw
@@ -120,9 +120,10 @@ func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw
 	return 0, raw
 }
 
-// cleaned reports whether nothing is left of the earlier participants of slot i, which is free in state
-// w. A reaper leaves something if its program does not know a kind of objects. Objects of such a kind
-// may contain the generation of a participant without its slot, which no search recognizes.
+// cleaned reports whether nothing is left of the earlier participants of slot i, which is free in
+// state w. A reaper leaves something if its program does not know a kind of objects. Objects of
+// such a kind may contain a generation without its slot, which a search does not recognize as an
+// ID.
 func (c *core) cleaned(i int, w slotWord) bool {
 	return c.u32(c.slot(i)+slotReclaimed).Load() == w.generation() && c.untouched(i)
 }
@@ -267,9 +268,9 @@ func (a *Arena) renewSlots() (again bool) {
 const renewEvery = 64
 
 // renewOthers renews slots other than this joiner's, before later joiners find that all of them are
-// used up. Each attempt for a slot that cannot be renewed costs three walks through the arena. So while
-// other slots are free, only one joiner in renewEvery tries. renewOthers does not wait for other
-// participants.
+// used up. Each attempt for a slot that cannot be renewed costs three walks through the arena. So
+// while other slots are free, only one joiner in renewEvery tries. If renewSlots postpones the
+// work, renewOthers gives up.
 func (a *Arena) renewOthers() {
 	if a.self.Generation()%renewEvery != 0 && a.otherIsFree() {
 		return
@@ -290,8 +291,8 @@ func (a *Arena) otherIsFree() bool {
 }
 
 // deadSlot returns a slot whose participant is dead and not reaped, or 0. While there is such a
-// slot, no slot can be renewed, because a joiner that is about to take over the slot of a dead
-// participant publishes no act word.
+// slot, no slot can be renewed: a joiner may be about to take over the slot of the dead
+// participant, and such a joiner publishes no act word.
 func (a *Arena) deadSlot() int {
 	for i := 1; i <= a.geo.slots; i++ {
 		if i != a.mySlot && a.slotState(i).phase() == phaseDead {

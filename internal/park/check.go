@@ -87,8 +87,8 @@ func (q *Queue) recover() bool {
 	return !cut && !ready
 }
 
-// reachable reports whether a releaser, that is, a process that wakes waiters, can find the poller node of the
-// queue, and the node is waiting or ready. It cannot find the node if a peer has overwritten the list or the node.
+// reachable reports whether releasers can find the poller node of the queue, and whether the node is waiting or ready.
+// Releasers cannot find the node if a peer has overwritten the list or the node.
 func (q *Queue) reachable() (found bool) { // guarded by: mu
 	if q.node == 0 {
 		return false

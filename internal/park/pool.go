@@ -147,8 +147,8 @@ func (b *nodePool) untold() (lost []untold) {
 	return lost
 }
 
-// forgive wakes the waiters of nodes that were lost from the ready stack. The caller is the poller. It first found
-// these nodes by a call of the method untold, then saw that every granter had pushed all its nodes, and then
+// forgive wakes the waiters of nodes that were lost from the ready stack. The caller is the poller. The poller first
+// found these nodes by a call of the method untold. Then it saw that every granter had pushed all its nodes. Then it
 // emptied the stack once more. So a node that the poller has not popped by now will never be popped.
 func (b *nodePool) forgive(lost []untold) {
 	for _, l := range lost {

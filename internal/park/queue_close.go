@@ -73,8 +73,8 @@ func (q *Queue) sendAway() {
 }
 
 // Close gives up the queue's poller node, so that other queues can use it. A call of Left must have returned true
-// before. If the node is ready, or if the process that made it ready may still push it on the ready stack, this
-// process keeps the node for its next queue of the object.
+// before. If the node is ready, or if a releaser may still push it on the ready stack, this process keeps the node for
+// its next queue of the object.
 //
 // The poller may have taken a wake from the node, or may take a wake later. After Close, the poller
 // does not pass such a wake on, because the object may no longer exist. So Close itself passes one

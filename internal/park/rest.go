@@ -20,9 +20,9 @@ type resting struct {
 	phase uint32 // differs between queues, so that they are not all read in the same tick
 }
 
-// A queue rests, that is, only its words are read, for restTicks to 2*restTicks reads. That is 6 to 13 seconds if
-// the words are read in each tick. Then the queue is checked, to find out whether releasers can still find its
-// poller node. They can, unless a peer has overwritten the list.
+// A queue rests for restTicks to 2*restTicks reads of its words, which is 6 to 13 seconds if each tick reads them. Then
+// the queue is checked, to find out whether releasers can still find its poller node: a peer may have overwritten the
+// list.
 const restTicks = 64
 
 // nodeTicks says how often the word of the poller node of a resting queue is read: every nodeTicks-th time. This is

@@ -161,7 +161,7 @@ func (s *WaitNode) park(notify func()) bool {
 	return true
 }
 
-// Watch registers the function notify, which is called when the wait is resolved, when this process
+// Watch registers the function notify. It is called when the wait is resolved, when this process
 // leaves the arena, and when a periodic check has found the queue damaged; see Torn. The function
 // notify must not block, and may be called before Watch returns.
 func (s *WaitNode) Watch(q *Queue, notify func()) {
