@@ -44,7 +44,7 @@ const (
 // [Options].OnEvent gets it, for logs and alerts.
 //
 // A goroutine first makes a change and then reports it. So the object may have changed again before
-// the event arrives, and two events of one object may arrive in the wrong order: read the state
+// the event arrives, and two events of one object may arrive in the wrong order. Read the state
 // from the object itself. Do not change what the pointers of an Event refer to, because other
 // functions get the same event.
 type Event struct {

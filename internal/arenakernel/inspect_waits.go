@@ -10,9 +10,9 @@ import (
 const mostWaits = 1 << 17
 
 // findWaitsOfCopy finds the waits in the copy of an Inspector. It reads the waits from the file
-// after the bodies of all objects. Tools infer the age of a hold from the waits for it, which
-// relies on this order: a hold in the copy was read before the waits, so it cannot have begun after
-// one of these waits ended.
+// after the bodies of all objects. Tools infer the age of a hold from the waits for it, and rely on
+// this sequence. A hold in the copy was read before the waits, so it cannot have begun after one of
+// these waits ended.
 func (a *Arena) findWaitsOfCopy() {
 	if !a.copied || a.waits != nil {
 		return

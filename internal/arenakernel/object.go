@@ -64,10 +64,10 @@ const (
 //	pending -> committed | aborted        by one CAS, which decides which maker gets the name
 //	committed <-> deleting -> aborted     by one CAS, which decides whether the object stays
 //
-// crash: if the participant in the word is dead, [core.reclaimBlocks] finishes the work of this
-// participant. A pending object is freed together with its block, which is still claimed. A
-// deleting object becomes committed again. The deletion of an object that is aborted, and was
-// committed before, is completed.
+// crash: if the participant in the word is dead, [core.reclaimBlocks] finishes its work. A pending
+// object is freed together with its block, which is still claimed. A deleting object becomes
+// committed again. The deletion of an object that is aborted, and was committed before, is
+// completed.
 type objectWord uint32
 
 const (
