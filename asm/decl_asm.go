@@ -25,12 +25,12 @@ func LoadFence()
 //go:noescape
 func StoreRelease32(p *uint32, v uint32)
 
-// Goroutine returns a number that identifies the calling goroutine. A goroutine keeps its number as long as it lives, and
-// no other goroutine has the number at the same time. Later goroutines may get it. The number is even, and 0 if the
+// Goroutine returns a number that identifies the calling goroutine. A goroutine keeps its number as long as it lives,
+// and no other goroutine has the number at the same time. Later goroutines may get it. The number is even, and 0 if the
 // goroutine is not known.
 //
-// The number is the address of the runtime's g structure. The runtime neither moves nor frees it, and uses it again only
-// after the goroutine has ended.
+// The number is the address of the runtime's g structure. The runtime neither moves nor frees this structure, and uses
+// it again only after the goroutine has ended.
 //
 //go:noescape
 func Goroutine() uintptr
