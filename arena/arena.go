@@ -35,9 +35,9 @@ func (a *Arena) kernel() *arenakernel.Arena { return (*arenakernel.Arena)(a) }
 // If this process has joined the arena already, by this name or another, Open returns a further opening
 // of the same membership. Each opening is closed separately.
 //
-// Open waits while another process runs its OnFirst. If this process has no byte lock, and is stopped
-// for more than 10 s while it joins, others may give its slot up. Then Open returns an error, and the
-// caller may open the arena again.
+// Open waits while another process runs its OnFirst. If this process has no byte lock, and is
+// stopped for more than 10 s while it joins, another process may take its slot away. Then Open
+// returns an error, and the caller may open the arena again.
 func Open(name string, opts *Options) (*Arena, error) {
 	a, err := arenakernel.Open(name, opts.kernel())
 	return (*Arena)(a), err
@@ -86,9 +86,9 @@ func Format(seg *shm.Segment, opts *Options) error {
 	return arenakernel.Format(seg, opts.kernel())
 }
 
-// FromSegment joins the arena in seg. From then on the segment belongs to the arena, and is closed together with it. If
-// this process has joined the arena already, or if FromSegment returns an error, FromSegment closes the segment at once.
-// So the caller does not use it any more.
+// FromSegment joins the arena in seg. From then on the segment belongs to the arena, and is closed together with the
+// arena. If this process has joined the arena already, or if FromSegment returns an error, FromSegment closes the
+// segment at once. So the caller must not use the segment after the call.
 func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 	a, err := arenakernel.FromSegment(seg, opts.kernel())
 	return (*Arena)(a), err
@@ -100,8 +100,8 @@ func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 //
 // When the last opening of this process is closed, the process leaves the arena. Locks that the process still holds are
 // then treated as if the process had died: other processes get ErrOwnerDead. Pointers into the arena become invalid. A
-// program that uses such a pointer during or after Close is wrong, and may crash. If the file of an arena with
-// [LifetimeEphemeral] cannot be removed, Close returns the error of the removal, and has left the arena.
+// program that uses such a pointer during or after Close is wrong, and may crash. If Close cannot remove the file of an
+// arena with [LifetimeEphemeral], it returns the error of the removal. The process has left the arena nevertheless.
 //
 // Close returns when the waits on its handles have ended. It also waits for functions of the program
 // that a call through this opening runs, such as a Repair or the function of an Update. If such a
@@ -117,11 +117,11 @@ func (a *Arena) Segment() *shm.Segment { return a.kernel().Segment() }
 // Path returns the path of the arena's file, for messages.
 func (a *Arena) Path() string { return a.kernel().Path() }
 
-// PathState says whether the path of an arena still leads to it.
+// PathState says whether the path of an arena still leads to the arena's file.
 type PathState string
 
-// The states of the path of an arena. If the path was removed or replaced, a process that opens the path joins another
-// arena or none, and does not meet the participants of this arena.
+// The states of the path of an arena. After the file at the path was removed or replaced, a process that opens the path
+// joins another arena, or none. It does not meet the participants of this arena.
 const (
 	PathThere    PathState = "there"    // the path leads to the arena
 	PathRemoved  PathState = "removed"  // no file is at the path
@@ -129,11 +129,11 @@ const (
 	PathNone     PathState = "none"     // the arena has no path: a memfd, or an open file
 )
 
-// PathState reports whether the path of the arena still leads to it. If the file of an arena was
-// removed, its participants can still use the arena, as [shm.Remove] intends, but no other process can
-// join the arena by its path. The file may be removed by mistake: systemd's RemoveIPC and clean-up jobs
-// also remove files that are in use. The call makes two system calls. [Arena.Metrics] reports the
-// state, too.
+// PathState reports whether the path of the arena still leads to the arena's file. After the file
+// of an arena was removed, its participants can still use the arena, but no other process can join
+// the arena by its path. [shm.Remove] intends that, but the file may also be removed by mistake:
+// systemd's RemoveIPC and clean-up jobs also remove files that are in use. The call makes two
+// system calls. [Arena.Metrics] reports the state, too.
 func (a *Arena) PathState() PathState { return PathState(a.kernel().PathState()) }
 
 // Size returns the size of the arena in bytes.

@@ -14,10 +14,11 @@ type Finding struct {
 	Kind string
 	// Text says what was found, with the participants and objects in it, in one line.
 	Text string
-	// Advice says what may be done. Command is a shell command that does it. Either may be empty.
+	// Advice says what may be done. Command is a shell command that does what Advice says. Each may
+	// be empty.
 	Advice, Command string
-	// Force is the command to use if Command asks a process to end, and the process does not end
-	// because it handles SIGTERM. Force is empty if Command ends no process.
+	// If Command asks a process to end by SIGTERM, the process may handle the signal and not end.
+	// Force is the command for this case. Force is empty if Command ends no process.
 	Force        string
 	Objects      []string        // names, or offsets for objects without a name
 	Participants []ParticipantID // the participants that cause the problem, as far as they are known

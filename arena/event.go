@@ -20,32 +20,33 @@ const (
 	// EventOwnerDead means that this process has made a lock owner-dead, because its holder has
 	// died. Calls that take the lock fail with ErrOwnerDead until the lock is repaired.
 	EventOwnerDead = arenakernel.EventOwnerDead
-	// EventTakenBack means that this process has ended the exclusive hold of a dead participant,
-	// because the policy of the lock says so. The policy is PolicyRelease, or PolicyRollback after this
-	// process has undone what the dead participant left. Other holds that a death ends, such as those
-	// of readers and permits, cause no event.
+	// EventTakenBack means that this process has ended the exclusive hold of a dead participant, as
+	// the policy of the lock says. With PolicyRollback, this process has first undone what the dead
+	// participant left. With PolicyRelease, nothing is undone. When a death ends other holds, such
+	// as read holds and permits, there is no event.
 	EventTakenBack = arenakernel.EventTakenBack
 	// EventRepaired means that a repair by this process has succeeded. After a Recover the lock is
 	// free. After a Repair from the options, the call that ran it holds the lock.
 	EventRepaired = arenakernel.EventRepaired
-	// EventNotRecoverable means that no process can take a lock any more. There are three causes: a
-	// repair by this process has failed, this process could not undo what a dead participant left, or
-	// an Update of this process has found or left an undo log that is not usable. Calls that take the
-	// lock fail with ErrNotRecoverable.
+	// EventNotRecoverable means that no process can take a lock any more. One of three things has
+	// happened in this process: a repair has failed, what a dead participant left could not be
+	// undone, or an Update has found or left an unusable undo log. Calls that take the lock fail
+	// with ErrNotRecoverable.
 	EventNotRecoverable = arenakernel.EventNotRecoverable
-	// EventCorrupt means that a call on an open handle of this process has found bytes in the object
-	// that no correct process writes. Usually there is one such event for each object. If a call that
-	// opens a damaged object fails, or Check does, there is an error and no event.
+	// EventCorrupt means that a call on an open handle of this process has found bytes in the
+	// object that no correct process writes. Usually there is one such event for each object. If
+	// Check, or a call that opens the object, finds the damage, it returns an error, and there is
+	// no event.
 	EventCorrupt = arenakernel.EventCorrupt
 )
 
 // Event describes something that went wrong in an arena, or was put right. The function
 // [Options].OnEvent gets it, for logs and alerts.
 //
-// A goroutine first makes a change and then reports it. So the state of the object may have changed
-// since, and events of one object may arrive in another order than the changes were made: read the
-// state from the object itself. Do not change what the pointers refer to, because other functions get
-// the same event.
+// A goroutine first makes a change and then reports it. So the object may have changed again before
+// the event arrives, and two events of one object may arrive in the wrong order. Read the state
+// from the object itself. Do not change what the pointers of an Event refer to, because other
+// functions get the same event.
 type Event struct {
 	Kind EventKind
 	Time time.Time // when this process learned of it

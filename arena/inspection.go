@@ -5,12 +5,12 @@ import "github.com/shmsync/shmsync/internal/arenakernel"
 // Inspection is the state of an object, for people and tools. Its parts may have been read at different
 // moments.
 type Inspection struct {
-	State  string        // in a few words
+	State  string        // the state in a few words
 	Policy string        // "report", "release" or "rollback"; empty if the object has no policy
-	Spin   string        // the spin budget; empty if the object has none
-	Err    error         // why no participant can take it: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
+	Spin   string        // how long waiters spin before they sleep; empty if they do not spin
+	Err    error         // why no participant can take the object: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; or nil
 	Died   ParticipantID // the participant whose death caused Err, or 0
-	Key    *uint64       // the key that Err is about, for an object that has several; nil otherwise
+	Key    *uint64       // the key to which Err applies, for an object with several keys; nil otherwise
 	Holds  []Hold        // the holds that participants have on the object
 	Waits  []Wait        // the waits for the object
 	Counts *Counts       // the counters of the object; nil if the arena is not counted
@@ -25,14 +25,14 @@ type Hold struct {
 	Since int64         // CLOCK_MONOTONIC, ns; 0 if unknown
 	Note  string        // further details, in words
 
-	AtLeast bool // the hold may be older: Since is only the time when a waiter first saw it
+	AtLeast bool // the hold may have begun earlier: Since is only the time when a waiter first saw the hold
 }
 
 // The values of Hold.Mode.
 const (
 	HoldExclusive  = "exclusive"  // one process holds the object, and no other process does
 	HoldShared     = "shared"     // a read hold
-	HoldUpgradable = "upgradable" // a read hold that can become exclusive before any other read hold
+	HoldUpgradable = "upgradable" // a read hold that can become exclusive without being released
 	HoldClosing    = "closing"    // a writer that keeps new readers out, and waits for the present readers to unlock
 	HoldRecovering = "recovering" // a process repairs what a dead holder left
 	HoldReserved   = "reserved"   // granted to a waiter of this participant that has not accepted it yet
@@ -42,7 +42,7 @@ const (
 	HoldRunner     = "runner"     // the participant runs the function that others wait for
 	HoldProducer   = "producer"   // the participant will set the result that others wait for
 	HoldLease      = "lease"      // the participant has taken an item of a queue, and has not finished with it
-	HoldClaim      = "claim"      // a claim on a Waitable, by its rules
+	HoldClaim      = "claim"      // a claim on a Waitable, according to its rules
 	HoldExecutor   = "executor"   // the participant examines a queue of a SignalWaker
 )
 
@@ -50,11 +50,11 @@ const (
 type Wait struct {
 	Owner ParticipantID // the participant that the goroutines belong to
 	For   string        // what the wait is for: "lock", "read", "permits" and the like
-	Want  *uint64       // how many units, which key or which token; nil if that does not apply
+	Want  *uint64       // the number, key or token that the wait is for; nil if none
 	Stamp uint64        // a wait with a lower stamp began earlier; 0 if the waits have no order
 	Since int64         // CLOCK_MONOTONIC, ns; 0 if unknown
 	How   string        // one of the constants below
-	Count uint64        // how many goroutines, as far as known; 0 if unknown
+	Count uint64        // number of goroutines, as far as the arena records it; 0 if unknown
 	// On lists the holds that have to end before this wait can end, as indices of Inspection.Holds. If
 	// Any is false, all of them have to end. If Any is true, it is enough that some of them end.
 	On  []int
@@ -72,7 +72,7 @@ const (
 type Counts struct {
 	Acquired  uint64 // how often the object was taken, or a wait for it succeeded
 	Contended uint64 // how often the object was not free when a call wanted to take it
-	SpinsPaid uint64 // how often spinning was enough to end a wait
+	SpinsPaid uint64 // waits that ended while the waiter was spinning, before it slept
 	Slept     uint64 // how often a waiter went to sleep
 	Woken     uint64 // waiters that were woken
 	Recovered uint64 // holds that were taken back from dead participants

@@ -39,7 +39,8 @@ func InspectFile(f *os.File) (*Inspector, error) {
 	return (*Inspector)(i), err
 }
 
-// Refresh reads the arena again. The error is an error of Inspect, or of reading the file.
+// Refresh discards the copy and reads the file again. It returns the same errors as Inspect, or the
+// error of reading the file.
 func (i *Inspector) Refresh() error { return i.kernel().Refresh() }
 
 // Close closes the file, and frees the copy of its bytes. After that, every other method panics, and a second Close

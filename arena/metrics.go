@@ -5,7 +5,7 @@ package arena
 type Metrics struct {
 	Participants int                      // how many participants are in the arena
 	Deaths       uint32                   // how many deaths and leaves were recorded since the arena was made
-	Path         PathState                // whether the arena's path still leads to it
+	Path         PathState                // whether the arena's path still leads to its file
 	Size         int64                    // bytes
 	Used         uint64                   // bytes of the heap that are backed by memory
 	Objects      map[string]ObjectMetrics // by name, or by offset for an object without a name
@@ -15,7 +15,7 @@ type Metrics struct {
 type ObjectMetrics struct {
 	Kind    string  // four letters
 	Holds   int     // how many participants hold the object, or a part of it
-	Waiters uint64  // how many goroutines wait, as far as the words of the object show
+	Waiters uint64  // how many goroutines wait, as far as the arena records it
 	Lost    bool    // no participant can take the object any more
 	Counts  *Counts // nil if the arena is not counted
 }

@@ -29,8 +29,8 @@ func (o Object) String() string { return arenakernel.Object(o).String() }
 // during its iteration of the loop, so it cannot be deleted during that iteration. Objects that are
 // created or deleted during the loop may be seen or not. Objects with impossible headers are skipped.
 //
-// Close does not wait for the loop. When Close has begun, the loop ends with the present iteration, and
-// the object is not open any more.
+// Close does not wait for the loop. When Close has begun, the loop ends with the present iteration.
+// If this Close leaves the arena, the object of that iteration is no longer open.
 func (a *Arena) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for o := range a.kernel().Objects() {
@@ -59,21 +59,22 @@ func (a *Arena) Object(off Offset) (Object, error) {
 	return Object(o), nil
 }
 
-// Delete removes the object of that name, and its name, for good. If there is no such object, the error
-// Is [fs.ErrNotExist]. The object stays while living participants, including this one, have it open, or
-// still hold something of it after they closed their handles. Then the error Is [syscall.EBUSY] and
-// names those participants.
+// Delete removes the object of that name, and its name, for good. If there is no such object, the
+// error Is [fs.ErrNotExist]. The object stays while living participants, including this one, have
+// it open. It also stays while living participants hold the object, or a part of it, although they
+// have closed their handles. In both cases, the error Is [syscall.EBUSY] and names those
+// participants.
 //
-// If a process died in an [Upgrade], it may have left the contents of the object in a successor, which
-// has another name. Delete removes the successor first, even if there is no object of the name itself.
-// So the next Upgrade does not bring the contents back.
+// A process that died in an [Upgrade] may have left the contents of the object in a successor, an
+// object with another name. Delete removes the successor first, even if there is no object of the
+// name itself. Otherwise the next Upgrade would bring the contents back.
 func (a *Arena) Delete(name string) error { return a.kernel().Delete(name) }
 
-// DeleteObject is Delete for an object that may have no name. If o is not there any more, the error Is
-// [shmsync.ErrIncompatible], even if an object of another name, kind, type or size is at its offset now.
-// DeleteObject cannot tell objects apart that agree in all of these. If an interrupted [Upgrade] has left
-// the contents of an earlier object of the same name, DeleteObject does not remove them. The next Upgrade
-// finds them.
+// DeleteObject is Delete for an object that may have no name. If o is not there any more, the error
+// Is [shmsync.ErrIncompatible], even if an object of another name, kind, type or size is at its
+// offset now. But if the object there agrees with o in all of these, DeleteObject deletes it. If an
+// interrupted [Upgrade] has left the contents of an earlier object of the same name, DeleteObject
+// does not remove them. The next Upgrade finds them.
 func (a *Arena) DeleteObject(o Object) error {
 	return a.kernel().DeleteObject(arenakernel.Object(o))
 }

@@ -13,10 +13,10 @@ import (
 type KernelIO = arenakernel.KernelIO
 
 const (
-	// KernelIOSynchronous is the default. It covers system calls that are finished when their thread
-	// returns from them: read(2), recv(2) and the like, also with O_DIRECT, and io_uring without
-	// O_DIRECT. The data is handed over when no thread of the process has memory any more. That is
-	// usually less than a millisecond after the death is known.
+	// KernelIOSynchronous is the default. It covers system calls that are finished when their
+	// thread returns from them: read(2), recv(2) and the like, also with O_DIRECT, and io_uring
+	// without O_DIRECT. After a death, the data is handed over when no thread of the dead process
+	// has memory any more. That is usually less than a millisecond after the death is known.
 	KernelIOSynchronous = arenakernel.KernelIOSynchronous
 	// KernelIOAsynchronous also covers io_submit(2), and the system calls of other processes that share
 	// the memory of this process, such as a child of clone(CLONE_VM) that is no thread. The data is
@@ -31,17 +31,17 @@ const (
 // Options says how an arena is created and joined. A nil *Options means the
 // zero value.
 type Options struct {
-	// Size of a new arena in bytes, rounded up to a multiple of 64 KiB; 0 means 64 MiB. The size never
-	// changes. The file is sparse: most of it takes memory only as the arena fills. When the arena is
-	// created, the directory of names takes 1.6 % of a Size that is a power of two, and up to 3.2 % of
-	// another Size. That is 16 MiB for 1 GiB. The slots of participants take 2 KiB each: 256 KiB for
-	// the default of 128 slots, and 4 MiB for 2047.
+	// Size of a new arena in bytes, rounded up to a multiple of 64 KiB; 0 means 64 MiB. The size
+	// never changes. The file is sparse: most of it takes memory only as the arena fills. When the
+	// arena is created, the directory of names takes 1.6 % of a Size that is a power of two, and up
+	// to 3.2 % of another Size. For 1 GiB, the directory takes 16 MiB. The slots of participants
+	// take 2 KiB each: 256 KiB for the default of 128 slots, and 4 MiB for 2047.
 	Size int64
 	// MaxParticipants of a new arena, at most 2047; 0 means 128. It never changes.
 	MaxParticipants int
-	// Counted makes the objects of a new arena count their operations, and record when holds begin, for
-	// tools; see [Counts]. It slows the fast paths down: a lock and unlock takes several times as long.
-	// It is ignored if the arena exists; see [Arena.Counted].
+	// Counted makes the objects of a new arena count their operations, and record when holds begin,
+	// for tools; see [Counts]. A lock and unlock without waiting then takes several times as long.
+	// Counted is ignored if the arena exists; see [Arena.Counted].
 	Counted bool
 	// Mode is the permission of a new arena's file; 0 means 0600.
 	Mode fs.FileMode
@@ -54,21 +54,21 @@ type Options struct {
 	// KernelIO declares which system calls of this process write into the arena. If the process opens
 	// the arena several times, the most general of its declarations applies.
 	KernelIO KernelIO
-	// NUMA places the pages of a new arena. It is ignored if the arena exists. Segment().Degraded and
-	// Where report the result. Use Place for parts of an arena.
+	// NUMA places the pages of a new arena. NUMA is ignored if the arena exists. Segment().Degraded
+	// and Where report the result. Use Place for parts of an arena.
 	NUMA shm.Policy
-	// HugePages has the values of shm.Options. An arena with a name can use only HugeTransparent. For
+	// HugePages has the meaning of shm.Options. An arena with a name can use only HugeTransparent. For
 	// Huge2M or Huge1G, format the arena into a segment of shm.CreateMemfd.
 	HugePages shm.HugePages
 	// Populate has the meaning of shm.Options, for the mapping of this process.
 	Populate bool
 	// Lock has the meaning of shm.Options, for the mapping of this process.
 	Lock bool
-	// OnFirst runs in the participant that begins an epoch, that is, joins while no other participant is in the arena.
-	// It runs before Open returns. During the call no other process is in the arena or can join it, so OnFirst may
-	// delete and repair anything. If OnFirst fails, or its process dies, the next participant that joins begins the
-	// epoch. OnFirst must not open the same arena. RecoverAll of package prims repairs the objects that deaths have
-	// made unusable.
+	// OnFirst runs in the participant that begins an epoch by joining while no other participant is in the arena. It
+	// runs before Open returns. During the call no other process is in the arena or can join it, so OnFirst may delete
+	// and repair anything. If OnFirst fails, or its process dies, the next participant that joins begins the epoch.
+	// OnFirst must not open the same arena. RecoverAll of package prims repairs the objects that deaths have made
+	// unusable.
 	OnFirst func(a *Arena, e Epoch) error `json:"-"`
 	// Recreate says for which reasons a new arena replaces an arena in which there is no process. 0
 	// means that an arena is never replaced.
@@ -83,16 +83,17 @@ type Options struct {
 	// OnEvent is called for events of the arena while this opening is in use: deaths, locks that a
 	// death has left, repairs, and damage.
 	//
-	// Each process gets an event for each death. Every other event is reported only in the process that
-	// makes the change or finds the damage, so set OnEvent in every process that should log events. A C
-	// process makes such changes, too, but calls only its own function for deaths. Some changes are
-	// reported in no process: a change whose process dies or is stopped right after it, and a lock that
-	// Close leaves behind. So treat an event as a hint, and read the state from the object.
+	// Each process gets an event for each death. Every other event is reported only in the process
+	// that makes the change or finds the damage, so set OnEvent in every process that should log
+	// events. A C process makes such changes, too, but reports only deaths, to its own function.
+	// Some changes are reported in no process: a process may die or be stopped between a change and
+	// its report, and Close does not report a lock that it leaves behind. So treat an event as a
+	// hint, and read the state from the object.
 	//
-	// The calls run one after the other, on a goroutine that calls nothing else. They begin when Open
-	// is about to return, and then include the events of the join itself. OnEvent may block, use the
-	// arena, and close it. It may be called once more after Close has returned, so it must handle
-	// ErrClosed. No call, death watcher or repair waits for OnEvent.
+	// The calls run one after the other, on a goroutine that calls nothing else. They begin when
+	// Open is about to return. The first calls are for the events of the join itself. OnEvent may
+	// block, use the arena, and close it. It may be called once more after Close has returned, so
+	// it must handle ErrClosed. No call, death watcher or repair waits for OnEvent.
 	//
 	// While OnEvent runs, the latest 256 events wait. Earlier events are dropped, and Missed of the
 	// next event counts them. Events that still wait when Close is called are dropped. A panic of
@@ -121,9 +122,9 @@ type Lifetime = arenakernel.Lifetime
 const (
 	// LifetimeDurable means that the arena stays, until Remove or, on a tmpfs, a reboot.
 	LifetimeDurable = arenakernel.LifetimeDurable
-	// LifetimeEphemeral means that each epoch begins with an empty arena, and that the last
-	// Close removes the file. If a process that removes or opens the arena at that time is
-	// stopped, Close waits for it for a second, and leaves the file.
+	// LifetimeEphemeral means that each epoch begins with an empty arena, and that the last Close
+	// removes the file. If another process is stopped while it removes or opens the arena, Close
+	// waits one second for that process, and then leaves the file.
 	LifetimeEphemeral = arenakernel.LifetimeEphemeral
 )
 
@@ -133,14 +134,13 @@ type Epoch struct {
 	// Number counts the epochs of the arena from 1. If OnFirst fails, the next epoch has the same
 	// number.
 	Number uint64
-	// Clean reports that every participant of the last epoch left by Close, and that the file has not
-	// been changed since. It is true for a new arena.
+	// Clean reports that every participant of the last epoch left by Close, and that the file is as
+	// they left it. It is true for a new arena.
 	Clean bool
 	// Reboot reports that the computer was started again since the last epoch began. It is always false
 	// for an arena on a tmpfs, because a reboot removes the files of a tmpfs.
 	Reboot bool
-	// Dead are the participants that died since the last epoch began. It has at most the last 192 of
-	// them.
+	// Dead lists the participants that died since the last epoch began, at most the last 192.
 	Dead []Participant
 }
 

@@ -21,20 +21,21 @@ type Participant struct {
 	shmsync.Identity
 
 	State     string    // joining, live, leaving or dead
-	Self      bool      // this process
+	Self      bool      // whether the participant is this process
 	UID       int       // effective user
-	TID       int       // the thread whose end shows the death, as numbered in its own pid namespace
+	TID       int       // the ID, in the pid namespace of the process, of the thread whose end shows the death
 	StartTime uint64    // in clock ticks since boot; like PIDNS and BootID, 0 for the first millisecond after the join
-	PIDNS     uint64    // inode of its pid namespace
-	BootID    [16]byte  // the boot of the computer that the process runs under
-	Joined    time.Time // when it joined
+	PIDNS     uint64    // inode of the pid namespace of the process
+	BootID    [16]byte  // the ID of the boot of the computer in which the process runs
+	Joined    time.Time // when the process joined
 	// Notice says how other processes notice the death: "robust" if the kernel marks it at once,
 	// "ofd" if they have to ask the kernel whether the participant still holds its byte lock.
 	Notice string
-	Fenced bool // the participant may release locks by a plain store
-	// Missed is set for OnDeath only. It counts death records that were overwritten before this process
-	// could read them, since the last death that OnDeath reported. The count may be too high: if a
-	// process dies while it records a death, another process may record the same death again.
+	Fenced bool // the participant may release locks by a plain store; see [Arena.Fenced]
+	// Missed is set for OnDeath only. Missed is the number of death records, since the last death
+	// that OnDeath reported, that were overwritten before this process could read them. The count
+	// may be too high: if a process dies while it records a death, another process may record the
+	// same death again.
 	Missed uint64
 }
 
@@ -66,13 +67,13 @@ func (a *Arena) Participants() iter.Seq[Participant] {
 // [Arena.Gone] returns true, and a device may write even longer.
 func (a *Arena) Current(n ParticipantID) bool { return a.kernel().Current(n) }
 
-// Gone reports whether nothing can write into the arena for n any more, not even a system call of n. n
-// need not be current. When the result is true, it stays true. While the process of n is ending, Gone
-// makes system calls.
+// Gone reports whether nothing can write to the arena for n any more, not even a system call of n.
+// The participant n may be alive, dead, or replaced in its slot. Once Gone has returned true for n,
+// it always does. While the process of n is ending, each call of Gone makes system calls.
 //
-// What Gone waits for depends on the [KernelIO] that n has declared. It does not cover stores by a
-// device for which the kernel does not wait when a process ends: RDMA, and a read through io_uring
-// with O_DIRECT. docs/memory-model.md lists what is covered.
+// The [KernelIO] that n has declared decides which system calls of n Gone takes into account. Gone
+// does not cover stores by a device for which the kernel does not wait at the end of a process:
+// RDMA, and a read through io_uring with O_DIRECT. docs/memory-model.md lists what is covered.
 //
 // A true result synchronizes with the last store of n to the arena.
 func (a *Arena) Gone(n ParticipantID) bool { return a.kernel().Gone(n) }
@@ -81,12 +82,12 @@ func (a *Arena) Gone(n ParticipantID) bool { return a.kernel().Gone(n) }
 // participant has taken the slot, the death records. It returns nil if the identity is in neither.
 func (a *Arena) Who(n ParticipantID) *shmsync.Identity { return a.kernel().Who(n) }
 
-// Fenced reports whether [shmsync.Fence] already reaches this process. Only then can this process
-// release a hold by a plain store.
+// Fenced reports whether [shmsync.Fence] already reaches this process. Only then may this process
+// release a lock by a plain store.
 func (a *Arena) Fenced() bool { return a.kernel().Fenced() }
 
-// OnDeath registers f to be called once for every participant that dies from now on, on a goroutine of
-// its own. A participant that leaves by Close does not count as dead.
+// OnDeath registers f to be called once for every participant that dies from now on, on a goroutine
+// of its own. A participant that leaves by Close does not die.
 //
 // The arena keeps the records of the last 192 deaths. If more participants die while this process is
 // stopped, f is not called for the earliest of them. [Participant.Missed] of the next call says how

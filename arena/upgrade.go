@@ -12,8 +12,8 @@ import (
 // Stored is a value that an earlier version of the program has left. [As] copies it into a variable.
 type Stored = arenakernel.Stored
 
-// As returns a copy of a stored value as a T. If the value was not stored as a T, the error Is
-// [shmsync.ErrIncompatible]. So a migration can try one earlier type after the other.
+// As returns a copy of a stored value as a T. If the value does not have the layout of T, the error
+// Is [shmsync.ErrIncompatible]. So a migration can try one earlier type after the other.
 func As[T any](old Stored) (*T, error) { return arenakernel.StoredAs[T](old) }
 
 // FieldChange describes a field that differs between a stored value and a type, or that only one of
@@ -63,10 +63,10 @@ func Changes[T any](old Stored) ([]FieldChange, error) {
 // value by [Value]. If this process dies during the call, the next Upgrade begins again or completes
 // the work. It may call migrate again for the same old value.
 //
-// If another process has created a value of that name after such a death, there are two contents: the
-// new value, and the contents that the upgrade has left. Then the error Is [shmsync.ErrIncompatible],
-// and says how to drop either of them. The error also Is ErrIncompatible if the interrupted upgrade
-// makes a kind of object that this program does not import.
+// If another process has created a value of that name after such a death, there are two contents:
+// those of the new value, and those that the interrupted upgrade has left. Then the error Is
+// [shmsync.ErrIncompatible], and says how to drop one of the two. The error also Is ErrIncompatible
+// if the interrupted upgrade makes a kind of object that this program does not import.
 //
 // If the value is open in this process, the error Is [syscall.EBUSY]. A Value that OnFirst has opened
 // stays open, so call Upgrade before Value.
@@ -74,7 +74,8 @@ func Upgrade[T any](a *Arena, name string, migrate func(old Stored, v *T) error)
 	return arenakernel.UpgradeValue(a.kernel(), name, migrate)
 }
 
-// replaceTries bounds how often Replace tries again because another process has made the object again.
+// replaceTries limits how often Replace tries again because another process has made the object
+// again.
 const replaceTries = 1000
 
 // Replace calls open, which opens the object of that name. The error of open Is

@@ -89,9 +89,9 @@ func TryAt[T any](a *Arena, off Offset) (*T, error) { return arenakernel.TryAt[T
 // [shm.Segment.Place]. It widens the range to whole pages. A block shares its first and last page with other blocks,
 // unless both its alignment and its size are multiples of a page.
 //
-// A block has memory as soon as it is allocated. Unless the arena or the range has a policy, this memory is on the NUMA
-// node of the process that first allocated in the same chunk of 64 KiB. Pages that other processes have mapped move
-// only if this process has CAP_SYS_NICE. So place a block before other processes use it.
+// A block has memory as soon as it is allocated. If neither the arena nor the range has a policy, this memory is on the
+// NUMA node of the process that was the first to allocate in the same chunk of 64 KiB. Pages that other processes have
+// mapped move only if this process has CAP_SYS_NICE. So place a block before other processes use it.
 func (a *Arena) Place(off Offset, size uint64, p shm.Policy) shm.Placement {
 	return a.kernel().Place(off, size, p)
 }
@@ -102,8 +102,9 @@ func (a *Arena) Where(off Offset, size uint64) ([]shm.Placement, error) {
 	return a.kernel().Where(off, size)
 }
 
-// LayoutOf returns a fingerprint of T. Two types have the same fingerprint if their values have the
-// same numbers at the same places. The names of types and fields do not matter. A C program passes the
-// fingerprint to shmsync_value_open and shmsync_queue_open, to share a T with Go. If T contains
-// pointers, its values cannot be in shared memory, and LayoutOf returns an error.
+// LayoutOf returns a fingerprint of T. Two types have the same fingerprint if they consist of
+// numbers of the same sizes and kinds at the same offsets. The names of types and fields do not
+// matter. A C program passes the fingerprint to shmsync_value_open and shmsync_queue_open, to share
+// a T with Go. If T contains pointers, its values cannot be in shared memory, and LayoutOf returns
+// an error.
 func LayoutOf[T any]() (fingerprint uint64, err error) { return arenakernel.LayoutOf[T]() }

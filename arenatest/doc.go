@@ -22,8 +22,8 @@
 // # A death at every store
 //
 // [World.KillAtEveryStore] calls a function and records each of its machine instructions that
-// changed the arena. Then it checks for each of them whether a survivor can recover from a death
-// right after it:
+// changed the arena. Then it checks, for each of these instructions, whether a survivor can recover
+// from a death right after the instruction:
 //
 //	w := arenatest.New(t, nil)
 //	l := openLedger(t, w.Join("teller"))
@@ -46,8 +46,8 @@
 //
 // Without this package the race detector does not see races in an arena, because it watches only
 // memory of the Go runtime. Under go test -race a World maps its arena over such memory. So the
-// detector reports a goroutine that forgets a lock, whether the other goroutine belongs to the same
-// or to another participant.
+// detector reports two goroutines that use the same data without a lock, whether they belong to one
+// participant or to two.
 //
 // # What a test must not leave behind
 //
@@ -60,7 +60,8 @@
 // A block of [arena.Arena.Alloc] may stay. To check that none is left, compare the field Raw of
 // [arena.Arena.Stats].
 //
-// If the test failed, the World logs the participants, the objects and their holders instead.
+// If the test has already failed, the World does not look for these leftovers. It logs the participants, the
+// objects and their holders instead.
 //
 // The files whose names begin with "example" contain tests to copy: for a repair function, for an
 // Update, and for a worker's lease.

@@ -44,8 +44,8 @@ func newMapping(f *os.File, size int64) (*mapping, error) {
 // replace replaces this mapping by another one.
 func (m *mapping) replace(fd, flags int) error {
 	// SAFETY: the bytes are whole pages that this package has mapped, or an object of the Go heap
-	// without pointers, which does not move and which m keeps. Go frees the object only after close
-	// has mapped ordinary memory there again.
+	// without pointers, which does not move and which m keeps. Go frees the object only after
+	// retire has mapped anonymous memory there again.
 	return os.NewSyscallError("mmap", remap(m.bytes, fd, flags))
 }
 

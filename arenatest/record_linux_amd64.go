@@ -31,8 +31,8 @@ import (
 const envTracer = "SHMSYNC_ARENATEST_TRACE"
 
 // tracerVariable is the environment variable that the function record sets to start a tracer. Tests that measure
-// coverage use another variable than envTracer. A process with envTracer ends in an init function, and would write no
-// coverage data.
+// coverage use another variable than envTracer, because a process with envTracer ends in an init function, and so would
+// write no coverage data.
 var tracerVariable = envTracer
 
 // The files of a tracer.
@@ -236,8 +236,8 @@ func (r *recording) trace(tid int) error {
 	return nil
 }
 
-// together confines both threads to one CPU, because waking a thread on another CPU takes far
-// longer than an instruction. If it fails, tracing only takes longer.
+// together confines the tracer and the traced thread to one CPU, because waking a thread on another
+// CPU takes far longer than an instruction. If that fails, tracing only takes longer.
 func (t *tracer) together() {
 	cpu, _, ok := asm.CPU()
 	if !ok {
@@ -290,8 +290,8 @@ func (t *tracer) step() (at uint64, called bool, err error) {
 	return at, called, t.wait()
 }
 
-// noteGo remembers the address of an instruction if it is Go code. It is needed because the race detector makes atomic
-// stores in C code, which has no frame pointers. The last Go instruction then shows where the store is.
+// noteGo remembers the address of an instruction if it is Go code. The race detector makes atomic stores in C code,
+// which has no frame pointers. The last Go instruction before such a store then shows where the store was made.
 func (t *tracer) noteGo(at uint64) (err error) {
 	is, seen := t.goText[at]
 	if !seen {

@@ -45,9 +45,9 @@ const mostReports = 3
 // would leave. It also makes one copy without any of the stores. All participants of a copy are
 // dead. A participant with the label "newcomer" joins the copy, and KillAtEveryStore passes it to
 // check. check recovers as the program under test does, and returns an error if the state is wrong
-// afterwards. Each error fails the test, with the line of code that made the last store before the
-// death; equal errors are reported once. Instead of returning an error, check may call t.Fatal,
-// which ends only this call of check.
+// afterwards. Each error fails the test. The report shows the line of code that made the last store
+// before the death. Equal errors are reported once. Instead of returning an error, check may call
+// t.Fatal, which ends only this call of check.
 //
 // KillAtEveryStore records the stores of the goroutine that calls op, one machine instruction after
 // the other. So it tests a death between any two instructions, including those of this library. A

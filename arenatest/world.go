@@ -136,8 +136,8 @@ func (w *World) join(label string, victim bool) *arena.Arena {
 	return p.a
 }
 
-// mapping returns the mapping for a new participant. own says whether it must be the participant's
-// own.
+// mapping returns the mapping for a new participant. own means that no other participant may use
+// the mapping.
 func (w *World) mapping(own bool) (*mapping, error) {
 	if own || !sharesMappings {
 		return newMapping(w.seg.File(), w.seg.Size())
@@ -170,8 +170,9 @@ func joinApart(seg *shm.Segment, m *mapping, label string, o *arena.Options) (*a
 	return (*arena.Arena)(a), err
 }
 
-// Kill kills a participant that JoinVictim returned, as kill -9 kills a process: at this point,
-// without any clean-up. When Kill returns, the other participants can find out that it is dead.
+// Kill kills a participant that JoinVictim returned, as kill -9 kills a process: at the point of
+// the call, without any clean-up. When Kill returns, the other participants can find out that it is
+// dead.
 //
 // From then on the victim's goroutines work on a private copy of the arena. So the function that
 // called Kill may continue and run its deferred calls: their stores do not reach the arena. A

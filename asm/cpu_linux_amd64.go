@@ -2,9 +2,9 @@
 
 package asm
 
-// CPU returns the number of the CPU on which the caller runs, and the number of the CPU's NUMA node. Both are
-// hints, because the caller may have moved to another CPU when CPU returns. CPU makes no system call. It returns
-// false for ok if it would need one.
+// CPU returns the number of the CPU on which the caller runs, and the number of the CPU's NUMA node. Both are hints,
+// because the caller may have moved to another CPU when CPU returns. CPU makes no system call. It returns false for ok
+// if it would need a system call.
 //
 // Linux keeps both numbers in the TSC_AUX register of each CPU, which RDPID reads, and in the limit of a segment
 // descriptor, which LSL reads.

@@ -2,8 +2,8 @@
 
 package asm
 
-// Pause executes n spin-wait hints: PAUSE on amd64, ISB on arm64. They leave the resources of the core to its
-// sibling thread, and keep the loop around them from filling the pipeline with speculative loads.
+// Pause executes n spin-wait hints: PAUSE on amd64, ISB on arm64. The hints leave the resources of the core to its
+// sibling thread. They also keep the loop around them from filling the pipeline with speculative loads.
 //
 // A hint takes 10 to 140 cycles, depending on the processor, so callers measure its duration. A call should take
 // less than about 10 µs, because it cannot be preempted.
@@ -25,12 +25,12 @@ func LoadFence()
 //go:noescape
 func StoreRelease32(p *uint32, v uint32)
 
-// Goroutine returns a number that identifies the calling goroutine. A goroutine keeps its number as long as it lives, and
-// no other goroutine has the number at the same time. Later goroutines may get it. The number is even, and 0 if the
+// Goroutine returns a number that identifies the calling goroutine. A goroutine keeps its number as long as it lives,
+// and no other goroutine has the number at the same time. Later goroutines may get it. The number is even, and 0 if the
 // goroutine is not known.
 //
-// The number is the address of the runtime's g structure. The runtime neither moves nor frees it, and uses it again only
-// after the goroutine has ended.
+// The number is the address of the runtime's g structure. The runtime neither moves nor frees this structure, and uses
+// it again only after the goroutine has ended.
 //
 //go:noescape
 func Goroutine() uintptr

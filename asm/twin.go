@@ -18,11 +18,11 @@ func pauseTwin(n uint32) {
 	}
 }
 
-// loadFenceTwin orders more than loads, because Go offers only sequentially consistent operations. The store
-// stays after the accesses before it (release), the load stays before the accesses after it (acquire), and the
-// two stay in order. One of them alone does not suffice. A read-modify-write does not suffice either: on a
-// machine where it is a loop of load-exclusive and store-exclusive, accesses from before and after it can move
-// between these two instructions.
+// loadFenceTwin orders more than loads, because Go offers only sequentially consistent operations. The store stays
+// after the accesses before it (release), the load stays before the accesses after it (acquire), and the two stay in
+// order. The store alone does not suffice, and neither does the load. A read-modify-write does not suffice either: on a
+// machine where it is a loop of load-exclusive and store-exclusive, accesses from before and after it can move between
+// these two instructions.
 func loadFenceTwin() {
 	atomic.StoreUint32(&fenceWord, 0)
 	atomic.LoadUint32(&fenceWord)

@@ -60,7 +60,7 @@ func createAt(path string, size int64, init func(*Segment) error, opts *Options)
 	}
 	defer unix.Close(c.dirfd)
 
-	// This check only avoids a useless call of the function init. The later call of link decides
+	// This check only avoids a useless call of the function init. The call of link, later, decides
 	// whether the name is taken.
 	var st unix.Stat_t
 	if unix.Fstatat(c.dirfd, c.base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {

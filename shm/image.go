@@ -14,8 +14,8 @@ const imagePiece = 64 << 10
 // cannot write to the file by mistake, and it does not die by SIGBUS when the file is truncated.
 // Reading a hole of the file does not allocate a page, as it would through a mapping.
 //
-// Fetch reads bytes when they are needed. From then on they stay the same until Refresh. Only one
-// goroutine at a time may use an Image.
+// Fetch copies bytes from the file when they are needed. The copied bytes stay the same until
+// Refresh. Only one goroutine at a time may use an Image.
 type Image struct {
 	name string
 	file *os.File

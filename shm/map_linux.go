@@ -42,8 +42,7 @@ func disabled(feature string) bool {
 }
 
 // mapFile maps all of f, with the properties in the parameter set. st is the result of fstat for f, and has been
-// checked. fresh reports that the segment is being created. mapFile takes ownership of f. So if mapFile fails, it
-// closes f.
+// checked. fresh says that the segment is being created. mapFile takes ownership of f: if mapFile fails, it closes f.
 func mapFile(op string, f *os.File, name string, st *unix.Stat_t, set settings, fresh bool) (_ *Segment, err error) {
 	s := &Segment{name: name, file: f, dev: uint64(st.Dev), ino: st.Ino}
 	s.pageSize, s.canPlace = backing(int(f.Fd()))

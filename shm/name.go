@@ -8,8 +8,8 @@ import (
 // Dir is the directory that holds named segments.
 const Dir = "/dev/shm"
 
-// maxNameLen is the length in bytes of the longest name. Linux allows 255 bytes. The rest is for the
-// additions of a temporary name.
+// maxNameLen is the length in bytes of the longest name. Linux allows 255 bytes. The other 55 bytes
+// are for what tempName adds.
 const maxNameLen = 200
 
 // ValidName reports whether name can name a segment: 1 to 200 bytes of

@@ -46,8 +46,8 @@ func memsAllowed() ([]int, bool) {
 	return nil, false
 }
 
-// unusable says, for each node of p that can hold no page, why it cannot, as far as the system reveals
-// it. It returns "" if all nodes seem usable.
+// unusable says which nodes of p cannot hold pages, and why, as far as the system reveals it. It
+// returns "" if all nodes of p seem usable.
 func (p Policy) unusable() string {
 	var why []string
 	online, known := nodesOf("online")

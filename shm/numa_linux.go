@@ -30,8 +30,8 @@ func (s *Segment) placeNew(set settings) error {
 		}
 		pls = append(pls, Placement{Off: part.Off, Len: part.Len, Asked: part.Policy, Err: s.bind(part.Off, part.Len, part.Policy, 0)})
 	}
-	// The policy of huge pages belongs to this mapping alone. Another process that touched the pages first would not
-	// follow it, so allocate them now.
+	// The policy of huge pages belongs to this mapping alone. If another process touched the pages first, the kernel
+	// would not apply the policy. So allocate the pages now.
 	own := s.pageSize > int64(os.Getpagesize())
 	if set.Populate || set.Lock || own {
 		if err := s.populate(0, s.Size()); err != nil {

@@ -35,11 +35,10 @@ func openAt(path string, opts *Options) (*Segment, error) {
 	return adopt(fd, absolute(path), set)
 }
 
-// absolute returns an absolute path for a path of this process, so that the path of a segment still leads to
-// the segment after the process has changed its working directory. It does not remove ".." from the path,
-// because ".." may follow a symbolic link. For the working directory it asks the kernel, not the variable
-// PWD, in whose path a symbolic link may later lead to another directory. If the working directory cannot be
-// found, absolute returns the path as it is.
+// absolute makes a path absolute, so that it still leads to the segment after this process has changed its working
+// directory. It does not remove ".." from the path, because ".." may follow a symbolic link. absolute asks the kernel
+// for the working directory. It does not use the variable PWD: a symbolic link in that path may later lead to another
+// directory. If the kernel does not know the working directory, absolute returns the path as it is.
 func absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -129,8 +128,8 @@ func checkFile(name string, st *unix.Stat_t, pageSize int64, trust []uint32) err
 }
 
 func (s *Segment) reopen() (*os.File, error) {
-	// Do not use os.OpenFile: it would try to add the file to the netpoller of the Go runtime, and so
-	// would start the netpoller in a process that does not have it yet.
+	// Do not use os.OpenFile, which tries to add the file to the netpoller of the Go runtime. In a
+	// process without a netpoller, that would start one.
 	path, fd := fdPath(int(s.file.Fd())), -1
 	err := retry(func() (err error) {
 		fd, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)

@@ -24,10 +24,11 @@ type Options struct {
 	// Lock keeps the whole segment in memory for this process (mlock). It implies Populate. The segment
 	// counts against RLIMIT_MEMLOCK. If it exceeds the limit, the call fails.
 	Lock bool
-	// NUMA is the placement of the pages of a new segment. A segment in tmpfs stores it, so it
-	// applies to every process. With Huge2M and Huge1G it is not stored, so it implies Populate. If
-	// the system refuses a placement, the segment is still created, and Placement reports the error.
-	// NUMA is ignored when a segment is opened; use Place to change a placement.
+	// NUMA is the placement of the pages of a new segment. A segment in tmpfs stores the placement,
+	// so it applies to every process. With Huge2M and Huge1G the segment does not store the
+	// placement, so NUMA implies Populate. If the system refuses a placement, the segment is still
+	// created, and Placement reports the error. NUMA is ignored when a segment is opened; use Place
+	// to change a placement.
 	NUMA Policy
 	// Parts are placements of parts of a new segment. A part takes precedence over NUMA and over
 	// earlier parts in the list. If a part is not within the segment, or does not begin and end at a

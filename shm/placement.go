@@ -81,10 +81,10 @@ func (s *Segment) Placement() []Placement {
 }
 
 // Where reports on which NUMA nodes the pages of the n bytes from offset off are, widened to whole
-// pages. It does not matter which process placed them. The result has an element for each successive
-// part with a policy of its own. The element contains the policy, and how many pages each node has. A
-// part is verified if all of its pages exist. Err of a part says which pages are not where the policy
-// of the part wants them.
+// pages. It reports placements by other processes, too. The result has an element for each
+// successive part with a policy of its own. The element contains the policy, and how many pages
+// each node has. A part is verified if all of its pages exist. Err of a part says which pages are
+// not where the policy of the part wants them.
 //
 // For a segment with Huge2M or Huge1G, a process knows only its own policies, and the pages that it has
 // touched.

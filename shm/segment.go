@@ -72,10 +72,10 @@ func (s *Segment) Close() error {
 }
 
 // Retire is Close for a program that still has goroutines in calls which use a slice from Bytes and
-// will end soon. For the time d the slice can be read and written, but it is private memory that is
-// zero at first: no other process sees what is written. Then the memory is unmapped. If the kernel
-// refuses the private memory, or if addresses have 32 bits and are scarce, Retire does the same as
-// Close.
+// will end soon. For the time d these goroutines can still read and write the slice, but it is
+// private memory now, zero at first: no other process sees what they write. After that, the memory
+// is unmapped. If the kernel refuses the private memory, or if addresses have 32 bits and are
+// scarce, Retire does the same as Close.
 func (s *Segment) Retire(d time.Duration) error {
 	if strconv.IntSize > 32 {
 		s.keep.CompareAndSwap(0, int64(d))
@@ -133,10 +133,11 @@ func (s *Segment) Reserve(off, n int64) error {
 }
 
 // Reopen opens the file of the segment again. The result refers to the same bytes, but has an open
-// file description of its own. OFD locks and flock locks belong to an open file description. So locks
-// that are taken through the result belong to this caller alone, even if the descriptor of the
-// segment was inherited. Reopen needs /proc, and permission on the file. Without them the error Is
-// [ErrNotSupported]. Any other error may pass, such as that of a process with too many open files.
+// file description of its own. OFD locks and flock locks belong to an open file description. So
+// locks that are taken through the result belong to this caller alone, even if the descriptor of
+// the segment was inherited. Reopen needs /proc, and permission on the file. Without them the error
+// Is [ErrNotSupported]. Any other error may be temporary, for example if the process has too many
+// open files.
 func (s *Segment) Reopen() (*os.File, error) {
 	if err := s.acquire("reopen"); err != nil {
 		return nil, err

@@ -34,10 +34,10 @@ const (
 	// tempSuffix ends the temporary names. Its last byte is not allowed in the name of a segment, so no segment has
 	// such a name.
 	tempSuffix = ".tmp~"
-	// tempTries limits the search for a temporary name. A try fails if the name is taken, or if another creator sweeps
-	// the directory, that is, removes unlocked temporary files, before this creator has locked its file. Each creation
-	// sweeps only once, so both are rare. If another process does nothing but sweep, in a loop on another CPU, about
-	// every second try fails.
+	// tempTries limits the search for a temporary name. A try fails if the name is taken. It also fails if another
+	// creator sweeps the directory before this creator has locked its file, because a sweep removes unlocked temporary
+	// files. Both cases are rare, because each creation sweeps only once. Even if another process sweeps all the time,
+	// on another CPU, only about every second try fails.
 	tempTries = 256
 )
 
@@ -179,9 +179,9 @@ func sweepFile(dirfd int, name string) {
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
 		return
 	}
-	// If the file also has the name for which it was made, the segment is published. Then removing the temporary name
-	// completes the work of its creator, and needs no lock. If the file has some other second name, this does not show
-	// that the segment is published.
+	// If the file also has the name for which it was made, the segment is published. Then this process may remove the
+	// temporary name without a lock, as the creator would do next. A second name of the file that is not this name does
+	// not show that the segment is published.
 	published := st.Nlink > 1 && sameEntry(fd, dirfd, tempBase(name))
 	if !published && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return // its creator is alive, or another sweeper has locked it

@@ -2,7 +2,8 @@ package shm
 
 import "golang.org/x/sys/unix"
 
-// Mode numbers from include/uapi/linux/mempolicy.h of Linux 6.18. They never change.
+// mpolModes has the mode numbers of include/uapi/linux/mempolicy.h of Linux 6.18. These numbers
+// never change.
 var mpolModes = [...]uintptr{
 	PolicyDefault:            unix.MPOL_DEFAULT,
 	PolicyBind:               unix.MPOL_BIND,

@@ -13,11 +13,11 @@ var (
 	_ = crashpoint.Register("arena.act.verified")
 )
 
-// slotActs is the offset of the act words in a slot. A thread that acts on another participant, for
-// example takes a lock from a dead one, first publishes the ID of that participant in an act word
-// of its own slot. Act words are hazard pointers, as described by Michael: while an act word
-// contains an ID, no new participant gets that ID, however long the thread is stopped. See
-// docs/design/0030-generations.md.
+// slotActs is the offset of the act words in a slot. A thread may act on another participant, for
+// example take a lock from a dead participant. Before that, the thread publishes the ID of the
+// participant in an act word of its own slot. Act words are hazard pointers, as described by
+// Michael: while an act word contains an ID, no new participant gets that ID, however long the
+// thread is stopped. See docs/design/0030-generations.md.
 //
 //	thread that takes a word from n     joiner that renews the slot of n
 //	publishes n in an act word          searches all words for IDs
@@ -27,10 +27,10 @@ var (
 //	clears the act word
 //
 // There are two cases. In the first case, the joiner finds n, in the word or in the act word, and
-// does not reuse the ID n. In the second case, the joiner has searched the word before the thread
-// reads it for the second time. The thread then no longer finds n there, unless a new participant
-// with the ID n has written the word since. If so, the thread acts on this new participant, and asks
-// whether it is current.
+// does not reuse the ID n. In the second case, the joiner does not find n: it has searched the
+// word, without n in it, before the thread reads the word again. If the thread then still finds n
+// there, a new participant with the ID n has written the word since. So the thread acts on this new
+// participant, and asks whether it is current.
 //
 //	writers: threads of the owner, one at a time; the joiner that takes the slot clears what its
 //	         dead predecessor has left
@@ -40,7 +40,7 @@ var (
 //	crash:   the ID counts as found until the slot is taken again
 const slotActs Offset = 1792
 
-const actWords = 8 // threads of a process that use an act word at the same time; another thread waits until one is free
+const actWords = 8 // so many threads of a process can use an act word at the same time; a further thread waits
 
 func (c *core) actWord(slot, k int) *atomic.Uint32 {
 	return c.u32(c.slot(slot) + slotActs + Offset(k*4))
@@ -55,8 +55,8 @@ type act struct {
 }
 
 // beginAct publishes the ID n in an act word, so that no new participant gets the ID n. The method
-// named end of the result clears the act word. Between the two calls, the caller reads the word
-// that it is going to change once more. The caller must not block between the two calls.
+// named end of the result clears the act word. Between the two calls, the caller reads once more
+// the word that it is going to change. The caller must not block between the two calls.
 func (c *core) beginAct(n ParticipantID) act {
 	crashpoint.Hit("arena.act.begun")
 	for {
@@ -93,7 +93,7 @@ type sharedWord[T uint32 | uint64] interface {
 }
 
 // TakeFromDead changes the word w from the value old, which names the participant n, to the value
-// new, unless n is current, that is, has neither died nor left. TakeFromDead reports whether it
+// new. It does so only if n is not current, that is, if n has died or left. It reports whether it
 // changed the word. Every change of a word that is made because a participant has died must use
 // TakeFromDead, unless the caller holds a lock that protects the word. Otherwise the caller could
 // be stopped after it has read the word, and continue when another participant has the ID n.
@@ -120,10 +120,10 @@ func takeFrom[T uint32 | uint64](c *core, n ParticipantID, w sharedWord[T], old,
 	return w.CompareAndSwap(old, new)
 }
 
-// WhileGone calls f if w still contains the value old, which names the participant n. It does so only
-// if n is this participant, or if nothing writes to the arena for n any more. The function f changes
-// another word. While f runs, no other participant gets the ID n. So w has named the same participant
-// all the time. f must not block.
+// WhileGone calls f if two conditions hold. The word w still contains the value old, which names
+// the participant n. And n is this participant, or nothing writes to the arena for n any more. The
+// function f changes another word. While f runs, no other participant gets the ID n, so w names the
+// same participant all the time. f must not block.
 func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old T, f func()) {
 	c := &a.core
 	acts := n != 0 && n != c.self && c.self != 0
@@ -136,9 +136,10 @@ func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], ol
 	f()
 }
 
-// Reaps reports whether the reap of the participant dead also recovers what belongs to the ID o. This
-// is the case if o has the same slot and is not a later ID, and if no living participant has the ID
-// o. A process that leaves recovers by itself what it holds.
+// Reaps reports whether the reap of the participant dead also recovers what belongs to the ID o.
+// This is the case if o has the same slot and is not a later ID, and if no living participant has
+// the ID o. While this process leaves, Reaps is also true for its own ID, because a leaving process
+// recovers by itself what it holds.
 func (a *Arena) Reaps(dead, o ParticipantID) bool {
 	return dead.Covers(o) && (o == a.self || !a.isCurrent(o))
 }

@@ -78,7 +78,8 @@ func (a *Arena) StampAnnounced() {
 	}
 }
 
-// stampSlack is a tolerance: the recorded time of a wait may be this many nanoseconds too early.
+// stampSlack is the tolerance, in nanoseconds: the recorded time of a wait may be too early by that
+// much.
 const stampSlack = 1e5
 
 // DateAnnounced stores in an announce record the time when its wait began. The waiter calls it after

@@ -32,11 +32,11 @@ func JoinApart(seg *shm.Segment, bytes []byte, opts *Options) (*Arena, error) {
 }
 
 // Kill makes a participant of JoinApart look dead to all other participants, and ends its death
-// watcher. It changes the words that the kernel changes when a process is killed. The argument
-// named shared is a second mapping of the arena. Before the call, the caller must have made the
-// participant's own mapping private, so that no store of the participant's goroutines reaches the
-// arena any more. These goroutines continue to run on the private mapping. Close of a killed
-// participant changes nothing in the arena.
+// watcher. Kill changes the same words that the kernel changes when a process is killed. The
+// argument named shared is a second mapping of the arena. Before the call, the caller must have
+// made the participant's own mapping private, so that no store of the participant's goroutines
+// reaches the arena any more. These goroutines continue to run on the private mapping. Close of a
+// killed participant changes nothing in the arena.
 func (a *Arena) Kill(shared []byte) {
 	if !a.killed.CompareAndSwap(false, true) {
 		return

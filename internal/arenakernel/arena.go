@@ -22,7 +22,7 @@ type Arena struct {
 	over   atomic.Bool
 	calls  sync.RWMutex // see BeginCall
 	onEnd  sync.Map     // functions to call when this opening is closed, by their key; see OnEnd
-	// beforeClose is called by Close before it changes anything, or nil; see BeforeClose.
+	// Close calls beforeClose, if it is not nil, before Close changes anything; see BeforeClose.
 	beforeClose atomic.Pointer[func()]
 	waits       map[Offset][]Wait // the waits that WaitsOf found in a copy of the arena
 
@@ -40,11 +40,11 @@ type membership struct {
 	onDisk bool        // the file may survive a reboot
 	home   workingDir
 	opens  int // guarded by: attached
-	// The field opening is true until the first opening of the arena by this process has been
-	// admitted. Then it becomes false, and the channel opened is closed.
+	// The field opening is true until the first Open of this process has been admitted to the
+	// arena, or has failed. Then opening becomes false, and the channel opened is closed.
 	opening   bool // guarded by: attached
 	opened    chan struct{}
-	hook      atomic.Uint64 // the goroutine that runs OnFirst, or 0
+	hook      atomic.Uint64 // the number of the goroutine that runs OnFirst, or 0
 	ephemeral atomic.Bool   // the last Close removes the file
 
 	mySlot  int
@@ -72,16 +72,16 @@ type membership struct {
 	unfinished unfinished            // whether a reap has to be continued
 	endings    endings
 	leftover   sharedSlotSet  // the slots whose reaps are unfinished
-	crowded    int            // while this process joins: the number of slots that have too few unused generations
+	crowded    int            // while this process joins: how many slots have no long range of unused generations
 	lockErr    error          // while this process joins: why the kernel refused a byte lock that no process has
-	postponed  string         // while this process joins: why it could not renew slots without unused generations
+	postponed  string         // while this process joins: why it could not renew slots
 	asked      []atomic.Int64 // when Dead last asked for the byte lock of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog
 	deadNodes  deadNodes
 	events     events
 	firstHook  *eventHook    // collects events for the first opening while it joins; immutable after newMember
-	watched    atomic.Uint64 // how often the death watcher has returned from its sleep; tests check that it is not too often
-	slept      atomic.Uint64 // how often the death watcher slept, without the sleeps in [quietWatch.watch]
+	watched    atomic.Uint64 // how often the death watcher has returned from its sleep; tests check that it stays small
+	slept      atomic.Uint64 // how often the death watcher slept; sleeps in [quietWatch.watch] do not count
 
 	copied bool // the Arena is an Inspector's private copy of the bytes
 
@@ -100,9 +100,9 @@ func (a *Arena) Path() string { return a.label }
 
 // Current reports whether n is a participant that has neither died nor left. It costs one load.
 //
-// A call that returns false synchronizes with the reap of n. After it, no thread of n executes an
-// instruction that stores to the arena. A system call of such a thread may still write to the arena
-// until [Arena.Gone] returns true, and a device may write for even longer.
+// A call that returns false synchronizes with the reap of n: from then on, no thread of n executes
+// an instruction that stores to the arena. A system call of such a thread may still write to the
+// arena until [Arena.Gone] returns true, and a device may write for even longer.
 func (a *Arena) Current(n ParticipantID) bool { return a.isCurrent(n) }
 
 // Live reports whether n is a participant that has neither died nor begun to leave.

@@ -31,10 +31,9 @@ func (a *Arena) Check() error {
 	return errors.Join(errs...)
 }
 
-// checksOfDamage is how many checks in a row have to find damage before an arena is replaced. If another
-// participant changes the arena during a check, that check can mistake the change for damage. No other
-// participant is in the arena during the checks. But a pending participant may reap, or go on with a reap
-// after it was stopped.
+// checksOfDamage is how many checks in a row have to find damage before an arena is replaced. A
+// check can mistake a change that is in progress for damage. No other participant is in the arena
+// during the checks, but a pending participant may reap at the same time.
 const checksOfDamage = 3
 
 // isDamaged reports whether several checks in a row find damage.
@@ -224,8 +223,7 @@ func (c *checker) checkNodes() {
 	}
 }
 
-// checkRecords checks that each slot record, that is, each block that an object has for one slot,
-// is on the list of its object.
+// checkRecords checks that each slot record is on the list of its object.
 func (c *checker) checkRecords() {
 	c.handles.Lock()
 	defer c.handles.Unlock()

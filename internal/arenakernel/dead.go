@@ -18,8 +18,8 @@ var (
 // marks the slot as dead, which begins the reap, the cleanup after the death. So when Dead returns
 // true, Current(n) is false. Dead checks the marks that the kernel leaves at a death. If the
 // participant has no such marks, Dead checks the byte lock, a file lock that the participant holds
-// until its process has ended. Before Dead returns true, no thread of the dead process may be able
-// to store into the arena any more. Until that is certain, Dead returns false.
+// until its process has ended. Dead returns false as long as a thread of the dying process might
+// still store into the arena.
 func (a *Arena) Dead(n ParticipantID) bool {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots {
@@ -38,7 +38,8 @@ func (a *Arena) Dead(n ParticipantID) bool {
 	}
 	if a.mark(i, w) {
 		// The caller continues at once. The kernel has woken death watchers, which do the rest of
-		// the reap. If they do not, a goroutine of this process does it after reapSelfAfter.
+		// the reap. If the watchers are stopped, a goroutine of this process does the rest after
+		// reapSelfAfter.
 		shmsync.Wake(wordPtr(a.u32(a.aliveWord(i, aliveWords-1))), allSleepers)
 		time.AfterFunc(reapSelfAfter, func() {
 			// When the function runs, this opening may be closed while others are still in use. So
@@ -50,9 +51,8 @@ func (a *Arena) Dead(n ParticipantID) bool {
 			})
 		})
 	} else if s := a.slotState(i); s == w || s == w.with(phaseDead) {
-		// Perhaps no other process can continue, so the death watcher of this process follows the slot. Either
-		// the slot cannot be marked yet, and this process has to mark it later, or
-		// another participant has just marked it, and may be stopped or dead by now.
+		// The slot cannot be marked yet, or another participant has just marked it. That participant may be stopped or
+		// dead by now. So the death watcher of this process follows the slot until the reap is finished.
 		a.follow(i)
 	}
 	return !a.isCurrent(n)
@@ -131,15 +131,16 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 
 // surveyDead reports, as the method seenDead does, whether the participant in slot i is dead but
 // not marked dead. In addition, it accepts two other proofs, even for participants that the kernel
-// would mark: a process has recorded that the participant is gone, or its byte lock is free. It
-// needs them because the kernel has marked no word in a copied file, or after a loss of power.
+// would mark: a process has recorded that the participant is gone, or its byte lock is free. These
+// proofs are needed in a copied file and after a loss of power, because the kernel has marked no
+// word there.
 func (a *Arena) surveyDead(i int, w slotWord) bool {
 	return w.present() && (a.seenDead(i, w) || (a.foundGone(i, w) || a.byteFree(i, w)) && a.slotState(i) == w)
 }
 
-// foundDead reports whether the participant in slot i is dead although the kernel may not have
-// marked the death, because it could not read the robust list. It calls surveyDead at most once per
-// askEvery, and otherwise returns false.
+// foundDead reports whether the participant in slot i is dead. It finds the death even if the
+// kernel could not read the robust list, and so has not marked the death. foundDead calls
+// surveyDead at most once per askEvery, and otherwise returns false.
 func (a *Arena) foundDead(i int, w slotWord) bool {
 	now, last := shmsync.Monotonic(), a.asked[i].Load()
 	return now-last > askEvery && a.asked[i].CompareAndSwap(last, now) && a.surveyDead(i, w)
@@ -163,9 +164,10 @@ func (a *Arena) byteFree(i int, w slotWord) bool {
 // askForByte asks the kernel whether a process holds the byte lock of slot i. The calling process
 // need not have a byte lock itself. The result named known is false if the kernel does not answer.
 func (a *Arena) askForByte(i int) (locked, known bool) {
-	// If other code of this program has closed one of the two descriptors by mistake, its number
-	// may refer to another file by now, in which no process has locked the byte. So a free lock counts
-	// only if the descriptor still refers to the file of the arena. Otherwise try the other descriptor.
+	// If other code of this program has closed one of the two descriptors by mistake, the number of
+	// this descriptor may now refer to another file, in which no process has locked the byte. So a
+	// free lock counts only if the descriptor still refers to the file of the arena. Otherwise try
+	// the other descriptor.
 	for _, f := range []*os.File{a.lock, a.seg.File()} {
 		if f == nil {
 			continue
@@ -238,8 +240,8 @@ func (a *Arena) declareDead(i int, w slotWord) bool {
 		return false
 	}
 	a.dateDeath(i, w, now)
-	// If the process is alive after all, its death watcher must find out that other participants
-	// have taken its locks.
+	// If the process is alive in spite of the proof, its death watcher must learn that other
+	// participants have taken its locks.
 	a.ring(a.slot(i) + slotWatchDoorbell)
 	crashpoint.Hit("arena.reap.marked")
 	return true
@@ -248,8 +250,8 @@ func (a *Arena) declareDead(i int, w slotWord) bool {
 // dateDeath stores the time of the death of the participant in slot i, in state w, unless the slot
 // has a time. This process may have been stopped after it marked the death, and a later participant
 // may have the slot by now. Then slotDied contains the generation of that participant, and the
-// compare-and-swap fails. No other participant gets the same ID, because the caller has published
-// this ID in an act word, or is a joiner that has the byte lock of the slot.
+// compare-and-swap fails. No other participant can have the same ID: the caller has published this
+// ID in an act word, or is a joiner that has the byte lock of the slot.
 func (a *Arena) dateDeath(i int, w slotWord, now uint64) {
 	a.u64(a.slot(i)+slotDied).CompareAndSwap(uint64(w.generation()), now)
 }

@@ -91,7 +91,7 @@ func (a *Arena) recordDeath(i int, w slotWord, n ParticipantID, d description) b
 	if a.slotState(i) != w {
 		return false
 	}
-	if d.died == 0 { // the participant that marked the death has not stored the time yet, or died before it could
+	if d.died == 0 { // the participant that marked the death has not stored the time yet, or has died before that
 		d.died = uint64(time.Now().UnixNano())
 	}
 	a.putDeathRecord(deathRecordsOfDead, n, d.flags, d.pid, d.died, d.label)
@@ -251,8 +251,8 @@ type hole struct {
 	since  time.Time
 }
 
-// holeTimeout is how long a death watcher checks periodically whether a record has been written.
-// After that, it checks only when its doorbell is rung.
+// holeTimeout is how long a death watcher checks periodically whether the record of a hole has been
+// written. After that, it checks only when its doorbell is rung.
 const holeTimeout = time.Second
 
 // OnDeath registers f to be called once for every participant that dies from now on, on a goroutine

@@ -11,8 +11,9 @@ import (
 // arena. The start of a thread takes as long as the rest of joining. So the watcherThread starts
 // before the process has a slot in the arena, and does the preparations that need no slot.
 type watcherThread struct {
-	// The thread has registered a robust list, which contains no words yet. If it could not, list is
-	// nil. Both fields are written before the point ready.
+	// The robust list that the thread has registered, which contains no words yet. If the
+	// registration failed, list is nil. The fields list and alive are written before the point
+	// ready.
 	list  *shmsync.RobustList
 	alive uint32 // what an alive word contains while the thread runs
 	ready meeting
@@ -55,16 +56,16 @@ func (t *watcherThread) dismiss() {
 
 func (t *watcherThread) run() {
 	// This function is deferred first, so it runs after the other deferred functions. Close waits
-	// for it, and so returns only when this thread has its usual time slice again and the robust
-	// list can be reused.
+	// for this function. So when Close returns, this thread has its usual time slice again, and the
+	// robust list can be reused.
 	defer func() {
 		if t.a != nil {
 			t.a.watcherEnded.arrive()
 		}
 	}()
 	// The thread stays locked while the list is registered, because peers take the end of the
-	// thread for the death of this process. Only this goroutine runs on the thread, so no C code
-	// locks a robust pthread mutex there. The kernel would not find such a mutex.
+	// thread for the death of this process. Only this goroutine runs on the thread. So no C code
+	// locks a robust pthread mutex on the thread, which the kernel would not find at a death.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	// The CPU on which this thread is woken after a death is often still busy with ending the dead
@@ -145,9 +146,10 @@ const (
 	// stagger is how much later each watcher of a participant acts than the watcher before it. A
 	// death wakes all watchers of the dead participant, although one of them is enough to clean up.
 	stagger = 2e6 // ns
-	// joinTimeout is how much time a joiner without a byte lock has, after it has taken a slot, to
-	// put the alive words of the slot on its robust list. Until then, other participants cannot see
-	// whether such a joiner is alive. If it needs more time, its Open fails; see linkAlive.
+	// joinTimeout is for a joiner without a byte lock. After the joiner has taken a slot, it has
+	// this much time to put the alive words of the slot on its robust list. Until then, other
+	// participants cannot see whether such a joiner is alive. If it needs more time, its Open
+	// fails; see linkAlive.
 	joinTimeout = 10e9 // ns
 	// afterYou is how long the death watcher of a process waits while a waiter of the same process
 	// sleeps in the kernel. Such a waiter recovers by itself a lock that the dead process held, and
@@ -283,8 +285,8 @@ func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 
 // leftOfJoiner does what the method left does, for the joiner in slot i. The joiner has no byte
 // lock, and began to join at the time that the parameter named joined gives. A joiner may give back
-// the slot of a dead participant unchanged, and the next joiner then gets the same generation. This
-// time differs between the two joiners, so the delay begins again for the second joiner.
+// the slot of a dead participant unchanged, and the next joiner then gets the same generation. The
+// value of joined differs between the two joiners, so the delay begins again for the second joiner.
 func (n notices) leftOfJoiner(i int, w slotWord, window, joined uint64) int64 {
 	if n[i].joined != joined {
 		n[i] = notice{of: w, when: shmsync.Monotonic(), window: window, joined: joined}
@@ -405,7 +407,8 @@ func (a *Arena) checkSelf() {
 //	joiner, or the process that     watcher
 //	frees a slot
 //	changes the slot's state        reads its doorbell
-//	reads the states before it      reads the states after its own
+//	reads the states of the slots   reads the states of the slots
+//	before this slot                after its own slot
 //	rings those that are present    sleeps if its doorbell is unchanged
 //
 // A watcher that is not rung was not present when the states were read. So it reads the states

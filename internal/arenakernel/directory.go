@@ -77,7 +77,7 @@ func (c *core) reach() uint64 {
 
 const reachTries = 16
 
-// raiseReach raises the reach, that is, how far a search for a name goes, to at least k.
+// raiseReach raises the reach to at least k.
 func (c *core) raiseReach(k uint64) {
 	word := c.u32(hdrDirReach)
 	for {
@@ -201,7 +201,7 @@ func (c *core) seek(name string, hash uint64, mine Offset) (h header, found bool
 
 // outvote aborts the object h if it is pending, that is, if its maker has not committed it yet. If
 // the parameter named wait is true and the maker of h is alive, outvote first gives the maker some
-// time to commit, so that two makers do not keep aborting each other's objects.
+// time to commit. Otherwise two makers could keep aborting each other's objects.
 func (c *core) outvote(h *header, wait bool) {
 	for try := 0; ; try++ {
 		s := h.load()

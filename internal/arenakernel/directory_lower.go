@@ -16,9 +16,9 @@ package arenakernel
 //	raises the reach to the furthest
 //	word: even sequence
 //
-// The second pass over the entries finds an entry that was placed before the reach was lowered. An
-// entry that is placed later raises the reach. Until the sequence is even again, searches use the
-// previous reach.
+// The second pass over the entries finds an entry that was placed before the reach was lowered. A
+// maker that places an entry later raises the reach itself. Until the sequence is even again,
+// searches use the previous reach.
 //
 //	writers: the lowerer, whose name is in hdrDirLowerer
 //	readers: searches
@@ -34,9 +34,8 @@ func (w lowering) before() uint64 { return uint64(w) & (1<<32 - 1) }
 func (w lowering) begun(before uint32) lowering { return (w>>32+1)<<32 | lowering(before) }
 func (w lowering) over() lowering               { return (w>>32 + 1) << 32 }
 
-// lowerReachIfDue lowers the reach, that is, how far a search for a name goes, when this has become
-// worth its cost. That is so when searches of this process have passed so many removed entries that a
-// look at all entries would have been cheaper. The caller has locked c.handles.
+// lowerReachIfDue lowers the reach if searches of this process have passed so many removed entries
+// that one pass over the whole directory would have been cheaper. The caller has locked c.handles.
 func (c *core) lowerReachIfDue() {
 	l := &c.handles
 	if l.passed <= l.lowerAfter+lowerRatio*c.geo.dirCount {
@@ -62,8 +61,8 @@ const lowerRatio = 2
 // this many removed entries for each entry of the directory.
 const lowerDelay = 16
 
-// lowerReach makes the reach, that is, how far a search for a name goes, as small as the entries
-// allow, unless another participant is doing so already. The caller has locked c.handles.
+// lowerReach makes the reach as small as the entries allow, unless another participant is doing so
+// already. The caller has locked c.handles.
 func (c *core) lowerReach() {
 	owner := c.u32(hdrDirLowerer)
 	if u := ParticipantID(owner.Load()); u != c.self && c.current(u) || !takeFrom(c, u, owner, uint32(u), uint32(c.self), false) {

@@ -76,8 +76,9 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 // reopen opens the file of a segment again. It is a variable so that tests can make it fail.
 var reopen = (*shm.Segment).Reopen
 
-// openLock opens the file of the arena again, for the byte lock. If that is impossible here, or if byte locks do not work
-// on the file, the field lock stays nil, and this process can prove less. So an error that may pass makes the Open fail.
+// openLock opens the file of the arena again, for the byte lock. If that is impossible here, or if byte locks do not
+// work on the file, the field lock stays nil, and no byte lock shows other processes that this process is alive. Any
+// other error may be temporary, so it makes the Open fail.
 func (a *Arena) openLock() error {
 	f, err := reopen(a.seg)
 	if errors.Is(err, shmsync.ErrNotSupported) {
@@ -97,10 +98,9 @@ func (a *Arena) openLock() error {
 	return nil
 }
 
-// If a dead participant had this joiner's slot before, settleIn recovers what that participant left.
-// The parameter named before is the ID of the dead participant, or 0 if there was none. Then settleIn
-// fills in the slot. It returns false if it has given the slot back, so that another joiner can take
-// it.
+// settleIn first recovers what a dead predecessor left in this joiner's slot. The parameter named
+// before is the ID of this predecessor, or 0 if there is none. Then settleIn fills in the slot. It
+// returns false if it has given the slot back instead, so that a joiner can renew the slot.
 func (a *Arena) settleIn(before ParticipantID, label string) bool {
 	// Another goroutine of this process that cleans up after a death uses the words of the slot,
 	// too.
@@ -308,9 +308,9 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		a.mark(i, w)
 	}
 	w = w.with(phaseDead)
-	// System calls of the dead participant may still write to the arena. Peers can only see that from its ID, so the
-	// slot must not change yet. A participant with neither a byte lock nor a robust list never became live, so it has
-	// made no such system call.
+	// System calls of the dead participant may still write to the arena. As long as its ID is in the slot, peers can
+	// find that out by its ID. So the slot must not change yet. A participant with neither a byte lock nor a robust
+	// list never became live, so it has made no such system call.
 	if (w.hasByte() || a.slotCaps(i)&capRobust != 0) && !a.ended(i) {
 		return 0
 	}
@@ -363,15 +363,15 @@ func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	return unknown
 }
 
-// reclaimMemoryFor repairs the objects of a dead participant, sends the wakes that this participant
-// may not have sent, and frees its memory. The parameter named all is passed to repairAll. The
-// result has the same meaning as that of the method succeed.
+// reclaimMemoryFor repairs the objects of the participant dead, sends the wakes that the dead
+// participant may not have sent, and frees its memory. The parameter named all is passed to
+// repairAll. The result has the same meaning as that of the method succeed.
 func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	concerned := a.repairAll(dead, all)
 	crashpoint.Hit("arena.inherit.repaired")
 	a.wakeAll(dead, concerned)
 	crashpoint.Hit("arena.inherit.woken")
-	if !concerned.undoing { // otherwise its memory is freed later, together with what this participant itself leaves
+	if !concerned.undoing { // otherwise the memory is freed later, together with that of this participant
 		a.reclaimMemory(dead)
 	}
 	crashpoint.Hit("arena.inherit.reclaimed")

@@ -14,10 +14,11 @@ import (
 // participant takes the slot back. Only after linkAlive does the joiner write the other words of the
 // slot.
 //
-// Before that, other participants take the slot back after joinTimeout. So each store of take and of
-// linkAlive is a CAS, after a check that the slot still belongs to this joiner. If another
-// participant has got the slot since the check, it has changed the word, and the CAS fails. While
-// the slot is free, the CAS succeeds, and the next participant replaces the word.
+// Before that, other participants take the slot back after joinTimeout. So each store of take and
+// of linkAlive is a CAS, after a check that the slot still belongs to this joiner. If another
+// participant has got the slot since the check, that participant has changed the word, and the CAS
+// fails. If the slot is free, the CAS succeeds, but the next participant of the slot replaces the
+// word.
 //
 // In one case, the CAS overwrites an alive word of the next participant. This happens if the thread
 // of that participant is in another pid namespace, and has there the thread ID that the word
@@ -48,8 +49,9 @@ func (a *Arena) linkAlive(i int, joining slotWord) bool {
 			}
 		}
 	}
-	// If the slot was freed after the check, and nobody has taken it yet, the CAS succeeds. So look
-	// again. If the slot still belongs to this joiner, nobody frees it from now on without a mark.
+	// If the slot was freed after the check, and no joiner has taken it yet, the CAS succeeds. So
+	// check again. If the slot still belongs to this joiner, other participants free it from now on
+	// only after the kernel has marked an alive word.
 	if !a.publishCaps(i, joining) || a.slotState(i) != joining {
 		a.unlinkAlive(i, joining)
 		return false
@@ -57,10 +59,10 @@ func (a *Arena) linkAlive(i int, joining slotWord) bool {
 	return true
 }
 
-// unlinkAlive undoes what linkAlive has done, if it was called. A joiner calls it before it gives
-// its slot back, in state joining, because the thread of the next participant may have the same
-// thread ID in another pid namespace. After unlinkAlive, the joiner may change only the state of the
-// slot.
+// unlinkAlive undoes what linkAlive has done, if it was called. A joiner calls it in state joining,
+// before it gives its slot back. This is necessary because the thread of the next participant may
+// have the same thread ID, in another pid namespace. After unlinkAlive, the joiner may change only
+// the state of the slot.
 func (a *Arena) unlinkAlive(i int, joining slotWord) {
 	if a.robust == nil {
 		return
@@ -90,8 +92,8 @@ func (a *Arena) markAlive(i int, w slotWord) {
 	}
 }
 
-// linked reports whether the participant in slot i, in state w, is a joiner without a byte lock that
-// has called linkAlive, so that the kernel marks its death.
+// linked reports whether the participant in slot i, in state w, is a joiner without a byte lock
+// that has called linkAlive. The kernel marks the death of such a joiner.
 func (a *Arena) linked(i int, w slotWord) bool {
 	return w.phase() == phaseJoining && !w.hasByte() && a.slotCaps(i)&capRobust != 0
 }

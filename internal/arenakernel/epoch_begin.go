@@ -10,8 +10,8 @@ type Epoch struct {
 	// next epoch gets the same number.
 	Number uint64
 	// Clean reports whether every participant of the last epoch left by Close and the file is as
-	// they left it. It is true for a new arena. A process that died before its Open returned makes
-	// the epoch unclean only if it had begun an epoch.
+	// they left it. It is true for a new arena. The death of a process whose Open had not returned
+	// counts only if this process had begun an epoch.
 	Clean bool
 	// Reboot reports whether the computer was restarted since the last epoch began. It is false for
 	// an arena on a tmpfs, whose files do not survive a reboot.
@@ -23,9 +23,9 @@ type Epoch struct {
 // beginning is what the first participant of an epoch finds out about the arena, in addition to the
 // Epoch.
 type beginning struct {
-	// torn means that pages of the file may be from different times, because the computer was
-	// restarted and the file had not been written back after the last epoch. The death of a process
-	// never tears the file.
+	// torn means that pages of the file may be from different times: the computer was restarted,
+	// and the file had not been written back after the last epoch. The death of a process never
+	// tears the file.
 	torn   bool
 	deaths uint64 // the Epoch lists the deaths up to this value of hdrDeathRecordsTotal
 }
@@ -76,11 +76,10 @@ func (a *Arena) beginEpoch(w epochWord) (e Epoch, b beginning) {
 			// have overwritten another record.
 			e.Clean = false
 		case !ok, told[name]:
-			// The record is not complete, or its ID was found before. In the first case, its writer
-			// was stopped, or died, when the ring was used for the first time, and the participant
-			// has another record. In the second case, two processes have recorded one death: no
-			// participant gets an ID that has a record, so both records are about the same
-			// participant.
+			// Skip the record. If it is not complete, its writer was stopped or died, and another
+			// process has recorded the same death. If its ID was found before, two processes have
+			// recorded one death: no participant gets an ID that has a record, so both records are
+			// about the same participant.
 		default:
 			told[name] = true
 			if n >= since {
@@ -96,11 +95,11 @@ func (a *Arena) beginEpoch(w epochWord) (e Epoch, b beginning) {
 }
 
 // nobodyBegan reports whether the records show that no participant that began an epoch has died or
-// left. It uses the records, because after the deaths of two claimants in a row the epoch word does
-// not say what the first of them did.
+// left. The epoch word is not enough: if two claimants in a row died, the word does not say what
+// the first of them did.
 //
-// An incomplete record shows nothing. Its writer was stopped or died, and another process has
-// recorded the same death.
+// nobodyBegan ignores an incomplete record. The writer of such a record was stopped or died, and
+// another process has recorded the same death.
 func (a *Arena) nobodyBegan() bool {
 	for _, r := range []deathRecordRing{deathRecordsOfDead, deathRecordsOfLeft} {
 		total := a.u64(r.total).Load()

@@ -10,17 +10,19 @@ import "fmt"
 //	             process that is no participant, and while there is no claimant
 //	bits 61..63  phase
 //
-//	phase     meaning                                becomes
-//	new       no epoch has begun                     claiming 1, by a process that has the gate
-//	open      epoch n has begun                      claiming n+1, by a process that has the gate
-//	claiming  the claimant asks whether any          claimed n, by the claimant: the decision; open n-1 (new if n
-//	          participant is in                      is 1), by the claimant or by a joiner that found a participant
-//	                                                 that is in; if it was claimed n before, claimed n again, by a
-//	                                                 claimant that gives up because of a death; claiming n, by the
-//	                                                 next process that has the gate
-//	claimed   no participant is in: the claimant     open n, by the claimant, when OnFirst has returned; removed, by
-//	          repairs, runs OnFirst or removes       the claimant; claiming n, by the next process that has the gate
-//	removed   the file has lost its name             nothing
+//	phase     meaning                            becomes       by
+//	new       no epoch has begun                 claiming 1    a process that has the gate
+//	open      epoch n has begun                  claiming n+1  a process that has the gate
+//	claiming  the claimant asks whether any      claimed n     the claimant, if it has found no participant that is in
+//	          participant is in                  open n-1      the claimant or a joiner, if it has found a participant
+//	                                                           that is in; the phase is new if n is 1
+//	                                             claimed n     a claimant that gives up because of a death, if the
+//	                                                           phase was claimed before
+//	                                             claiming n    the next process that has the gate
+//	claimed   no participant is in: the          open n        the claimant, when OnFirst has returned
+//	          claimant repairs, runs OnFirst     removed       the claimant
+//	          or removes                         claiming n    the next process that has the gate
+//	removed   the file has lost its name         -
 //
 // The gate is an exclusive OFD lock on byte [gateByte]. A process takes the gate only if it has
 // found no participant in the arena. An ordinary joiner does not take it.
@@ -90,8 +92,8 @@ func (w epochWord) untouched() bool {
 	return w.number() == 0 || w.number() == 1 && w.phase() == epochClaiming
 }
 
-// end returns the epoch word that was there before the claim w. It ends the claim of a process that
-// has found a participant in the arena, and so must not begin an epoch.
+// end returns the epoch word before the claim w. Storing it ends the claim, if the claimant or a
+// joiner has found that a participant is in the arena.
 func (w epochWord) end() epochWord {
 	if w.number() <= 1 {
 		return 0

@@ -83,12 +83,12 @@ func outlivesBoot(f *os.File) bool {
 }
 
 // bootID identifies the boot of the computer during which a process runs. It is zero if the process
-// cannot read the ID because /proc is missing, or because /proc/sys is, as with ProcSubset=pid of
-// systemd.
+// cannot read the ID, because /proc is missing, or because ProcSubset=pid of systemd hides
+// /proc/sys.
 type bootID [16]byte
 
-// isAfter reports whether the computer was restarted between the two boots. That is so if both IDs
-// are known and they differ. If one of them is unknown, it returns false.
+// isAfter reports whether the computer was restarted between the two boots. It returns true if both
+// IDs are known and differ. If an ID is unknown, it returns false.
 func (now bootID) isAfter(then bootID) bool {
 	return now != bootID{} && then != bootID{} && now != then
 }
@@ -99,8 +99,9 @@ func isShortage(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
-// askForBoot makes sure that this process knows its boot, or knows that /proc does not say it. It returns an error if the
-// file may survive a reboot, and only a shortage hides the ID of the boot.
+// askForBoot reads the ID of the boot, if the file may survive a reboot. If this process cannot read the ID because of
+// a shortage, for example of descriptors, askForBoot returns an error. If /proc does not have the ID, the ID is zero,
+// and there is no error.
 func (a *Arena) askForBoot() error {
 	if !a.onDisk {
 		return nil
@@ -141,11 +142,11 @@ func (a *Arena) epochOfWriteBack() (number, synced uint32, in bool) {
 }
 
 // writeBack makes the kernel write the arena's file back to its disk, if this participant was the
-// last one in the arena. This participant has already left, in the epoch with the given number. The
-// file then stays clean if there is a reboot before the next epoch. writeBack reads the slot words
-// before and after the write-back. If none of them has changed, no process used the file meanwhile.
-// writeBack records nothing if another participant has recorded a write-back since the parameter
-// synced was read from the header.
+// last one in the arena. This participant has already left, in the epoch with the given number.
+// Without the write-back, a reboot before the next epoch could leave pages of different times in
+// the file. writeBack reads the slot words before and after the write-back. If none of them has
+// changed, no process used the file meanwhile. writeBack records nothing if another participant has
+// recorded a write-back since the parameter synced was read from the header.
 func (a *Arena) writeBack(number, synced uint32) {
 	if !a.onDisk {
 		return

@@ -10,7 +10,7 @@ var _ = crashpoint.Register("arena.gate.preparing")
 // preparation is the state of a joiner that has found no participant in the arena and therefore
 // reaps all dead participants. The joiner reaps before it takes the gate. So if it is stopped
 // during a reap, other joiners can reap, too, and continue. Once the joiner has the gate, it only
-// checks that nothing is left to reap. If something is, it gives the gate back.
+// checks that nothing is left to reap. If there is a new death, it gives the gate back.
 type preparation struct {
 	end     int64                 // when to stop waiting for another reaper, CLOCK_MONOTONIC ns; 0 at first
 	reaped  map[int]fullSlotState // slots of dead participants in which this joiner has nothing left to repair
@@ -24,7 +24,8 @@ type preparation struct {
 
 // mostNews is how many deaths and joiners a process may see after its first pass. If it sees more,
 // it no longer waits for the end of participants that died before they were admitted. Otherwise
-// joiners that keep dying could keep it waiting for ever, because each pass would find another one.
+// joiners that keep dying could keep it waiting for ever, because each pass would find another
+// death.
 const mostNews = 16
 
 // meet records that this joiner has seen slot i in state s. It counts news, that is, states that
@@ -188,8 +189,8 @@ func (a *Arena) leftByEarlier(i int, w slotWord) ParticipantID {
 }
 
 // repairEarlier repairs what an earlier participant of slot i has left. The parameter named dead is
-// the ID of that participant. A joiner that takes over the slot of a dead participant does the
-// same, but that joiner may be stopped. When it continues, it repairs only what is left.
+// the ID of that participant. A joiner that takes over the slot also does this repair, but that
+// joiner may be stopped. When that joiner continues, it repairs only what is left.
 func (a *Arena) repairEarlier(i int, w slotWord, dead ParticipantID) {
 	a.repairAll(dead, w.phase() == phaseJoining && a.owesAnybody(dead))
 }

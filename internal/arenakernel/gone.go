@@ -80,7 +80,7 @@ func goneOf(word uint64) uint32 { return uint32(word) }
 // withGone returns the given value of slotGone with another mark in its lower half.
 func withGone(word uint64, mark uint32) uint64 { return word&^(1<<32-1) | uint64(mark) }
 
-// forgetGone clears the mark in slot i, which belongs to this joiner. The mark says that an earlier
+// forgetGone clears the mark in slot i, the slot of this joiner. The mark says that an earlier
 // participant of the slot is gone.
 func (a *Arena) forgetGone(i int) { a.u64(a.slot(i) + slotGone).And(^uint64(1<<32 - 1)) }
 
@@ -110,9 +110,10 @@ func (a *Arena) findGone(i int, w slotWord) bool {
 }
 
 // noteByteFree records that the participant in slot i, in state w, is gone, if its byte lock is
-// free. A joiner calls noteByteFree before it takes that lock. Afterwards the lock is held, and no
-// longer shows to others that the dead participant is gone, even if the joiner is stopped.
-// noteByteFree returns false if the joiner cannot get the lock now.
+// free. A joiner calls noteByteFree before it takes that lock. Once the joiner holds the lock, the
+// lock no longer shows other processes that the dead participant is gone. Without the record, they
+// could not find that out if the joiner was stopped. noteByteFree returns false if the joiner
+// cannot get the lock now.
 func (a *Arena) noteByteFree(i int, w slotWord) bool {
 	if a.lock == nil {
 		return true
@@ -128,10 +129,10 @@ func (a *Arena) noteByteFree(i int, w slotWord) bool {
 }
 
 // givenUp reports whether another joiner may take slot i, in state w, from the joiner that has it
-// now. It may do so if that joiner holds no byte lock and has not become live for a long time.
-// Usually a death watcher takes such a slot back, but there may be no participant with a death
-// watcher. The time is measured with the wall clock. If that clock is changed, a joiner may be given
-// up too early, with the consequences described at joinTimeout.
+// now. That is allowed if the present joiner has no byte lock and has not become live for a long
+// time. Usually a death watcher takes such a slot back, but perhaps no participant with a death
+// watcher is in the arena. The time is measured with the wall clock. If that clock is changed, a
+// joiner may be given up too early, with the consequences described at joinTimeout.
 func (a *Arena) givenUp(i int, w slotWord) bool {
 	if w.phase() != phaseJoining || w.hasByte() || !a.hasCaps(i, w) || a.linked(i, w) {
 		return false // if the joiner has not stored its capabilities yet, slotJoined may be that of an earlier participant
@@ -140,9 +141,10 @@ func (a *Arena) givenUp(i int, w slotWord) bool {
 	return (age > joinTimeout || age < -joinTimeout) && a.slotState(i) == w
 }
 
-// detached reports whether all threads of the dying process in slot i, in state w, have dropped its
-// memory, so that none of them can store there any more. It returns false if the slot does not
-// identify the process, or if another goroutine has checked a moment ago.
+// detached reports whether all threads of the dying process in slot i, in state w, have dropped the
+// memory of the process. After that, none of them can store to the arena any more. It returns false
+// if the slot does not identify the process, or if a goroutine of this process has checked a moment
+// ago.
 func (a *Arena) detached(i int, w slotWord) bool {
 	if a.copied {
 		return false
@@ -174,12 +176,12 @@ func (a *Arena) detached(i int, w slotWord) bool {
 	return true
 }
 
-// waitedFor reports whether the process of the dead participant in slot i, in state w, does not exist
-// any more because its parent has waited for it with wait(2). The parameter id is the identity of the
-// participant. The kernel may still have the memory of such a process, and therefore its byte lock.
-// Since Linux 6.17, the kernel keeps the memory longer if the process got a larger futex table when
-// it started a thread. It keeps it for one or two grace periods of RCU, which took 70 ms on a host
-// with 16 CPUs.
+// waitedFor reports whether the process of the dead participant in slot i, in state w, does not
+// exist any more because its parent has waited for it with wait(2). The parameter id is the
+// identity of the participant. The kernel may still have the memory of such a process, and
+// therefore its byte lock. Since Linux 6.17, if the process got a larger futex table when it
+// started a thread, the kernel keeps the memory for one or two more grace periods of RCU. On a host
+// with 16 CPUs, that took 70 ms.
 //
 // A hostile or damaged slot could contain a pid that no process has. So waitedFor also requires
 // that the identity has the checksum that the participant stored.
@@ -207,8 +209,8 @@ func (a *Arena) AllGone() bool {
 	return true
 }
 
-// follow makes the death watcher of this process check slot i until the cleanup after the death of
-// its participant is finished, even if other processes clean up, too.
+// follow makes the death watcher of this process check slot i until the reap of its participant is
+// finished, even if other processes are reaping, too.
 func (a *Arena) follow(i int) {
 	if a.leaveFor(i) {
 		a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
@@ -221,9 +223,9 @@ type endings struct {
 	since map[int]*notice // guarded by: mu; when this process first found the death, by slot
 }
 
-// begin records that this process cleans up after the death of the participant in slot i, in state w
-// of a window. It reports whether that was not recorded before. The notice of the death alone does not
-// show it, because a check of the threads makes a notice, too.
+// begin records that this process cleans up after the death of the participant in slot i, in state
+// w of a window. It returns true in the first call for this death. A notice of the death may exist
+// before that call, because a check of the threads makes a notice, too.
 func (e *endings) begin(c *core, i int, w slotWord, window uint64) (first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -234,7 +236,8 @@ func (e *endings) begin(c *core, i int, w slotWord, window uint64) (first bool) 
 }
 
 // find returns the notice of the death of the participant in slot i, in state w of a window. If
-// there is no notice, find makes one. The second result reports whether the notice existed before.
+// there is no notice, find makes one. The second result is false if find has made and recorded a
+// new notice.
 //
 // The goroutine may have read w and window long ago. If the slot has had another participant since,
 // find returns a notice that is not recorded, so that the notice of the later participant stays.
@@ -255,10 +258,10 @@ func (e *endings) find(c *core, i int, w slotWord, window uint64) (*notice, bool
 	return n, false
 }
 
-// turn reports, in the result named known, whether this process has found before that the threads
-// of the participant in slot i, in state w, have dropped its memory. If it has not, the result
-// named turn reports whether the caller should check now. All goroutines that wait for the end of
-// the participant call turn. A check costs 10 us or more, so one check counts for all of them.
+// The result known of turn says whether an earlier check of this process found that the threads of
+// the participant in slot i, in state w, have dropped its memory. If known is false, the result
+// turn says whether the caller should check now. All goroutines that wait for the end of the
+// participant call turn. A check costs 10 us or more, so one check counts for all of them.
 func (e *endings) turn(c *core, i int, w slotWord, window uint64) (known, turn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -308,10 +311,10 @@ type free struct {
 	died, at int64 // when this process found the death, and when to check the byte lock next, CLOCK_MONOTONIC ns
 }
 
-// toFree stores in frees the slots of dead participants whose data has been handed over. These slots
-// only have to be freed when the kernel has ended the process. toFree returns the number of these
-// slots. The result named ok is false if frees is too small, or if the slot of another dead
-// participant needs more work than that.
+// toFree stores in frees the slots of dead participants whose data has been handed over. All that
+// is left to do is to free such a slot when the kernel has ended the process. toFree returns the
+// number of these slots. The result named ok is false if frees is too small, or if the slot of
+// another dead participant needs more work than that.
 func (a *Arena) toFree(frees []free) (n uint, ok bool) {
 	if !a.unfinished.any() {
 		return 0, true
@@ -340,9 +343,9 @@ func (a *Arena) toFree(frees []free) (n uint, ok bool) {
 
 const (
 	// askFirst and askMost are the shortest and the longest time between two checks whether the
-	// process of a dead participant has ended (is gone). Between these limits, the time is the
-	// askPart-th part of the time since the death. The kernel needs longer to end a large process,
-	// so its end is noticed with a proportional delay.
+	// process of a dead participant has ended (is gone). Between these limits, it is the time since
+	// the death, divided by askPart. So if the kernel needs longer to end a large process, the
+	// checks become less frequent in proportion.
 	askFirst, askMost = 5e4, 50e6 // ns
 	askPart           = 8
 	// waiterPart and waiterMost are used instead of askPart and askMost by a goroutine that waits for

@@ -117,10 +117,9 @@ func checksum(b []byte) uint64 {
 
 // validate checks the header of a segment and returns the geometry, which locates everything else
 // in the arena. The parameter b is a copy of the header that the caller has read from the file. So
-// a peer that writes to the header meanwhile can make validate fail, but cannot deceive it. The
-// caller does not use the mapping, because a read through it could hit a page that is a hole. If
-// there was no memory for such a page, the read would kill the process. The parameter name is only
-// for the error.
+// a peer cannot change what validate has already checked. The copy does not come from the mapping,
+// because a page of the mapping may be a hole. If memory is full, a read of a hole kills the
+// process. The parameter name is only for the error.
 func validate(b []byte, length uint64, name string) (geometry, error) {
 	bad := func(err error, format string, args ...any) (geometry, error) {
 		return geometry{}, &shmsync.Error{Op: "arena.open", Object: name, Err: err, Detail: fmt.Sprintf(format, args...)}

@@ -25,8 +25,8 @@ const (
 	// to keep the search cheap.
 	nearChunks = 16
 
-	// claimTries is how often an allocation tries at most. It starts over if other participants are
-	// changing the chunks that it uses.
+	// claimTries is how often an allocation tries at most. An allocation starts over if other
+	// participants are changing the chunks that it uses.
 	claimTries = 64
 )
 
@@ -86,8 +86,8 @@ func (c *core) claim(size, align uint64) (Offset, error) {
 	return c.claimZeroed(class, roomOfAll)
 }
 
-// claimZeroed claims a block of the given size class in the given room, that is, part of the heap. It
-// zeroes the block.
+// claimZeroed claims a block of the given size class in the given room of the heap, and zeroes the
+// block.
 func (c *core) claimZeroed(class int, in room) (Offset, error) {
 	off, err := c.claimBlock(class, in)
 	if err != nil {
@@ -98,8 +98,8 @@ func (c *core) claimZeroed(class int, in room) (Offset, error) {
 	return off, nil
 }
 
-// claimBlock claims a block of the given size class in the given room, that is, part of the heap. It
-// does not zero the block.
+// claimBlock claims a block of the given size class in the given room of the heap. It does not zero
+// the block.
 func (c *core) claimBlock(class int, in room) (Offset, error) {
 	var failed error
 	for try := range claimTries {
@@ -151,7 +151,7 @@ func (c *core) claimNear(class int, in room) (Offset, bool) {
 	start, n := c.heap.look[class].Load(), min(nearChunks, c.geo.chunkCount)
 	if !in.inHeadroom() {
 		c.heap.look[class].Store(start + nearChunks)
-	} else { // take no fresh chunk of the small headroom while another one has a free block
+	} else { // take no fresh chunk of the small headroom while another of its chunks has a free block
 		start, n = c.geo.headroom.first, c.geo.headroom.chunks()
 	}
 	for k := range n {
@@ -166,8 +166,8 @@ func (c *core) claimNear(class int, in room) (Offset, bool) {
 	return 0, false
 }
 
-// claimIn claims a free block of a chunk, if the chunk is a slab of the class, that is, if it is
-// divided into blocks of that size. The search begins at block number start.
+// claimIn claims a free block of a chunk, if the chunk is a slab of the class. The search begins at
+// block number start.
 func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 	if !c.loadChunk(chunk).slabOf(class) {
 		return 0, false
@@ -192,9 +192,9 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 			continue
 		}
 		crashpoint.Hit("arena.block.claimed")
-		// The chunk may have been taken back meanwhile, and may have any use by now. But if the
-		// chunk is a slab of the class now, it stays one. To take the slab back, a participant
-		// would have to claim each of its blocks, and this participant has claimed one of them.
+		// A sweeper may have taken the chunk back meanwhile, and the chunk may have any use by now.
+		// But if the chunk is a slab of the class now, it stays one: a sweeper has to mark each
+		// block of the slab as blocked, and this participant has claimed one of the blocks.
 		if !c.loadChunk(chunk).slabOf(class) {
 			word.CompareAndSwap(claimed, blockFree)
 			return 0, false
@@ -205,10 +205,10 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 	return 0, false
 }
 
-// claimFresh makes a slab of a free chunk, that is, divides the chunk into blocks of one size, and
-// claims a block of the slab before any other participant can. If no chunk is free, off is 0, and
-// busy reports whether other participants are changing chunks at the same time. If there is no more
-// memory, claimFresh takes a chunk that already has memory.
+// claimFresh makes a slab of a free chunk, and claims a block of the slab before any other
+// participant can. If no chunk is free, off is 0, and busy reports whether other participants are
+// changing chunks at the same time. If there is no more memory, claimFresh takes a chunk that
+// already has memory.
 func (c *core) claimFresh(class int, in room) (off Offset, busy bool, err error) {
 	chunk, ok, busy := c.claimChunk(0, in)
 	if !ok {

@@ -22,13 +22,14 @@ type headroom struct {
 }
 
 const (
-	// headroomShare determines the size of the headroom: one of this many chunks, rounded up.
+	// headroomShare determines the size of the headroom: one chunk in headroomShare chunks, rounded
+	// up.
 	headroomShare = 16
 	// headroomMost is the greatest number of chunks of the headroom, 16 MiB.
 	headroomMost = 256
 	// headroomLeast is the least number of chunks of a heap with headroom.
 	headroomLeast = 4
-	// headroomNodes is how many chunks of a headroom of at least two chunks are for wait nodes. A
+	// headroomNodes is the number of chunks for wait nodes in a headroom of at least two chunks. A
 	// chunk has 1,024 wait nodes. A chunk that was used for wait nodes is never used for anything
 	// else.
 	headroomNodes = 1
@@ -40,8 +41,9 @@ const (
 	// each kind of object, except a Waitable whose state has more than 8 bytes. So if the headroom is one
 	// chunk, that chunk is of use for all kinds.
 	//
-	// The slot record of such a Waitable contains two states, that is, data of a user. It can lie only in
-	// the chunks for records of any size, so it leaves the others to the recovery of locks.
+	// The slot record of such a Waitable contains two states, that is, data of a user. It can lie
+	// only in the chunks for records of any size. So the other chunks remain for the recovery of
+	// locks.
 	classHeadroom = 3
 )
 
@@ -72,8 +74,8 @@ func planHeadroom(heapOff, chunks uint64) headroom {
 // chunks returns the number of chunks of the headroom.
 func (h *headroom) chunks() uint64 { return h.records + h.large + h.nodes }
 
-// A room is a part of the heap. Each chunk is in one of them, except that roomOfLinked is a part of
-// roomOfAll.
+// A room is a part of the heap. Each chunk is in exactly one room; in addition, chunks of roomOfAll
+// can be in roomOfLinked.
 type room int
 
 const (

@@ -76,9 +76,9 @@ func (a *Arena) CanLogFreed(off Offset) (why string, logged bool) {
 	return "", false
 }
 
-// LogFreed turns a raw block, that is, a block of Alloc, into a logged block that a transaction of
-// this process frees. The undo log already contains the offset of the block. LogFreed returns false
-// if there is no raw block at off.
+// LogFreed turns a block of Alloc into a logged block, which a transaction of this process frees.
+// The undo log already contains the offset of the block. LogFreed returns false if there is no raw
+// block at off.
 func (a *Arena) LogFreed(off Offset) bool {
 	b, ok := a.locate(off)
 	if !ok {

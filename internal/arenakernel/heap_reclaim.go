@@ -2,17 +2,17 @@ package arenakernel
 
 // reclaimBlocks recovers the memory whose changes a dead participant has not finished. It frees the
 // blocks, chunks and names that this participant had claimed and that no other process knows of,
-// and the blocks that the participant was freeing. It makes the slabs that the participant was
-// about to take back usable again. Two kinds of blocks stay: those that Alloc returned to the
-// participant, because other processes may know their offsets, and objects that the participant had
-// committed. Blocks that its transactions have allocated or freed stay as they are until the
-// transactions are undone.
+// and the blocks that the participant was freeing. It makes a slab usable again if the participant
+// died while it was taking the slab back. Two kinds of blocks stay: those that Alloc returned to
+// the participant, because other processes may know their offsets, and objects that the participant
+// had committed. Blocks that transactions of the participant have allocated or freed stay as they
+// are until the transactions are undone.
 //
-// Preconditions: no thread of the dead participant stores to the arena any more, or the parameter
-// named dead is the ID of this process itself, which does nothing else in the arena any more. This
-// process is the reaper of the participant's slot, so no other process calls reclaimBlocks for the
-// same participant at the same time. If this process dies during the call, another process may
-// repeat it.
+// Preconditions: no thread of the dead participant stores to the arena any more. Or this process is
+// leaving: then the parameter named dead is its own ID, and it does nothing else in the arena any
+// more. This process is the reaper of the participant's slot, so no other process calls
+// reclaimBlocks for the same participant at the same time. If this process dies during the call,
+// another process may repeat it.
 func (c *core) reclaimBlocks(dead ParticipantID) {
 	c.handles.Lock()
 	defer c.handles.Unlock()

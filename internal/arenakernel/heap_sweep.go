@@ -8,8 +8,8 @@ var (
 	_ = crashpoint.Register("arena.sweep.before_free")
 )
 
-// sweep frees slabs of a room, that is, chunks of equal blocks, that have no block in use. It frees at most
-// as many as the parameter named want says, and returns their number.
+// sweep frees slabs in which no block is in use. It frees at most want slabs of the given room, and returns their
+// number.
 func (c *core) sweep(want uint64, in room) (swept uint64) {
 	for i := range c.geo.chunkCount {
 		if swept == want {

@@ -20,10 +20,10 @@ import "strconv"
 //
 // Block words are read only if the reserved bit is set. Otherwise their page may have no memory.
 //
-// A block word of a chunk that is not a slab may be claimed for a moment, by an allocator that read
-// the chunk word while the chunk was still a slab. After its claim, the allocator reads the chunk
-// word again, notices the change, and releases the block. This disturbs no other participant,
-// because no participant changes a block word from 0 without a CAS.
+// A chunk that is not a slab may have a claimed block word for a moment. The cause is an allocator
+// that read the chunk word while the chunk was still a slab. After its claim, this allocator reads
+// the chunk word again, notices the change, and releases the block. This disturbs no other
+// participant, because no participant changes a block word from 0 without a CAS.
 //
 // crash: [core.reclaimBlocks] recovers the chunks of a dead participant. A claimed chunk becomes
 // free again. A sweep is undone: blocked words become 0, and the chunk becomes the slab that it

@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// identity identifies the process of a participant. A pid is not enough, because pids are reused,
-// and have other meanings in other namespaces. identity is used only to find the threads of a dead
-// process; see [Arena.Gone].
+// identity identifies the process of a participant. A pid is not enough: the kernel reuses pids,
+// and a pid means another process in another pid namespace. identity is used only to find the
+// threads of a dead process; see [Arena.Gone].
 type identity struct {
 	startTime uint64 // clock ticks since boot, field 22 of /proc/self/stat
 	pidNS     uint64 // inode of the pid namespace
@@ -35,16 +35,16 @@ func (id identity) sum(generation, pid uint32) uint64 {
 	return h
 }
 
-// selfIdentity returns the identity of this process. A part that /proc does not have is zero. The error is not nil if only
-// a shortage hides a part, for example because this process has too many files open. The next call then tries again. It is
-// a variable so that tests can replace it.
+// selfIdentity returns the identity of this process. A part that /proc does not have is zero. If a shortage hides a
+// part, for example because this process has too many files open, selfIdentity returns an error, and the next call
+// tries again. selfIdentity is a variable so that tests can replace it.
 var selfIdentity = new(ownIdentity).read
 
 // ownIdentity is what this process has found out about itself.
 type ownIdentity struct {
 	mu    sync.Mutex
 	id    identity
-	known bool // the parts that are zero stay zero
+	known bool // id is final: a part that is zero cannot be found out
 }
 
 func (o *ownIdentity) read() (identity, error) {
@@ -137,8 +137,9 @@ type description struct {
 // of that participant. It is 0 while the words change, and while they describe no participant.
 //
 // A joiner that takes over the slot of a dead participant first records the death, and then
-// describes itself. If the joiner dies between the two steps, its own death is therefore not
-// confused with that of its predecessor, and is not reported with its predecessor's label.
+// describes itself. If the joiner dies between the two steps, the slot still describes the
+// predecessor, with an earlier generation. So the death of the joiner is not reported with the
+// label of its predecessor.
 //
 //	writer                       reader
 //	stores 0                     loads slotDescribed
@@ -166,9 +167,9 @@ func (a *Arena) describe(i int) description {
 }
 
 // dateIn returns the date in the word slotDied, or 0 if there is none. Until a participant dies, the word slotDied of
-// its slot contains its generation. So if a process found the death of an earlier participant of the slot and was
-// stopped, its compare-and-swap fails, and it stores no date there. A date is a time in Unix ns, which is greater than
-// every generation.
+// its slot contains its generation. A process that stores a date expects the generation of the dead participant there.
+// So if it was stopped before, and a later participant has the slot now, the compare-and-swap of the date fails. A date
+// is a time in Unix ns, which is greater than every generation.
 func dateIn(died uint64) uint64 {
 	if died <= maxGeneration {
 		return 0

@@ -27,7 +27,7 @@ type Inspector struct {
 	began   int64 // when the copy was begun; Unix time in ns
 	created time.Time
 	now     int64        // see SetNow
-	records *recordLists // the lists of the copy
+	records *recordLists // the lists of slot records in the copy
 	closed  bool
 }
 
@@ -236,9 +236,9 @@ func (i *Inspector) Participants() (all []Witness) {
 	return all
 }
 
-// life returns LifeAlive, LifeDead or LifeUnknown for the participant in a slot. It checks whether the
-// slot is marked dead, whether the kernel has marked an alive word, and then the byte lock, which a
-// process holds as long as it exists.
+// life returns LifeAlive, LifeDead or LifeUnknown for the participant in a slot. life first checks
+// whether the slot is marked dead, then whether the kernel has marked an alive word, and then the
+// byte lock, which a process holds as long as it exists.
 func (i *Inspector) life(slot int) string {
 	a := i.a
 	caps, w := a.slotCaps(slot), a.slotState(slot)
@@ -254,8 +254,8 @@ func (i *Inspector) life(slot int) string {
 	}
 	if w.hasByte() {
 		if locked, err := shmsync.ByteLocked(i.img.File(), a.lockByte(slot)); err == nil {
-			// The copy is older than the answer of the kernel about the byte lock. That answer is about the
-			// participant of the copy only if the participant still has the slot. Otherwise it may have left.
+			// The copy is older than the answer of the kernel about the byte lock. That answer is about the participant
+			// of the copy only if this participant still has the slot. Otherwise the participant may have left.
 			switch now := i.stateNow(slot); {
 			case now.generation() != w.generation() || !now.taken():
 				return LifeUnknown
@@ -271,8 +271,8 @@ func (i *Inspector) life(slot int) string {
 	return LifeUnknown
 }
 
-// stateNow returns the state that a slot has in the file. If it cannot be read, the state is that of the
-// copy.
+// stateNow returns the state that a slot has in the file now. If the file cannot be read, stateNow
+// returns the state in the copy.
 func (i *Inspector) stateNow(slot int) slotWord {
 	var b [4]byte
 	if _, err := i.img.File().ReadAt(b[:], int64(i.a.slot(slot)+slotState)); err != nil {

@@ -55,8 +55,8 @@ func (i *Inspector) part(off, size uint64, keep func(off uint64, b []byte), f fu
 }
 
 // lasting reports whether the block b was a slot record of the same object all the time since the
-// copy was begun. Parts of the copy are read at different times. So if the object was made or deleted
-// meanwhile, the bytes in the copy may come from another use of the block, before or afterwards.
+// copy was begun. Parts of the copy are read at different times. So if the object was made or
+// deleted in the meantime, the copy may contain bytes from an earlier or later use of the block.
 //
 // Preconditions: recordWords knows b, and the copy contains b.
 func (i *Inspector) lasting(b block) bool {
@@ -70,7 +70,8 @@ func (i *Inspector) lasting(b block) bool {
 // Preconditions: the copy contains the header of o.
 func (i *Inspector) lastingObject(o block) bool {
 	created := int64(i.a.peek64(o.off + objCreated))
-	// If the object was made in the future, the clock was set back, but not while the copy was made.
+	// A creation time in the future means that the clock was set back since. The code assumes that
+	// this did not happen while the copy was made.
 	return (created < i.began || created > time.Now().UnixNano()) && i.sameObject(o)
 }
 
@@ -79,16 +80,16 @@ func (i *Inspector) sameObject(o block) bool {
 	return i.unchanged(o.off, objState) && i.unchanged(o.off+objNameOff, objRecords-objNameOff) && i.stillIs(o, 0)
 }
 
-// IsThere reports whether the object o, which is in the copy, is still in the file. If it is, what the caller has
-// read from the file since the copy was made belongs to o.
+// IsThere reports whether the object o, which is in the copy, is still in the file. If so, the bytes that the caller
+// has read there since the copy was made belong to o.
 func (i *Inspector) IsThere(o Object) bool {
 	b, ok := i.a.locate(o.Offset)
 	return ok && i.sameObject(b)
 }
 
-// stillIs reports whether the block b and its first n bytes have the use and the contents in the file that
-// they have in the copy. So these bytes belong to that use, even if the copy has the word of the block and
-// the bytes from different times.
+// stillIs reports whether the file still has the same block word for b, and the same first n bytes in b, as the copy.
+// If so, these bytes belong to the use that the word names, even if the copy has the word and the bytes from different
+// times.
 func (i *Inspector) stillIs(b block, n uint64) bool {
 	return i.unchanged(i.a.placeOfBlockWord(b.chunk, b.index), blockWordSize) && i.unchanged(b.off, n)
 }

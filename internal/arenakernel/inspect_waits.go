@@ -9,10 +9,10 @@ import (
 // than possible.
 const mostWaits = 1 << 17
 
-// findWaitsOfCopy finds the waits in the copy of an Inspector. It reads the waits from the file after
-// the bodies of all objects. The order matters because tools infer the age of a hold from a wait that
-// began during the hold. A hold in the copy may have begun after a wait began, but never after that
-// wait ended.
+// findWaitsOfCopy finds the waits in the copy of an Inspector. It reads the waits from the file
+// after the bodies of all objects. Tools infer the age of a hold from the waits for it, and rely on
+// this sequence. A hold in the copy was read before the waits, so it cannot have begun after one of
+// these waits ended.
 func (a *Arena) findWaitsOfCopy() {
 	if !a.copied || a.waits != nil {
 		return
@@ -68,7 +68,7 @@ func (i *Inspector) readAgain(off, n uint64) {
 func (a *Arena) findWaits() map[Offset][]Wait {
 	found, left := map[Offset][]Wait{}, mostWaits
 	asleep := a.sleepers()
-	type sleepOn struct { // the key of a map, because a list would be too slow for very many waits and sleepers
+	type sleepOn struct { // the key of a map; a search in a list would be too slow for very many waits
 		owner ParticipantID
 		word  Offset
 	}
@@ -154,8 +154,8 @@ func (a *Arena) sleepers() (all []sleeper) {
 			continue
 		}
 		for k := range announceCount {
-			// The owner stores the word last, and clears it first. So if the word is the same before and after,
-			// the object belongs to it, and not to the wait before or after.
+			// The owner stores the word last, and clears it first. So if the word has the same value before and after
+			// the other loads, the object and the time belong to the wait on this word.
 			r := a.announceRecord(i, k)
 			word := a.u64(r + announceWord)
 			s := sleeper{owner: participantIn(i, w), word: Offset(word.Load())}

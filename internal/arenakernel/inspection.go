@@ -27,7 +27,7 @@ type Inspection struct {
 const (
 	HoldExclusive  = "exclusive"  // no other participant can hold the object
 	HoldShared     = "shared"     // shared, for reading
-	HoldUpgradable = "upgradable" // a read hold that can become exclusive before any other
+	HoldUpgradable = "upgradable" // a read hold that can become exclusive without being released
 	HoldClosing    = "closing"    // a writer that keeps new readers out, and waits for the present readers to unlock
 	HoldRecovering = "recovering" // the participant repairs what a dead holder left behind
 	HoldReserved   = "reserved"   // the object was granted to a waiter of the participant, which has not taken it yet

@@ -111,7 +111,7 @@ const (
 	// object may have lost a wake.
 	OwedAnnounced Owed = iota
 	// OwedOne says that a living participant has recorded in its slot that it sleeps on a word of
-	// the object, although the words of the object may not show the waiter.
+	// the object. The words of the object may not show this waiter.
 	OwedOne
 	// OwedAll says that the dead participant, too, had recorded that it sleeps on a word of the
 	// object. Its threads may still be in the futex queue of the kernel, so a wake for one waiter

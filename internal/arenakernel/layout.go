@@ -29,7 +29,7 @@ const (
 	deathRecordStride = 128
 	labelBytes        = 63
 
-	chunkSize     = 64 << 10 // the unit in which chunks of the heap are allocated and get memory
+	chunkSize     = 64 << 10 // the size of a chunk of the heap; the heap gets memory chunk by chunk
 	blockMin      = 64       // the smallest block, and the alignment of all blocks
 	blockWords    = chunkSize / blockMin
 	blockWordSize = 4
@@ -51,8 +51,8 @@ const (
 	knownIncompat = 0
 )
 
-// geometry is a validated copy of the immutable part of the arena's header. This part is never read
-// from shared memory again.
+// geometry is a validated copy of the immutable part of the arena's header. After the validation,
+// no code reads this part from shared memory again.
 type geometry struct {
 	size           uint64 // size of the segment
 	slots          int    // participants, from slot 1
@@ -71,8 +71,8 @@ type geometry struct {
 
 func alignUp(v, to uint64) uint64 { return (v + to - 1) &^ (to - 1) }
 
-// plan returns the layout of a segment of size bytes for the given number of participants. It
-// accepts any arguments. If they do not fit, chunkCount is 0.
+// plan returns the layout of a segment of size bytes for the given number of participants. If size
+// has no room for so many participants, chunkCount is 0.
 func plan(size uint64, slots int) geometry {
 	g := geometry{size: size, slots: slots, slotsOff: headerSize}
 	g.deathRecordOff = g.slotsOff + uint64(slots)*slotStride
@@ -93,6 +93,6 @@ func plan(size uint64, slots int) geometry {
 	return g
 }
 
-// fixedEnd returns the end of the regions that get memory when the arena is created. Block words
-// and the heap get memory chunk by chunk.
+// fixedEnd returns the end of the regions that get memory when the arena is created. The other
+// regions, block words and heap, get memory chunk by chunk.
 func (g *geometry) fixedEnd() uint64 { return g.blocksOff }

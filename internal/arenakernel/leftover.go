@@ -2,14 +2,14 @@ package arenakernel
 
 import "sync/atomic"
 
-// unfinished says which kinds of work are left in the slots of the map leftover; 0 means none. The
-// bits above leftToFree are a counter, so that a quiet watch notices new work while it sleeps.
+// unfinished says which kinds of work are left in the slots of the set leftover; 0 means none. The
+// bits above leftToFree are a counter. Its changes show a quiet watch that there is new work.
 type unfinished struct{ atomic.Uint32 }
 
 const (
 	leftToReap = 1 << iota // at least one reap is unfinished
 	leftToFree             // at least one slot has to be freed when the kernel has ended its process
-	leftOnce               // the number 1 of the counter that the remaining bits form
+	leftOnce               // the unit of the counter in the remaining bits
 )
 
 func (u *unfinished) leave(what uint32) {
@@ -24,7 +24,7 @@ func (u *unfinished) onlyToFree() bool { return u.Load()&leftToReap == 0 }
 
 // leaveFor postpones the cleanup after the death in slot i, or the rest of it. The death watcher of
 // this process continues it. If leaveFor returns true, the watcher may be asleep, so a caller other
-// than the watcher has to ring it.
+// than the watcher has to ring the doorbell of the watcher.
 func (a *Arena) leaveFor(i int) (asleep bool) {
 	asleep = a.unfinished.onlyToFree()
 	asleep = a.leftover.add(i) || asleep
@@ -32,8 +32,9 @@ func (a *Arena) leaveFor(i int) (asleep bool) {
 	return asleep
 }
 
-// leaveToFree postpones the last step of the cleanup after a death, which is to free slot i. All
-// data is handed over. The field endings says when the slot may be freed.
+// leaveToFree postpones the last step of the cleanup after a death, which is to free slot i. The
+// data of the dead participant is already handed over. The field endings says when the slot may be
+// freed.
 func (a *Arena) leaveToFree(i int) {
 	a.leftover.add(i)
 	a.unfinished.leave(leftToFree)
@@ -53,8 +54,8 @@ func (a *Arena) continueReaps() {
 }
 
 // forgetReaps drops the records of reaps that another participant has finished, and of reaps whose
-// slot a joiner has taken over. If this process is the reaper of such a slot, it gives up this
-// role, because the joiner waits until the slot names no reaper.
+// slot a joiner has taken over. If such a slot names this process as its reaper, forgetReaps clears
+// the name, because the joiner waits for that.
 func (a *Arena) forgetReaps() {
 	a.reapMu.Lock()
 	defer a.reapMu.Unlock()

@@ -199,11 +199,13 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 // A poller node stays on the list of its object. It loses its owner, so the next participant that needs
 // a poller node can take it.
 //
-// The code of the object's kind frees a node on a queue. If a participant takes such a node off its
-// queue and then dies, freeNodesOf for that participant frees the node.
+// A node on a queue stays. The code of the object's kind takes the node off its queue and frees it.
+// If a participant takes the node off and then dies, freeNodesOf for that participant frees the
+// node.
 //
-// A node that another participant may still push on the ready stack of the dead participant stays.
-// It is freed after the next death or leave of a participant that has changed something.
+// A node that another participant may still push on the ready stack of the dead participant stays
+// for now. The node is freed after the next death or leave of a participant that has changed
+// something.
 //
 // Preconditions: as for reclaimBlocks.
 func (a *Arena) freeNodesOf(dead ParticipantID) {
@@ -228,7 +230,7 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 			case owner != 0 && list == 0 && !n.onQueue() && !c.current(owner) && a.offQueue(n) && !untold(n):
 				// The node was taken off its queue when its owner was reaped. The participant that
 				// took the node off the queue has not freed the node. Either that participant died,
-				// or it is about to free the node. The guard is for forgetWait.
+				// or it is about to free the node. forgetWait relies on this guard.
 				c.guard(n.Object())
 				c.reapNode(off, n, owner, func() bool { return n.sameUse(w) && !n.onQueue() && !c.current(owner) })
 			}
@@ -277,8 +279,8 @@ type orphan struct {
 	word NodeWord
 }
 
-// takeOrphans frees the nodes in orphans that are on no ready stack and that no releaser can push
-// on one any more.
+// takeOrphans frees the nodes in orphans that are on no ready stack, and that no releaser can push
+// on a ready stack any more.
 func (c *core) takeOrphans(orphans []orphan) {
 	if len(orphans) == 0 || !c.awaitTold() {
 		return
@@ -317,14 +319,14 @@ func (c *core) awaitTold() bool {
 // waits of others.
 const toldYields = 50
 
-// freeNodesAt frees the nodes of an object that no process has open. These are poller nodes, and nodes of
-// waits of dead participants. Normally the kind of the object cleans up such a wait, but no process that
-// knows the kind may have examined the object since the death.
+// freeNodesAt frees the nodes of an object that no process has open. These are poller nodes, and
+// nodes of waits of dead participants. Normally the code of the object's kind cleans up such a
+// wait, but perhaps no process that knows the kind has examined the object since the death.
 func (c *core) freeNodesAt(object Offset) {
 	c.eachNode(func(off Offset, n *Node) {
 		owner := n.Owner() // one load: a reaper makes itself the owner of the node of a dead participant
-		// This load comes before the load of the object. If the node is freed meanwhile, and becomes a poller node of
-		// another object, its new owner stores the object first.
+		// Load list before object. If the node is freed meanwhile, and becomes a poller node of another object, its new
+		// owner stores the object first. So with the new list, n.Object() is the new object, too.
 		list := n.list.Load()
 		switch {
 		case n.Object() != object:
@@ -359,12 +361,13 @@ func (c *core) freeNodesAt(object Offset) {
 //	ends the guard                                is the object guarded? is the node still in the same use?
 //	                                              frees the node
 //
-// If the CAS of forgetWait is the first one, the other CAS fails. If the owner that forgetWait has loaded
-// is a reaper, the reaper had guarded the object before. So forgetWait finds the guard, or the reaper has
-// freed the node and forgetWait finds another use. In both cases it leaves the node alone: the reaper may
-// have claimed the node again. A participant that leaves claims no nodes, so the second check is enough
-// for it. If forgetWait finds a guard that is there for another reason, such as a short lookup, the node
-// and its stamp stay until its owner leaves or dies.
+// If the CAS of forgetWait is the first one, the other CAS fails. If the owner that forgetWait has
+// loaded is a reaper, the reaper had guarded the object before. So forgetWait finds the guard, or
+// the reaper has freed the node and forgetWait finds another use. In both cases forgetWait leaves
+// the node alone, because the reaper may have claimed the node again. A participant that leaves
+// claims no nodes, so the second check is enough for it. If forgetWait finds a guard that is there
+// for another reason, such as a short lookup, the node and its stamp stay until its owner leaves or
+// dies.
 func (c *core) forgetWait(off Offset, n *Node, object Offset) {
 	c.beginTell() // until the call of endTell, no participant gets the ID of the owner
 	defer c.endTell()

@@ -8,8 +8,8 @@ import (
 )
 
 // deadNodes lists, for each object, the nodes of dead participants that may be waits in recorded
-// queues. A recorded queue is a queue of waits that changes without a lock. This process makes the
-// list once after a death, because it has to look at all nodes of the arena for that. A dead
+// queues. A recorded queue is a queue of waits that changes without a lock. To make the list, this
+// process reads all nodes of the arena. So it makes the list only once after a death. A dead
 // participant claims no node. So the list stays complete for the participants that were already
 // dead when the list was made. A node of the list may have been freed since then, and may belong to
 // another participant.
@@ -52,10 +52,10 @@ func (a *Arena) NodesOfDead(object Offset, dead ParticipantID) []Offset {
 }
 
 // NodesOfAllDead returns the nodes of an object that belonged to dead participants. The result is
-// complete for all participants that were marked dead more than age ago. If age is not 0, the result
-// includes the nodes of participants that so far only the kernel has marked. All processes that watch
-// such a participant may be stopped, so that none of them marks it. The caller has to check each
-// node: see [deadNodes].
+// complete for all participants that were marked dead more than age ago. If age is not 0, the
+// result includes the nodes of participants that so far only the kernel has marked. Such
+// participants may stay unmarked for long, because all processes that watch them may be stopped.
+// The caller has to check each node: see [deadNodes].
 func (a *Arena) NodesOfAllDead(object Offset, age time.Duration) []Offset {
 	l := &a.deadNodes
 	l.mu.Lock()

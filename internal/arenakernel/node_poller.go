@@ -17,13 +17,13 @@ var (
 )
 
 // PollerNode returns a poller node of o for this participant. Through this node, a releaser finds
-// the goroutine of this process that sleeps for its waiting goroutines. The argument named head is
-// the word of o's body at which the list of poller nodes begins. This word is 0 in a new object.
-// PollerNode first looks for a node that this participant owns and for which unused returns true.
-// If there is none, it takes a node without an owner, or pushes a new node. Nodes leave the list
-// only when the object is deleted.
+// the poller of this process, the goroutine that sleeps in the kernel for all others. The argument
+// named head is the word of o's body at which the list of poller nodes begins. This word is 0 in a
+// new object. PollerNode first looks for a node that this participant owns and for which unused
+// returns true. If there is none, it takes a node without an owner, or pushes a new node. Nodes
+// leave the list only when the object is deleted.
 //
-// A node that this participant did not own before is idle.
+// If this participant did not own the node before the call, the node is idle.
 func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bool) (Offset, error) {
 	list, ok := a.offsetOf(head)
 	if !ok || list < o.Body || uint64(list-o.Body)+8 > o.Size {
@@ -60,9 +60,9 @@ func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bo
 	return a.pushPollerNode(o, list, head)
 }
 
-// takePollerNode makes this process the owner of a poller node that has no owner. It does not take
-// a node that is not free. Such a node belonged to a dead participant, and a releaser may still be
-// about to push it on that participant's ready stack.
+// takePollerNode makes this process the owner of a poller node that has no owner. It takes only a
+// free node. Another node without an owner belonged to a dead participant, and a releaser may still
+// be about to push the node on the ready stack of that participant.
 func (c *core) takePollerNode(n *Node) bool {
 	if n.State() != NodeFree || n.Owner() != 0 {
 		return false
@@ -104,10 +104,10 @@ func (c *core) pushPollerNode(o Object, list Offset, head *atomic.Uint64) (Offse
 }
 
 // ReleasePollerNode makes a poller node of this participant available to other participants. If the
-// node is ready, ReleasePollerNode returns false and the participant keeps the node. A releaser may be
-// about to push a ready node on the participant's ready stack, and the participant has to pop it first.
-// If the node belongs to another participant, or if a peer has overwritten it, ReleasePollerNode does
-// nothing and returns true.
+// node is ready, ReleasePollerNode returns false and the participant keeps the node: a releaser may
+// still be about to push the node on the ready stack of this participant, which then has to pop it.
+// If the node belongs to another participant, or if a peer has overwritten it, ReleasePollerNode
+// does nothing and returns true.
 func (a *Arena) ReleasePollerNode(off Offset) bool {
 	a.nodes.Lock()
 	defer a.nodes.Unlock()

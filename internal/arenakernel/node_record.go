@@ -4,9 +4,9 @@ package arenakernel
 // describes a change. After a participant has committed the record, any participant can complete
 // the change.
 //
-// A wait node that is on a recorded queue, or may soon be put on one, has a stamp, that is, its field
-// stamp is not 0. Its words next and extra are tagged: 32 bits of tag below 32 bits of value. The value
-// of next is the state of the wait:
+// A wait node that is on a recorded queue, or may soon be put on a recorded queue, has a stamp,
+// that is, its field stamp is not 0. Its words next and extra are tagged: 32 bits of tag below 32
+// bits of value. The value of next is the state of the wait:
 //
 //	0                  about to be queued
 //	RecordedLast       the last node of the queue
@@ -17,10 +17,11 @@ package arenakernel
 //	RecordedOwes       off the queue: the wait was woken, and the owner has not used the wake yet
 //	other              the next node of the queue, an offset divided by 64
 //
-// Only records change the words next and extra of a node that is on a recorded queue. If the node owes,
-// its owner changes them, too. If a participant dies after it has committed a record, next does not
-// show whether the node is on the queue until the record is complete. So a process that knows the kind
-// of the object completes the record before it frees the node; see offQueue.
+// Only records change the words next and extra of a node that is on a recorded queue. In the state
+// RecordedOwes, the owner of the node changes these words, too. If a participant dies after it has
+// committed a record, next does not show whether the node is on the queue until the record is
+// complete. So a process that knows the kind of the object completes the record before it frees the
+// node; see offQueue.
 
 // RecordedStamp is a bit that each stamp has. So a stamp is not 0 even if the number of the wait is 0.
 const RecordedStamp = 1 << 63
@@ -44,7 +45,7 @@ func (n *Node) recorded() bool { return n.stamp.Load()&RecordedStamp != 0 }
 
 // onQueue reports whether the node is on a queue of its object, or whether its owner was woken and
 // has not used the wake yet. In the second case, the wake passes to another wait if the owner dies.
-// The node must not be reused or freed in either case.
+// In both cases, the node must not be reused or freed.
 func (n *Node) onQueue() bool {
 	if !n.recorded() {
 		return false
@@ -57,8 +58,9 @@ func (n *Node) onQueue() bool {
 // The argument named next is the value that the record stored in the node's word of the same name.
 // If several participants call ReapRemoved, only one of them frees the node.
 //
-// If the wait was over before, a participant may still be about to push the node on the ready stack of
-// the dead participant. Then freeNodesOf frees the node later.
+// If the wait was already resolved, its granter may still be about to push the node on the ready
+// stack of the dead participant. In this case, ReapRemoved does nothing, and freeNodesOf frees the
+// node later.
 func (a *Arena) ReapRemoved(off Offset, dead ParticipantID, next uint64) {
 	if n, err := a.nodeAt(off); err == nil {
 		a.reapNode(off, n, dead, func() bool {
@@ -83,9 +85,9 @@ const (
 	waitEnding                      // a record has ended the wait, and the state of the node does not show that yet
 )
 
-// progress returns how far the wait of a node has come. Records of other participants may change the node
-// meanwhile, so one load of next decides. The state of the node is loaded after that, because a record
-// changes it later.
+// progress returns how far the wait of a node has come. Records of other participants may change
+// the node meanwhile, so progress loads next only once. It loads the state of the node after next,
+// because a record changes next first.
 func (n *Node) progress() waitProgress {
 	if !n.recorded() {
 		return waitOff
@@ -114,8 +116,8 @@ func (n *Node) progress() waitProgress {
 // Preconditions: the owner of the node is not current, so it changes nothing any more. The caller holds
 // c.handles, and calls c.unguard later.
 func (a *Arena) offQueue(n *Node) bool {
-	// After the first completion the node may be on a queue, from which the record of another participant
-	// takes it at once. A further completion makes sure that this record is complete, too.
+	// The first completion may put the node on a queue, and the record of another participant may
+	// take the node off again at once. The second completion completes this later record.
 	for completed := range 3 {
 		switch p := n.progress(); {
 		case p == waitOff, p == waitJoining && completed > 0:

@@ -55,18 +55,19 @@ const (
 //
 //	phase      name  meaning                                      left by
 //	pending    n     in the directory, private to n               create
-//	committed  0     there for all participants                   its maker; an opener that cancels a deletion
-//	aborted    n     will never be there, or never again          a racing maker, withdraw, erase
+//	committed  0     all participants can open it                 its maker; an opener that cancels a deletion
+//	aborted    n     was never made, or is deleted                a racing maker, withdraw, erase
 //	deleting   n     there, but n checks whether it is open       erase
 //	                 anywhere; an opener makes it committed
 //	                 and so cancels the deletion
 //
-//	pending -> committed | aborted        by one CAS, which decides who gets the name
-//	committed <-> deleting -> aborted     by one CAS, which decides whether it stays
+//	pending -> committed | aborted        by one CAS, which decides which maker gets the name
+//	committed <-> deleting -> aborted     by one CAS, which decides whether the object stays
 //
 // crash: if the participant in the word is dead, [core.reclaimBlocks] finishes its work. A pending
-// object is freed together with its block, which is still claimed. A deleting object becomes committed
-// again. The deletion of an object that is aborted, and was committed before, is completed.
+// object is freed together with its block, which is still claimed. A deleting object becomes
+// committed again. The deletion of an object that is aborted, and was committed before, is
+// completed.
 type objectWord uint32
 
 const (
@@ -127,8 +128,8 @@ func (c *core) layOut(size uint64, name, text string) (open, nameOff, total uint
 }
 
 // readHeader reads the header of the object in the block b. The caller guards the block or has the
-// object open. So the block is not reused, and its bytes are a header. They can have other contents
-// only if a faulty peer has overwritten them.
+// object open. So the block is not reused, and its bytes are a header. If the bytes are no valid
+// header, a faulty peer has overwritten them.
 func (c *core) readHeader(b block) (header, error) {
 	h := header{block: b, state: c.u32(b.off + objState)}
 	wild := func(what string) (header, error) {

@@ -64,10 +64,11 @@ func (a *Arena) deleteAlone(name string) error {
 }
 
 // DeleteObject removes an object as Delete does. The object need not have a name. If the object was
-// deleted, and an object of another name, kind, type or size is at its offset now, DeleteObject does not
-// remove that one. It cannot tell objects apart that agree in all of these. If o has only an offset,
-// DeleteObject removes whatever object is there. If an interrupted upgrade has left the contents of an
-// earlier object of the same name, DeleteObject does not remove them. The next upgrade finds them.
+// deleted, and an object of another name, kind, type or size is at its offset now, DeleteObject
+// does not remove this other object. But if the other object agrees with o in all of these,
+// DeleteObject removes it. If o has only an offset, DeleteObject removes whatever object is there.
+// If an interrupted upgrade has left the contents of an earlier object of the same name,
+// DeleteObject does not remove them. The next upgrade finds them.
 func (a *Arena) DeleteObject(o Object) error {
 	if err := a.BeginCall("arena.delete"); err != nil {
 		return err
@@ -116,9 +117,9 @@ func (a *Arena) erase(off Offset) error {
 	return nil
 }
 
-// decide makes the deletion of the object h final, that is, moves h from committed to aborted,
-// unless a participant has the object open. Some participants have an object open only for a
-// moment, so decide waits a little for them.
+// decide makes the deletion of the object h final, unless a participant has the object open. It
+// moves the state of h from committed over deleting to aborted. Some participants have an object
+// open only for a moment, so decide waits a little for them.
 //
 //	opener                            deleter
 //	open bit := 1                     phase: committed -> deleting
@@ -179,8 +180,9 @@ func (c *core) busy(h *header, why string) error {
 }
 
 // holders returns a text for each living participant that holds an object or a part of it, if this
-// process knows the kind of the object. It leaves out what a participant still has to do, such as
-// to arrive or to produce a result. Only participants that have the object open wait for that.
+// process knows the kind of the object. It leaves out holds that stand for work which a participant
+// still has to do, such as to arrive or to produce a result: only participants that have the object
+// open wait for such work.
 func (a *Arena) holders(o Object) (who []string) {
 	ops, ok := opsOf(o)
 	if !ok || ops.Inspect == nil {

@@ -65,8 +65,7 @@ type openRef struct {
 	header
 	count int // number of opens that have not been closed
 	// kept means that the open bit was set before this process opened the object. So a dead
-	// participant that was in this slot before had the object open, and its transaction may not be
-	// undone yet.
+	// predecessor in this slot had the object open, and its transaction may not be undone yet.
 	kept bool
 }
 
@@ -98,8 +97,8 @@ func (c *core) guarded(off Offset) bool {
 // process then releases it later.
 func (c *core) releaseUnseen(b block, w blockWord) {
 	if w.kind() == blockClaimed {
-		// A claimed block has no slot records. If its participant died before it had cleared the bytes,
-		// they may be those of an object that was there before, and may name a block that another
+		// A claimed block has no slot records. But if its participant died before it had cleared
+		// the block, the bytes may be those of an earlier object, and may name a block that another
 		// participant has claimed.
 		c.u32(b.off + objRecords).Store(0)
 	}

@@ -48,8 +48,8 @@ var errOutvoted = errors.New("outvoted")
 // until CloseObject has been called as often as OpenObject.
 //
 // If the object has another kind, version, size or layout, the error Is [shmsync.ErrIncompatible].
-// It says what was found and what was asked for. The return of Init in the participant that created
-// the object synchronizes before the return of every OpenObject that finds the object.
+// The error says what was found and what was asked for. The return of Init in the participant that
+// created the object synchronizes before the return of every OpenObject that finds the object.
 func (a *Arena) OpenObject(spec ObjectSpec) (o Object, created bool, err error) {
 	if err := a.BeginCall("arena.open_object"); err != nil {
 		return o, false, err

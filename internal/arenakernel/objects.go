@@ -40,8 +40,8 @@ func (a *Arena) CloseObject(o Object) {
 // during its iteration of the loop, so it cannot be deleted during that iteration. Objects that are
 // created or deleted during the loop may be missing. Objects with impossible headers are skipped.
 //
-// Close does not wait for the loop. When Close has begun, the loop ends with the present iteration,
-// and the end of that iteration does not keep the object open.
+// Close does not wait for the loop. When Close has begun, the loop ends with the present iteration.
+// If this Close leaves the arena, the object of that iteration is no longer open.
 func (a *Arena) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for o, err := range a.ObjectsAndErrors() {

@@ -107,11 +107,11 @@ func AttachContext(ctx context.Context, name string, opts *Options) (*Arena, err
 // isPath reports whether the name of an arena is the path of a file.
 func isPath(name string) bool { return strings.Contains(name, "/") }
 
-// maxMoves limits how often an opener starts over because the name has come to mean another file.
+// maxMoves limits how often an opener starts over because the name leads to another file.
 const maxMoves = 1000
 
 // enterNamed joins the arena in the segment that the function find returns. It starts over if the
-// name has come to mean another file during the join, or if the arena was replaced.
+// name leads to another file after the join, or if the arena was replaced.
 func enterNamed(ctx context.Context, op, name string, opts *Options, find func() (*shm.Segment, bool, error)) (*Arena, error) {
 	o := opts.orDefault()
 	if ctx == nil {

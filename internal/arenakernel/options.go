@@ -16,7 +16,7 @@ type Options struct {
 	MaxParticipants int
 	// Counted makes the objects of a new arena count their operations, and record since when they
 	// are held, for tools; see [Counts]. A lock and unlock without waiting then takes several times
-	// as long. It is ignored if the arena exists; see [Arena.Counted].
+	// as long. Counted is ignored if the arena exists; see [Arena.Counted].
 	Counted bool
 	// Mode is the permission of a new arena's file; 0 means 0600.
 	Mode fs.FileMode
@@ -29,7 +29,7 @@ type Options struct {
 	// KernelIO declares which kinds of system calls of this process may write into the arena. If
 	// the process opens the arena several times, the most general of its declarations applies.
 	KernelIO KernelIO
-	// NUMA places the pages of a new arena. It is ignored if the arena exists. Segment().Degraded
+	// NUMA places the pages of a new arena. NUMA is ignored if the arena exists. Segment().Degraded
 	// and Where report the result; see Place for parts of an arena.
 	NUMA shm.Policy
 	// HugePages, Populate and Lock have the meaning of shm.Options. An arena with a name can use only
@@ -95,9 +95,9 @@ func (o *Options) replaces(a *Arena, e Epoch, untouched bool) bool {
 		o.Recreate&RecreateCorrupt != 0 && a.isDamaged()
 }
 
-// KernelIO says which system calls of a process write into an arena. After the death of the process,
-// its data is not handed over to others before these calls are finished; see [Arena.Gone]. If a
-// declaration leaves out a call that the process makes, data can be corrupted.
+// KernelIO says which system calls of a process write into an arena. After the death of the
+// process, other processes get the data that it had locked only when these calls are finished; see
+// [Arena.Gone]. If a declaration leaves out a call that the process makes, data can be corrupted.
 type KernelIO uint8
 
 const (

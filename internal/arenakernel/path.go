@@ -23,14 +23,14 @@ const (
 	PathNone     PathState = "none"     // the arena has no path: a memfd, or an open file
 )
 
-// PathState reports whether the path of the arena still leads to the arena's file. If the file of
-// an arena was removed, its participants can still use the arena, as [shm.Remove] intends, but no
-// other process can join the arena by its path. The file may be removed by mistake: systemd's
-// RemoveIPC and clean-up jobs also remove files that are in use. The call makes two system calls.
-// [Arena.Metrics] reports the state, too.
+// PathState reports whether the path of the arena still leads to the arena's file. After the file
+// of an arena was removed, its participants can still use the arena, but no other process can join
+// the arena by its path. [shm.Remove] intends that, but the file may also be removed by mistake:
+// systemd's RemoveIPC and clean-up jobs also remove files that are in use. The call makes two
+// system calls. [Arena.Metrics] reports the state, too.
 //
-// If the program passed a relative path, the path belongs to the working directory of that time. It
-// still leads to the file after that directory was renamed.
+// A relative path belongs to the directory that was the working directory when the program passed
+// the path. The path still leads to the file after this directory was renamed.
 func (a *Arena) PathState() PathState {
 	a.mustUse("arena.path_state")
 	return a.pathState()
@@ -96,8 +96,8 @@ func workingDirOf(name string) workingDir {
 }
 
 // leadsTo returns an absolute path of the file own, if the relative path still leads from the directory to that file.
-// Otherwise it returns "". The directory may have been renamed, so leadsTo asks the kernel for its current path. The kernel does not know the
-// path of every file: if f was made without a name, the kernel says that f is deleted.
+// Otherwise it returns "". The directory may have been renamed, so leadsTo asks the kernel for its current path. It
+// does not ask for the path of the file itself: if a file was made without a name, the kernel says that it is deleted.
 func (w workingDir) leadsTo(own os.FileInfo) string {
 	if w.dir == nil {
 		return ""

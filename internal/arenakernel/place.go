@@ -6,10 +6,10 @@ import "github.com/shmsync/shmsync/shm"
 // see [shm.Segment.Place]. It widens the range to whole pages. A block shares its first and last page
 // with other blocks, unless both its alignment and its size are multiples of a page.
 //
-// A block has memory as soon as it is allocated. Unless the arena or the range has a policy, this
-// memory is on the NUMA node of the process that was the first to allocate in the chunk of 64 KiB.
-// Pages that other processes have mapped move only if this process has CAP_SYS_NICE. So place a block
-// before other processes use it.
+// A block has memory as soon as it is allocated. If neither the arena nor the range has a policy,
+// this memory is on the NUMA node of the process that was the first to allocate in the same chunk
+// of 64 KiB. Pages that other processes have mapped move only if this process has CAP_SYS_NICE. So
+// place a block before other processes use it.
 func (a *Arena) Place(off Offset, size uint64, p shm.Policy) shm.Placement {
 	return a.seg.Place(int64(off), int64(size), p)
 }

@@ -11,11 +11,11 @@ var (
 	_ = crashpoint.Register("arena.ready.pushed")
 )
 
-// ReadyOne lets one process check whether its waiting goroutines may go on. It chooses a waiting
-// poller node, that is, a node by which a process waits for all its goroutines, from the list at
-// head. It makes this node ready, and changes the word on which the poller of the node's owner
-// sleeps, the doorbell. ReadyOne reports whether there was a waiting node. If the argument named
-// turn grows from call to call, the choice is distributed over the waiting processes.
+// ReadyOne wakes the poller of one process, which then checks whether waiting goroutines of its
+// process may go on. ReadyOne chooses a waiting poller node from the list at head, makes the node
+// ready, and rings the doorbell of the node's owner. It reports whether there was a waiting node.
+// If the argument named turn grows from call to call, the choice is distributed over the waiting
+// processes.
 func (a *Arena) ReadyOne(head *atomic.Uint64, turn uint32) bool {
 	for range 3 {
 		count := uint32(0)
@@ -132,9 +132,9 @@ func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
 	defer a.endTell()
 	// sync(poller.ready): acquire
 	off := Offset(a.u64(a.slot(a.mySlot) + slotReady).Swap(0))
-	// After TakeReadyNode, a node may be pushed a second time while it is still on the stack. The
-	// second push cuts off the nodes below the first place of the node. The stack then has one
-	// entry too many, so sooner or later this loop finds a node that is not ready.
+	// After TakeReadyNode, a releaser may push a node a second time while the node is still on the
+	// stack. The second push changes readyNext of the node, so the nodes below its first place are
+	// cut off. The walk then meets the node a second time, and finds that the node is not ready.
 	stale, w := 0, a.newNodeWalk()
 	for off != 0 && stale < staleMax {
 		n, err := a.nodeAt(off)

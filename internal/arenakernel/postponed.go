@@ -8,8 +8,9 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// fillIdentity stores the identity of this process, from /proc, in the slot. That takes as long as the rest of the
-// join, so Open does not wait for it. Until then, only the byte lock can show that this participant is gone.
+// fillIdentity stores the identity of this process, from /proc, in the slot. To read /proc takes as long as the rest of
+// the join, so Open does not wait for it. Until the identity is stored, only the byte lock can show that this
+// participant is gone.
 //
 // If a shortage hides the identity, for example because this process has too many files open, fillIdentity stores nothing
 // and asks for a further call.
@@ -29,13 +30,14 @@ func (a *Arena) fillIdentity() (again time.Duration) {
 
 // fenceAfter is how long after its join a participant registers its process for fences, that is, for memory barriers
 // that other processes make its threads execute. The registration takes milliseconds. A process that is killed during
-// the registration ends only after it. A participant that leaves earlier never registers.
+// the registration ends only after the registration. A participant that leaves before fenceAfter never registers.
 const fenceAfter = 50 * time.Millisecond
 
 // fenceRegistered registers this process for fences of other processes, in its first call only.
 var fenceRegistered = sync.OnceValue(shmsync.RegisterFence)
 
-// becomeFenceTarget registers this process for fences, and then records that in its slot. Close does not wait for it.
+// becomeFenceTarget registers this process for fences, and then records that in its slot. Close does not wait for the
+// registration.
 func (a *Arena) becomeFenceTarget() (again time.Duration) {
 	go func() {
 		if fenceRegistered() != nil {
@@ -52,7 +54,8 @@ func (a *Arena) becomeFenceTarget() (again time.Duration) {
 const (
 	// identifyAfter is how long after its join a participant reads its identity from /proc.
 	identifyAfter = time.Millisecond
-	// identifyAgain is how long after an attempt that failed the participant tries again. It is longer than fenceAfter.
+	// identifyAgain is how long after an attempt that failed the participant tries again. It is longer than fenceAfter,
+	// so that the postponed work stays in the order of the times.
 	identifyAgain = time.Second
 )
 

@@ -15,16 +15,16 @@ import (
 // leave or a death wakes the thread. The thread then reads the slots, finds out which words to sleep on
 // now, and sleeps again. The quiet watch returns when the watcher may have to act.
 //
-// The Go scheduler takes all of this for one long system call, during which the thread has no P. When a
-// thread returns from a long system call, two other threads of the Go runtime wake up: the thread that
-// supervises system calls, and a thread that looks for work. This makes a wake three to four times as
-// expensive. A quiet watch usually avoids these wakes: of the three watchers of a dead participant, two
-// have nothing to do if the first one reaps.
+// The Go scheduler takes the whole quiet watch for one long system call, during which the thread
+// has no P. When a thread returns from a long system call, two other threads of the Go runtime wake
+// up: the thread that supervises system calls, and a thread that looks for work. These two wakes
+// make the return three to four times as expensive. A quiet watch usually avoids these wakes: of
+// the three watchers of a dead participant, two have nothing to do if the first one reaps.
 //
 // Without a P, code must not grow its stack, allocate, or call anything that may do so. So every
-// function below is nosplit and calls only nosplit functions. This code makes no decisions: it
-// recognizes the states in which watchEntries would do nothing, and leaves every other state to the
-// watcher. Builds with the race detector, and builds for other processors, use quiet_none.go.
+// function below is nosplit and calls only nosplit functions. A quiet watch decides nothing: it
+// recognizes the states in which watchEntries would do nothing, and returns in every other state.
+// Builds with the race detector, and builds for other processors, use quiet_none.go.
 
 // quietBuild says whether this build has quiet watches, in which the death watcher stays asleep
 // over events that need no action.
@@ -65,14 +65,14 @@ type quietWatch struct {
 	now     int64 // CLOCK_MONOTONIC ns
 	until   int64 // when the next sleep ends at the latest, CLOCK_MONOTONIC ns; 0 for no limit
 
-	asking uint // whose byte lock the watcher has asked for: 0 for a slot that it watches, n for the slot in frees[n-1]
+	asking uint // which byte lock the watcher has asked about last: 0: of a watched slot; n: of the slot in frees[n-1]
 
 	time  unix.Timespec // the time from the clock, and later the time until which to sleep
 	byte  unix.Flock_t  // the byte lock to ask about
 	slept bool
 }
 
-// quietTurns bounds how many deaths a quiet watch can leave to other watchers at the same time.
+// quietTurns limits how many deaths a quiet watch can leave to other watchers at the same time.
 const quietTurns = 4
 
 // ask records that the byte lock of a participant was held when this watcher asked the kernel about

@@ -15,10 +15,10 @@ var (
 	_ = crashpoint.Register("arena.finish.freed")
 )
 
-// reap does everything that a death requires. It marks the slot as dead, repairs what the dead
-// participant held, sends the wakes that the dead participant may not have sent, and reclaims its
-// memory and its slot. Several processes may do each step at the same time. If one of them dies during
-// a step, another process repeats the step.
+// reap does everything that a death requires. It marks the slot as dead and repairs what the dead
+// participant held. It sends the wakes that the dead participant may not have sent, and reclaims
+// the memory and the slot of this participant. Several processes may do each step at the same time.
+// If one of them dies during a step, another process repeats the step.
 func (a *Arena) reap(i int, w slotWord) {
 	if w.present() && !a.mark(i, w) {
 		// If another participant has marked the slot, that participant may be stopped or dead by now. So this
@@ -286,8 +286,9 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		case a.recordDeaths(i, b.of, dead.Generation()):
 			b.written = now
 		default:
-			// A joiner has taken the slot over since the check above, and waits for this process. If it
-			// gives the slot back instead, this process has to write the record after all.
+			// A joiner has taken the slot over since the check above, and waits for this process.
+			// If the joiner gives the slot back instead, this process has to write the record after
+			// all.
 			a.leaveFor(i)
 			word.CompareAndSwap(uint32(a.self), 0)
 			return
@@ -338,7 +339,7 @@ func (a *Arena) reclaimMemory(dead ParticipantID) {
 	}
 	const most = 256 // bounds how many generations are reclaimed, because a peer may have overwritten the word
 	first := reclaimed.Load() + 1
-	// No participant has the generation 0, and the words of slot records name it.
+	// Never reclaim the generation 0: no participant has it, and the block words of slot records name it.
 	if last := dead.Generation(); first == 0 || first > last || last-first >= most {
 		first = last - min(last, most) + 1
 	}
@@ -386,13 +387,14 @@ func (a *Arena) clearSlot(i int, w slotWord, keep bool) {
 }
 
 // surveyAhead asks the kernel whether the participants that this process has to watch hold their
-// byte locks, and reaps the participants that do not. It ends when this process watches as many
-// living participants as it should, or when no more participants are left.
+// byte locks. It reaps each participant that does not hold its byte lock. surveyAhead ends when
+// this process watches as many living participants as it should, or when no more participants are
+// left.
 //
 // Each living participant asks about these locks when it joins, and asks again about each
 // participant that it begins to watch. So for every participant, some process has asked whether it
-// is alive. This matters in a file that was copied or that has survived a crash of the computer,
-// where the kernel has marked no death.
+// is alive. This matters in a copied file, and in a file that has survived a crash of the computer:
+// there the kernel has marked no death.
 func (a *Arena) surveyAhead() {
 	for again := true; again; {
 		again = false

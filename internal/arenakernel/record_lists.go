@@ -1,7 +1,8 @@
 package arenakernel
 
-// recordLists remembers the lists of slot records that a walk over all blocks has read. A peer may write a list that is
-// as long as there is room for, and any number of blocks that may be on it. So a list must not be read for each block.
+// recordLists remembers the lists of slot records that a walk over all blocks has read. A hostile peer can forge a list
+// with very many records, and very many blocks that claim to be on this list. So the walk must not read the list again
+// for each of these blocks.
 type recordLists struct {
 	*core
 	lists map[Offset]*recordList
@@ -14,8 +15,8 @@ type recordList struct {
 	walks int // how often the list was read
 }
 
-// mostRecordWalks is how often a list is read at most. It is read again for a record that it did not have, which may have
-// been pushed since.
+// mostRecordWalks limits how often recordLists reads a list. It reads a list again if the earlier reading did not find
+// a record, because a participant may have pushed the record since.
 const mostRecordWalks = 16
 
 func (c *core) newRecordLists() *recordLists {

@@ -42,8 +42,8 @@ func Remove(name string) error {
 }
 
 // gateTimeout is how long a removal waits for the gate, a file lock that a process takes before it
-// begins an epoch or removes the arena. A process that then finds a participant in the arena has
-// the gate only for a moment.
+// begins an epoch or removes the arena. If such a process then finds a participant in the arena, it
+// releases the gate after a moment.
 const gateTimeout = time.Second
 
 // removeUnused removes the file of an arena if there is no participant in the arena. If the parameter named judged is
@@ -57,7 +57,7 @@ func removeUnused(name string, judged os.FileInfo, mapped *shm.Segment) error {
 		if !again || err != nil && time.Now().After(end) {
 			return err
 		}
-		if err == nil { // the path has come to mean another file
+		if err == nil { // the path leads to another file now
 			if moves++; moves == maxMoves {
 				return &shmsync.Error{Op: "arena.remove", Object: name, Err: errBusy, Detail: "the path leads to another file each time"}
 			}
@@ -163,8 +163,8 @@ func tryRemove(name string, judged os.FileInfo, mapped *shm.Segment) (again bool
 }
 
 // unlinkClaimed removes the file of an arena that this process has claimed, so that no other
-// process is in the arena. The result named moved is true if the file was not removed, because the
-// path leads to another file by now, or because another process has ended the claim.
+// process is in the arena. The result named moved is true if the file was not removed: the path
+// leads to another file now, or another process has ended the claim.
 func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 	if a.epochWord() != w {
 		return true, nil // a joiner without byte locks has ended the claim
@@ -199,12 +199,12 @@ func removeIt(f *os.File, path string) (moved bool, err error) {
 //
 // Several participants may leave at the same time. Suppose that A has the gate, and does not remove
 // the file because B is still in the arena. Then B leaves while A still has the gate. If B gave up
-// now, no process would remove the file. So removeLast waits for the gate. It does not wait while a
-// participant is in the arena, because that participant removes the file. If a process is stopped
-// while it has the gate, removeLast gives up after gateTimeout.
+// because A has the gate, no process would remove the file. So removeLast waits for the gate. It
+// does not wait while a participant is in the arena, because that participant removes the file. If
+// a process is stopped while it has the gate, removeLast gives up after gateTimeout.
 //
-// The result is nil if another participant removes the file, and if this process may not remove it: the next epoch
-// replaces the arena. It is the error of any other failure.
+// The result is nil if another participant removes the file. It is also nil if this process has no permission to remove
+// the file: then the next epoch replaces the arena. Any other failure is an error.
 func (a *Arena) removeLast() error {
 	if !leadsToFile(a.label) || a.moved() {
 		return nil

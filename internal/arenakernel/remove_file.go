@@ -38,7 +38,7 @@ func removedPrefix(path string) string {
 }
 
 // removeFile removes the file f from path. The caller has the gate of the arena in f. The result
-// named moved is true if the path led to another file, which is still there.
+// named moved is true if the path led to another file. That file is then still at the path.
 //
 // The kernel has no call that removes a name only if it leads to a certain file. So removeFile first
 // renames the file at path to a private name, which no other program uses. If the private name then
@@ -109,7 +109,8 @@ func placeholder(own os.FileInfo) string { return fmt.Sprint("removal of inode "
 
 // leftByRemover reports whether a process that removed the file has left what is at the private
 // name. That is either the file itself, or the symbolic link that such a process creates. The
-// process is dead, because this process now has the gate.
+// process that left it is dead, because otherwise it would still have the gate, which this process
+// has now.
 func leftByRemover(own os.FileInfo, private string) bool {
 	if there, err := os.Lstat(private); err == nil && os.SameFile(own, there) {
 		return true
@@ -119,7 +120,7 @@ func leftByRemover(own os.FileInfo, private string) bool {
 }
 
 // sweepRemoved cleans up after processes that died while they removed the file at path, and that
-// left the file at its private name. It leaves files that it cannot remove.
+// left the file at its private name. If it cannot remove a file, it ignores the error.
 func sweepRemoved(path string) {
 	dir, err := os.Open(directoryOf(path))
 	if err != nil {

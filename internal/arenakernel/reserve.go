@@ -7,9 +7,9 @@ import "encoding/binary"
 // kills the process.
 //
 // The check compares numbers of pages. Outside the parts that should be backed, the file contains
-// only zeros. So a copy with holes has fewer pages than the words require. A file with at least as
-// many pages as the words require is no such copy. The number of pages is exact if the file system
-// counts every page of the file, and nothing else.
+// only zeros. So a copy with holes has fewer pages than the words require. If a file has at least
+// as many pages as the words require, there is nothing to restore. The number of pages is exact if
+// the file system counts every page of the file, and nothing else.
 func (a *Arena) restoreReservations() error {
 	reserved, err := a.reservedInFile()
 	if err != nil {

@@ -61,8 +61,8 @@ const (
 //	                                              saw its death
 //	live     a participant                        leaving by itself; dead by a process that saw its death
 //	leaving  closing                              free by itself; dead by a process that saw its death
-//	dead     fence passed, traces being removed   free by the reaper when it is gone; joining with the next
-//	                                              generation, by a joiner that finds no free one
+//	dead     fence passed, traces being removed   free by the reaper when the participant is gone; joining with
+//	                                              the next generation, by a joiner that finds no free slot
 //
 // The next generation is the old generation plus 1, or the first generation of a new [window].
 //
@@ -77,9 +77,9 @@ const (
 type slotWord uint32
 
 // heldByte is a bit of a slotWord. It says that the participant holds the byte lock of the slot.
-// The bit is in this word, and not in the capabilities, so that the CAS that takes the slot also
-// sets it. Otherwise a process could see a participant without the byte lock and conclude that it
-// is dead, although the lock belongs, or belonged, to another joiner.
+// The bit is in the state word, and not in the capabilities, so that the CAS that takes the slot
+// also sets the bit. A joiner that cannot use byte locks does not set it. If other processes could
+// not tell such a joiner from the state word, they would take its free byte for its death.
 const heldByte slotWord = 1 << 21
 
 type phase uint32

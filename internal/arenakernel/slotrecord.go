@@ -26,9 +26,9 @@ var (
 // the object because it needed more room. An additional block stays until the object is deleted, as
 // a slot record does.
 //
-// The list of an object's records begins in the header of the object. Records are pushed at the front,
-// and no record leaves the list before the object is deleted. A participant that has pushed a record
-// stores into it after that:
+// The list of an object's records begins in the header of the object. Records are pushed at the
+// front, and no record leaves the list before the object is deleted. A participant stores into its
+// record only after the push:
 //
 //	participant                         peer
 //	pushes its record                   changes a word of the object, such as a gate
@@ -50,9 +50,9 @@ var (
 //	20..23  number  0 in a slot record. In an additional block, one more than the number of the
 //	                nearest additional block behind it on the list. Never changes after the push
 //
-// So the numbers of the additional blocks fall along the list. A walk of the list ends at a number
-// that does not, and at a slot that it has seen before. Therefore it ends even if a peer has made
-// the list a circle.
+// So the numbers of the additional blocks fall along the list. A walk of the list stops if a number
+// is not less than the one before, or if a slot comes a second time. Therefore each walk ends, even
+// if a peer has made the list a circle.
 const (
 	recordNext   = 0
 	recordObject = 8
@@ -89,7 +89,7 @@ func (c *core) firstRecord(object Offset) Offset {
 }
 
 // makeRecordWord returns the block word of a slot record. The word says that the block is raw and
-// belongs to a participant of generation 0, which does not exist.
+// belongs to a participant of generation 0. No participant has this generation.
 func makeRecordWord(slot int) blockWord { return makeBlock(blockRaw, makeParticipantID(slot, 0)) }
 
 // recordSlot returns the number of the slot if w is the block word of a slot record. Otherwise it
@@ -103,8 +103,8 @@ func (w blockWord) recordSlot() int {
 
 // SlotRecord returns the block, of at least size bytes, in which the object o keeps data for this
 // participant's slot. If there is no such record yet, SlotRecord makes a new one. After the first
-// [SlotRecordHeader] bytes, a new record is zero. If there is not enough room, not
-// even in the headroom, the error Is [shmsync.ErrNoSpace].
+// [SlotRecordHeader] bytes, a new record is zero. If even the headroom has not enough room, the
+// error Is [shmsync.ErrNoSpace].
 //
 // Preconditions: this participant has o open, or visits o in a reap.
 func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
@@ -214,10 +214,9 @@ const SlotRecordHeader = 32
 // changes whenever o gets a record.
 func (a *Arena) SlotRecords(o Object) *atomic.Uint32 { return a.u32(o.Offset + objRecords) }
 
-// EachSlotRecord calls f for the slot records of o, that is, the blocks in which o keeps data for
-// each slot, the latest first, until f returns false. Each record has at least size bytes. If the
-// list contains anything but such records, or two records of the same slot, the error Is
-// [shmsync.ErrCorrupt].
+// EachSlotRecord calls f for the slot records of o, the latest first, until f returns false. Each
+// record has at least size bytes. If the list contains anything but such records, or two records of
+// the same slot, the error Is [shmsync.ErrCorrupt].
 //
 // Preconditions: this participant has o open, or guards it.
 func (a *Arena) EachSlotRecord(o Object, size uint64, f func(off Offset, slot int) bool) error {
@@ -227,12 +226,12 @@ func (a *Arena) EachSlotRecord(o Object, size uint64, f func(off Offset, slot in
 	})
 }
 
-// EachAddedBlock walks the list of slot records of o, and calls f for each additional block on it, the latest
-// first. The walk begins with the record that the argument named head gives. It ends before the record that
-// the argument named until gives, or at the end of the list if until is 0. Both are values that the word
-// SlotRecords had; until is the earlier one. Each block has at least size bytes. The argument named has of f
-// is the size of the block. If the list contains anything but slot records and additional blocks, or does not
-// lead from head to until, the error Is [shmsync.ErrCorrupt].
+// EachAddedBlock walks the list of slot records of o, and calls f for each additional block on it, the latest first.
+// The walk begins with the record that the argument named head gives. It ends before the record that the argument named
+// until gives, or at the end of the list if until is 0. Both arguments are values that the word SlotRecords had, and
+// until is the earlier value. Each block has at least size bytes. The argument named has of f is the size of the block.
+// If the list contains anything but slot records and additional blocks, or does not lead from head to until, the error
+// Is [shmsync.ErrCorrupt].
 //
 // Preconditions: this participant has o open, or guards it.
 func (a *Arena) EachAddedBlock(o Object, size uint64, head, until uint32, f func(off Offset, has uint64)) error {
@@ -326,9 +325,8 @@ func (c *core) recordAt(object, off Offset) (b block, slot int, ok bool) {
 	return b, slot, true
 }
 
-// isRecord reports whether the block b, whose block word is w, is a slot record, that is, a block
-// that an object has for one slot. A block that is still marked as claimed is a slot record if it
-// is on the list of its object.
+// isRecord reports whether the block b, whose block word is w, is a slot record. A block that is
+// still marked as claimed is a slot record if it is on the list of its object.
 //
 // Preconditions: as for listsRecord, unless b is published.
 func (l *recordLists) isRecord(b block, w blockWord) bool {
@@ -340,8 +338,9 @@ func (l *recordLists) isRecord(b block, w blockWord) bool {
 	return ok && o.size >= objectHeader && o.load().kind() == blockObject && l.has(object, b)
 }
 
-// recordWords returns how many bytes at the beginning of the slot record b contain no user data. known is false if that
-// is not known, because the object is being deleted, is of a kind that this process does not know, or is damaged.
+// recordWords returns how many bytes at the beginning of the slot record b contain no user data. known is false if the
+// number is not known, because the object is being deleted, is of a kind that this process does not know, or is
+// damaged.
 func (a *Arena) recordWords(b block) (n uint64, known bool) {
 	o, ok := a.locate(Offset(a.peek64(b.off + recordObject)))
 	if !ok || o.load().kind() != blockObject {
@@ -358,21 +357,22 @@ func (a *Arena) recordWords(b block) (n uint64, known bool) {
 	return min(n, b.size), known
 }
 
-// keepRecord publishes a block that a dead participant had claimed, if it is a slot record that the
-// dead participant had pushed on the list of an object. It reports whether that is so. The bytes of
-// a claimed block may have any value, so only the list of the object shows what the block is.
+// keepRecord publishes a block that a dead participant had claimed, if the block is on the list of
+// an object, and so is a slot record. It reports whether the block is on a list. The bytes of a
+// claimed block may have any value, so they do not show what the block is.
 //
 // The caller is the reaper of the dead participant, and has locked c.handles. If keepRecord returns
 // false, and the word of the block is still w after the call, the dead participant has not pushed
 // the block, and no other participant changes the word.
 //
-// If a peer has damaged the list, the block may have been on it before, and open handles keep the
-// offsets of their records. So keepRecord keeps a block that could be a record of that list.
+// If a peer has damaged the list, the block may have been on the list before the damage, and open
+// handles may still use it. So in this case keepRecord keeps every block that could be a record of
+// the list.
 func (c *core) keepRecord(b block, w blockWord) bool {
 	object := Offset(c.peek64(b.off + recordObject))
-	// While the object is guarded, its list loses no record: a deleter either sees the guard, or has
-	// already made the block of the object something else. One load of that block's word decides which
-	// it is, because a deleter may change the word between two loads.
+	// While the object is guarded, its list loses no record: a deleter either sees the guard, or
+	// has already made the block of the object something else. keepRecord loads the word of that
+	// block only once, because a deleter may change the word between two loads.
 	c.guard(object)
 	defer c.unguard()
 	o, ok := c.locate(object)
@@ -427,8 +427,7 @@ func (c *core) publishRecords(object Offset) {
 // freeRecords frees the slot records of an object. The block of the object is being freed by this
 // process, or by a dead process that this process reaps. freeRecords begins at the end of the list.
 // So if it is interrupted, the next call finds the records that are left. That call stops at the
-// first freed record. Its block may be in use for something else by then, but it is no record of
-// this object any more.
+// first freed record: by then, the block of that record may be in use for something else.
 func (c *core) freeRecords(object Offset) {
 	type record struct {
 		block

@@ -1,11 +1,11 @@
 package arenakernel
 
 // slotTelling is a field of a slot. It counts the threads of the participant that are in a telling
-// section. In such a section a thread ends waits of other participants: it begins before the thread
-// decides a wait, and ends after the thread has told the owner of the wait, that is, has pushed the
-// node on the owner's ready stack. A thread is also in such a section while it empties the
-// participant's own ready stack. While the count is 0, the participant pushes no node that is already
-// resolved or ready.
+// section. In such a section a thread ends waits of other participants. The section begins before
+// the thread decides a wait. It ends after the thread has told the owner of the wait, that is, has
+// pushed the node on the owner's ready stack. A thread is also in such a section while it empties
+// the participant's own ready stack. While the count is 0, the participant pushes no node that is
+// already resolved or ready.
 //
 //	writers: the owner
 //	readers: a participant that frees nodes that a death has left behind
@@ -37,9 +37,9 @@ func (a *Arena) EndTell() { a.endTell() }
 // do not count.
 func (a *Arena) AllTold() bool { return a.allTold() }
 
-// The methods below do the work of the methods above. They are methods of core, which is embedded in
-// Arena, and are not exported. Package arena defines its type Arena by the Arena of this package, so
-// users would see exported methods of an embedded field.
+// The methods below do the work of the methods above. They are not exported, because they are
+// methods of core, which is embedded in Arena. Package arena defines its type Arena from the Arena
+// of this package, so the exported methods of core would be part of the API of package arena.
 
 func (c *core) beginTell() { c.u32(c.slot(c.self.Slot()) + slotTelling).Add(1) }
 

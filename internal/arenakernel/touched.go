@@ -2,11 +2,10 @@ package arenakernel
 
 import "math/bits"
 
-// slotTouched is a field of a slot. It says in which chunks of the heap the participant may have left
-// something that has to be taken back when it dies or leaves. That is a claimed chunk or block, a block
-// that it is freeing, an object that it has opened, and what it holds in that object. The reaper
-// examines no other chunk. So the cost of a death depends on how much the dead participant touched, and
-// not on how much the arena contains.
+// slotTouched is a field of a slot. slotTouched says in which chunks of the heap the participant
+// may leave something when it dies: a claimed chunk or block, a block that it is freeing, or an
+// object that it has opened and may hold. The reaper examines no other chunk. So the cost of a
+// death depends on how much the dead participant touched, and not on how much the arena contains.
 //
 //	bit k  the participant has touched one of the chunks k, k+touchedBits, k+2*touchedBits, ...
 //
@@ -38,8 +37,7 @@ func (c *core) touch(chunk uint64) {
 	}
 }
 
-// eachTouched calls f for the chunks in which the participant of a slot may have left something
-// that has to be taken back.
+// eachTouched calls f for the chunks that the field slotTouched of a slot names.
 func (c *core) eachTouched(slot int, f func(chunk uint64)) {
 	for k := range uint64(touchedWords) {
 		// sync(arena.touched): acquire

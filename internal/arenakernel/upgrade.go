@@ -23,22 +23,25 @@ var (
 	_ = crashpoint.Register("arena.upgrade.made")
 )
 
-// An upgrade gives a named object another layout. It is done in OnFirst, so no other process has the
-// object open or opens it. A *successor*, an object with a name of its own, holds the new body:
+// An upgrade gives a named object another layout. It runs in OnFirst, so no other process has the
+// object open, and no other process opens it meanwhile. A *successor*, an object with a name of its
+// own, holds the new body:
 //
 //	object  successor              meaning                                          the next upgrade
 //	old     none                   nothing was done                                 begins
-//	old     made from this object  the successor is whole; the old object decides   deletes the successor, and begins
-//	none    any                    the deletion was the decision: the successor     makes the object of the successor
-//	                               decides
+//	old     made from this object  the successor is complete, but the old object    deletes the successor, and begins
+//	                               still counts
+//	none    any                    the old object was deleted, so the successor     makes the new object from the
+//	                               counts                                           successor
 //	new     with the same bytes    the upgrade is done                              deletes the successor
-//	other   made from another one  a program has made the object again              fails: both have data
+//	other   made from another      a program has made the object again              fails: object and successor have
+//	        object                                                                  different data
 //
 // crash: each row is a state that a death can leave, and says what the next process does.
 //
-// The deletion of an object decides an upgrade only in [Arena.UpgradeObject]. [Arena.Delete] deletes
-// the successor first. Without the successor, the object is the same as before the upgrade. So a death
-// between the two deletions has the same effect as a death before both.
+// Only [Arena.UpgradeObject] deletes an object before its successor. [Arena.Delete] deletes the
+// successor first, and then the object. So a death between these two deletions leaves the old
+// object without a successor, as if no upgrade had begun.
 
 // successorSuffix is appended to the name of an object to name its successor, the object that holds
 // the new body during an upgrade.
@@ -207,9 +210,9 @@ func (a *Arena) readSuccessor(s *header) successor {
 }
 
 // becameOf reports whether h is the object that the upgrade has made from the successor s, whose
-// contents are n. It also compares the bytes of the two bodies. They differ if a program of the new
-// layout has opened the object without an upgrade, because that makes an empty object of the same
-// kind and size. No participant uses h.
+// contents are n. It also compares the bytes of the two bodies. The bytes differ if a program of
+// the new layout has opened the object without an upgrade, because this Open has made an empty
+// object of the same kind and size. No participant uses h.
 func (a *Arena) becameOf(h, s *header, n successor) bool {
 	return h.Kind == n.kind && uint32(h.Version) == n.version && h.Layout == s.Layout && h.Size == uint64(len(n.body)) &&
 		bytes.Equal(a.slice(h.Body, h.Size), n.body)
@@ -219,8 +222,9 @@ func (a *Arena) becameOf(h, s *header, n successor) bool {
 // left. It is called before the object itself is deleted. If the parameter named of is not 0,
 // deleteSuccessor deletes the successor only if the successor belongs to the object at that offset.
 //
-// A successor that does not belong to the object has data of its own. It stays if the object cannot be
-// deleted because a process has the object open.
+// A successor that does not belong to the object has data of its own. deleteSuccessor does not
+// delete such a successor while a process has the object open, because then the object cannot be
+// deleted either.
 func (a *Arena) deleteSuccessor(name string, of Offset) (deleted bool, err error) {
 	next := name + successorSuffix
 	if name == "" || len(next) > maxObjectName || a.u32(hdrSuccessors).Load() == 0 {

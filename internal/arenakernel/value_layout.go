@@ -17,9 +17,10 @@ type typeLayout struct {
 
 var layouts sync.Map // reflect.Type to typeLayout
 
-// LayoutOf returns a fingerprint of T, for [ObjectSpec]. Two types have the same fingerprint if their
-// values have the same numbers at the same places. The names of types and fields do not matter. If T
-// contains pointers, its values cannot be in shared memory, and LayoutOf returns an error.
+// LayoutOf returns a fingerprint of T, for [ObjectSpec]. Two types have the same fingerprint if
+// they consist of numbers of the same sizes and kinds at the same offsets. The names of types and
+// fields do not matter. If T contains pointers, its values cannot be in shared memory, and LayoutOf
+// returns an error.
 func LayoutOf[T any]() (fingerprint uint64, err error) {
 	l := layoutOf(reflect.TypeFor[T]())
 	return l.fingerprint, l.err

@@ -17,9 +17,9 @@ var (
 // slotWindow is the offset of the field of a slot that contains its [window].
 const slotWindow = 248
 
-// window is the range of generations that a slot can give to its participants, from the first to the
-// last. When a slot has used up its window, a joiner gives the slot another window. No word of the
-// arena contains the ID of this slot with a generation of the new window. See
+// window is the range of generations that a slot can give to its participants, from the first to
+// the last. When a slot has used up its window, a joiner gives the slot another window. A new
+// window has only generations that no word of the arena contains in an ID of this slot. See
 // docs/design/0030-generations.md.
 //
 //	bits 0..17   first   generation
@@ -50,8 +50,8 @@ const (
 	// out of generations.
 	heirsLeft = 256
 
-	// renewMost is how many slots one search covers at most. It bounds the memory of the search to 2
-	// MiB.
+	// renewMost is how many slots one search covers at most. So a search needs at most 2 MiB of
+	// memory.
 	renewMost = 64
 )
 
@@ -108,7 +108,7 @@ func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw
 	case !win.legal():
 		return 0, raw
 	case !win.has(g) && inherit:
-		return 0, raw // a peer has written these bytes: a window is recorded only for a free slot
+		return 0, raw // a faulty peer has written these bytes, because a new window is recorded only for a free slot
 	case !win.has(g):
 		if !c.mayEnter(i, w, win) {
 			return 0, raw
@@ -120,9 +120,10 @@ func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw
 	return 0, raw
 }
 
-// cleaned reports whether nothing is left of the earlier participants of slot i, which is free in state
-// w. A reaper leaves something if its program does not know a kind of objects. Objects of such a kind
-// may contain the generation of a participant without its slot, which no search recognizes.
+// cleaned reports whether nothing is left of the earlier participants of slot i, which is free in
+// state w. A reaper leaves something if its program does not know a kind of objects. Objects of
+// such a kind may contain a generation without its slot, which a search does not recognize as an
+// ID.
 func (c *core) cleaned(i int, w slotWord) bool {
 	return c.u32(c.slot(i)+slotReclaimed).Load() == w.generation() && c.untouched(i)
 }
@@ -187,14 +188,15 @@ const searches = 3
 //  4. It reads the act words, whose IDs count as found, and the states again. If a participant is
 //     dead, it gives up.
 //
-// Then it chooses, for each slot, the longest range of generations that it did not find.
-// Participants may be in the arena meanwhile, and may even be stopped, because of a rule for
-// threads that act on an ID. A thread that has read an ID of an earlier window first publishes the
-// ID in an act word, and then reads the word with the ID again; see slotActs.
+// Then it chooses, for each slot, the longest range of generations that it did not find. Other
+// participants may be in the arena meanwhile, and may be stopped with an old ID in hand. The act
+// words make this safe: before a thread acts on an ID that it has read in a word, it publishes the
+// ID in an act word, and then reads the word again; see slotActs.
 //
 // Finally it records the windows, each by one CAS. The joiner may be stopped for any time before a
-// CAS. The CAS fails if another joiner has renewed the slot meanwhile. If no joiner has, no ID of
-// the slot can have appeared in a word since the searches.
+// CAS. If another joiner has renewed the slot in the meantime, the CAS fails. Otherwise no
+// participant can have taken the slot, which is used up, so no ID of the slot can have appeared in
+// a word since the searches.
 func (a *Arena) renewSlots() (again bool) {
 	a.postponed = ""
 	if !a.anyUsedUp() {
@@ -226,8 +228,8 @@ func (a *Arena) renewSlots() (again bool) {
 		if k > 1 {
 			continue
 		}
-		// Wait also before the first search. A search takes long, and it is useless if the later
-		// wait fails.
+		// Call eachTold before the first search, too: if it fails now, the long search would be
+		// useless.
 		if n, ok := a.eachTold(); !ok {
 			return a.postpone(true, "%v is in the middle of ending a wait of another, or is stopped there", n)
 		}
@@ -266,9 +268,9 @@ func (a *Arena) renewSlots() (again bool) {
 const renewEvery = 64
 
 // renewOthers renews slots other than this joiner's, before later joiners find that all of them are
-// used up. Each attempt for a slot that cannot be renewed costs three walks through the arena. So while
-// other slots are free, only one joiner in renewEvery tries. renewOthers does not wait for other
-// participants.
+// used up. Each attempt for a slot that cannot be renewed costs three walks through the arena. So
+// while other slots are free, only one joiner in renewEvery tries. If renewSlots postpones the
+// work, renewOthers gives up.
 func (a *Arena) renewOthers() {
 	if a.self.Generation()%renewEvery != 0 && a.otherIsFree() {
 		return
@@ -289,8 +291,8 @@ func (a *Arena) otherIsFree() bool {
 }
 
 // deadSlot returns a slot whose participant is dead and not reaped, or 0. While there is such a
-// slot, no slot can be renewed, because a joiner that is about to take over the slot of a dead
-// participant publishes no act word.
+// slot, no slot can be renewed: a joiner may be about to take over the slot of the dead
+// participant, and such a joiner publishes no act word.
 func (a *Arena) deadSlot() int {
 	for i := 1; i <= a.geo.slots; i++ {
 		if i != a.mySlot && a.slotState(i).phase() == phaseDead {
@@ -339,10 +341,10 @@ func (a *Arena) anyUsedUp() bool {
 	return false
 }
 
-// stepBack frees this joiner's slot if the slot is at the end of its window and no other participant is
-// in the arena. The joiner took the slot over from a dead participant and has cleaned up after it. So
-// the slot can be renewed now, which was not possible before. stepBack reports whether it freed the
-// slot.
+// stepBack frees this joiner's slot if the slot is at the end of its window and no other
+// participant is in the arena. The joiner took the slot over from a dead participant and has
+// cleaned up after it. Only now can the slot be renewed, because a slot with leftovers of a dead
+// participant cannot. stepBack reports whether it freed the slot.
 func (a *Arena) stepBack() bool {
 	i, w := a.mySlot, a.ownWord(phaseJoining, a.self.Generation())
 	if win, _ := a.windowOf(i); !win.has(w.generation()) || win.last()-w.generation() > win.heirs() || !a.alone(i) {
@@ -367,9 +369,10 @@ func (a *Arena) stepBack() bool {
 // the slot over. Only stepBack stores the generation of a joiner in slotReclaimed. So the dead
 // participant had cleaned up, and its own death is all that is left to record.
 //
-// This joiner is not the reaper of the slot, because it has no ID. It may free the slot only because
-// it has the byte lock that the dead participant had: no reaper frees the slot meanwhile. So it
-// leaves the slot of a participant without a byte lock to a participant in another slot.
+// This joiner has no ID yet, so it cannot be the reaper of the slot. It may free the slot because
+// it holds the byte lock of the slot: while the lock is held, no reaper frees the slot. If the dead
+// participant had no byte lock, endStepBack does nothing, and a participant in another slot frees
+// the slot.
 //
 // Preconditions: if both participants use byte locks, this joiner has found the byte lock of the dead
 // participant free, and holds it now.

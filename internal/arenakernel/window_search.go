@@ -31,9 +31,9 @@ func (s *generations) longestGap() (first, last uint32) {
 	return first, first + longest - 1
 }
 
-// idSearch searches the words of an arena for IDs of slots. It does not know the kinds of objects, so
-// it may take other bytes for IDs. Such a mistake only makes fewer generations available. It does not
-// read user data.
+// idSearch searches the words of an arena for IDs of slots. idSearch does not read user data. It
+// does not know the kinds of objects, so it may take other bytes for IDs. Such a mistake only makes
+// fewer generations available.
 type idSearch struct {
 	slots []int
 	found [MaxSlots + 1]*generations

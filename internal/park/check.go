@@ -59,10 +59,10 @@ func (h *lot) runChecks() {
 // recover delivers wakes that the poller cannot see. The poller is the goroutine that waits for all parked
 // goroutines of this process. There are two cases.
 //
-// First, the queue's poller node may be ready although it is not on the ready stack, which the poller
-// reads. The releaser that made it ready, a process that wakes waiters, may have died or stopped
-// before it pushed the node. Or the node may have been lost from the stack. recover assumes this only
-// if two checks in a row find the node ready.
+// First, the queue's poller node may be ready although it is not on the ready stack, which the
+// poller reads. The releaser that made the node ready may have died or stopped before it pushed the
+// node, or the node was lost from the stack. recover acts only if two checks in a row find the node
+// ready.
 //
 // Second, the goroutines may wait without a node, because there was no room for a node or because a
 // peer has removed it from the list. In this case, recover wakes all of them.
@@ -87,8 +87,8 @@ func (q *Queue) recover() bool {
 	return !cut && !ready
 }
 
-// reachable reports whether a releaser, that is, a process that wakes waiters, can find the poller node of the
-// queue, and the node is waiting or ready. It cannot find the node if a peer has overwritten the list or the node.
+// reachable reports whether releasers can find the poller node of the queue, and whether the node is waiting or ready.
+// Releasers cannot find the node if a peer has overwritten the list or the node.
 func (q *Queue) reachable() (found bool) { // guarded by: mu
 	if q.node == 0 {
 		return false

@@ -5,8 +5,9 @@ import "github.com/shmsync/shmsync/internal/arenakernel"
 // deliver wakes the first parked goroutine of the queue, or all of them if the parameter all is true. If no
 // goroutine is parked and all is false, deliver passes the wake on to another queue.
 //
-// If goroutines stay parked, deliver first marks the poller node as waiting. A woken goroutine may
-// take the lock, release it, and search for the next waiter before deliver goes on.
+// If goroutines stay parked, deliver marks the poller node as waiting before it wakes a goroutine.
+// The woken goroutine may at once take the lock, release it, and search for the next waiter.
+// Without the mark, it would not find the next waiter.
 func (q *Queue) deliver(all bool) {
 	q.mu.Lock()
 	woken := q.takeOff(all)
@@ -76,10 +77,10 @@ func (q *Queue) DeliverOneAsOne(turn uint32) {
 	}
 }
 
-// deliverHere wakes a goroutine of this queue, and reports whether it did. If goroutines of other queues are parked
-// as well, deliverHere wakes one of this queue only every second time. It finds the goroutine and takes it off the
-// queue in one step, so the wake cannot miss, and Config.Miss is not called. Config.Check, which is called under the
-// lock life, relies on that.
+// deliverHere wakes a goroutine of this queue, and reports whether it did. If goroutines of other queues are parked as
+// well, deliverHere wakes one of this queue only every second time. It finds the goroutine and takes it off the queue
+// under the same lock, so the wake always finds a goroutine, and Config.Miss is not called. Config.Check relies on
+// that, because it runs under the lock life, which a call of Config.Miss would need.
 func (q *Queue) deliverHere(turn uint32) bool {
 	q.mu.Lock()
 	here := q.first != nil

@@ -39,8 +39,8 @@ type lot struct {
 
 	nodePool nodePool
 
-	// took may be set by a test before the poller starts. The poller calls it after it has taken a node from the
-	// ready stack and before it delivers the wake.
+	// A test may set took before the poller starts. The poller calls took between taking a node from the ready stack
+	// and delivering the wake.
 	took func()
 }
 
@@ -137,9 +137,9 @@ func (h *lot) takeLoose(node arenakernel.Offset) bool {
 	return true
 }
 
-// orphanCheck is how long, in nanoseconds, the poller waits before it searches for nodes that were lost from the
-// ready stack. The poller searches twice after it has found something on the stack that is not ready. A process
-// that is about to push a node on the stack usually does so in this time.
+// orphanCheck is how long, in nanoseconds, the poller waits before it searches for nodes that were lost from the ready
+// stack. The poller makes two such searches after it has found something on the stack that is not ready. The wait gives
+// a process that is about to push a node enough time to do so.
 const orphanCheck = 1e6
 
 // poller waits in the kernel for all parked goroutines of this process, and wakes them. The parameter deaths is the
@@ -224,9 +224,9 @@ func (h *lot) looseBefore() uint64 {
 }
 
 // fasten ends the loose state of the nodes that were loose when the caller called looseBefore. The parameter before is
-// the result of that call. After the call, the caller has first seen that every process that had made a node ready has
-// pushed it, and has then emptied the ready stack. So a process can push one of these nodes only after it has made that
-// node ready again.
+// the result of that call. After that call, the caller has seen that every process that had made a node ready has also
+// pushed the node. Then the caller has emptied the ready stack. So a process can push one of these nodes only after it
+// has made that node ready again.
 func (h *lot) fasten(before uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

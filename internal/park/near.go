@@ -17,8 +17,8 @@ var NodeNow = func() (node uint32, ok bool) {
 func nearBits(node uint32) uint32 { return 1 << (node % 32) }
 
 // anyEvery says how often a wake that prefers the waker's own NUMA node ignores that preference: once in anyEvery
-// wakes. Such a wake goes to the first sleeper in the queue, on whatever NUMA node it runs. Otherwise sleepers on
-// other NUMA nodes would wait until this NUMA node has no sleeper left.
+// wakes. Such a wake goes to the first sleeper in the queue, on any NUMA node. Without such wakes, sleepers on other
+// NUMA nodes would wait until this NUMA node has no sleeper left.
 const anyEvery = 64
 
 // wakeOne wakes one sleeper in the kernel's queue, if there is one, and returns how many it woke. If l.Near is set,
@@ -26,8 +26,9 @@ const anyEvery = 64
 //
 // Some sleepers do not say on which NUMA node they are: waiters in queues without Near, waiters with a context or a
 // second word, and C programs. They sleep with a bitset for all NUMA nodes. A wake for all NUMA nodes, such as the
-// kernel's own wake after a death, can reach every sleeper. So if the first wake, for this NUMA node, finds no sleeper,
-// the second wake, for all NUMA nodes, finds one if there is one. Together they wake at most one sleeper.
+// kernel's own wake after a death, can reach every sleeper. So wakeOne first makes a wake for this NUMA node and, if
+// that finds no sleeper, a second wake for all NUMA nodes. Together, the two wakes wake at most one sleeper. A sleeper
+// that comes between the two wakes does no harm:
 //
 //	waker                              sleepers on another NUMA node
 //	changes the word

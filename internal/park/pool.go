@@ -10,9 +10,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// A nodePool contains the wait nodes of a process, that is, the records in the arena by which its goroutines wait
-// in queues. It keeps nodes for later waits, so a wait allocates a node only if more goroutines wait than ever
-// before.
+// A nodePool contains the wait nodes of a process, that is, the records in the arena by which its goroutines wait in
+// queues. It keeps nodes for later waits. So a wait allocates a node only if more goroutines wait at the same time than
+// ever before.
 type nodePool struct {
 	lot *lot
 
@@ -116,9 +116,9 @@ func (b *nodePool) popped(off arenakernel.Offset) (notify func()) {
 	return s.tell()
 }
 
-// TellOwn wakes a waiter of this process whose node was parked when the caller resolved its wait. The caller uses
-// it instead of the method Tell of the arena. It needs neither the ready stack nor the poller goroutine, which on a
-// busy P would run only after all other goroutines.
+// TellOwn wakes a waiter of this process whose node was parked when the caller resolved its wait. The caller uses it
+// instead of the method Tell of the arena. It needs neither the ready stack nor the poller goroutine. On a busy P, the
+// poller would run only after all other goroutines.
 //
 // TellOwn only wakes: the waiter then reads its node, as after every wake. If the caller stops or
 // dies before the wake, a periodic check wakes the waiter.
@@ -129,8 +129,8 @@ func (q *Queue) TellOwn(off arenakernel.Offset) {
 	}
 }
 
-// untold is a wait node whose wait was resolved, but which has not come off the ready stack. There are three
-// possible reasons: its granter is about to push it, or the granter has died, or the node was lost from the stack.
+// untold is a wait node whose wait was resolved, but which has not come off the ready stack. There are three possible
+// reasons: the granter is about to push the node, or has died, or the node was lost from the stack.
 type untold struct {
 	waitNode *WaitNode
 	word     arenakernel.NodeWord
@@ -147,8 +147,8 @@ func (b *nodePool) untold() (lost []untold) {
 	return lost
 }
 
-// forgive wakes the waiters of nodes that were lost from the ready stack. The caller is the poller. It first found
-// these nodes by a call of the method untold, then saw that every granter had pushed all its nodes, and then
+// forgive wakes the waiters of nodes that were lost from the ready stack. The caller is the poller. The poller first
+// found these nodes by a call of the method untold. Then it saw that every granter had pushed all its nodes. Then it
 // emptied the stack once more. So a node that the poller has not popped by now will never be popped.
 func (b *nodePool) forgive(lost []untold) {
 	for _, l := range lost {
@@ -176,7 +176,8 @@ func (s *WaitNode) tell() (notify func()) { // guarded by: nodePool.mu
 	return nil
 }
 
-// check wakes each waiter whose wait is over and which has not been woken. Its granter may be dead or stopped.
+// check wakes each waiter whose wait is over and which has not been woken. The granter of such a wait may be dead or
+// stopped.
 func (b *nodePool) check() {
 	b.mu.Lock()
 	all := slices.Clone(b.all)
@@ -193,8 +194,8 @@ func (b *nodePool) check() {
 // less often.
 const queuesMost = 256
 
-// checkQueues examines the queues of some waits, and wakes the waiters whose queue a peer has damaged. No granter would
-// ever wake them.
+// checkQueues examines the queues of some waits, and wakes the waiters whose queue a peer has damaged. Without this
+// wake they could wait for ever, because no granter may find them in such a queue.
 func (b *nodePool) checkQueues() {
 	b.mu.Lock()
 	some := make([]*WaitNode, min(len(b.all), queuesMost))
@@ -237,7 +238,7 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 		s.told = false
 		notify = s.tell()
 		shmsync.Wake(wordPtr(s.Node.Word()), allSleepers)
-	case !s.Resolved(): // the granter's wake came late: another wait uses the node by now
+	case !s.Resolved(): // another wait uses the node by now
 	case s.owed:
 		notify = s.tell()
 	default:
@@ -253,8 +254,8 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 }
 
 // sendAway ends the waits that use the handle of q, which is being closed, by waking their
-// goroutines. If q is nil, this process is leaving the arena, and sendAway ends all waits. A wait
-// without a sleeping goroutine ends by itself.
+// goroutines. If q is nil, this process is leaving the arena, and sendAway ends all waits. A
+// goroutine that is not asleep yet sees by itself that the handle is being closed.
 func (b *nodePool) sendAway(q *Queue) {
 	b.mu.Lock()
 	all := slices.Clone(b.all)

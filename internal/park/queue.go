@@ -38,8 +38,8 @@ type Queue struct {
 	shut      atomic.Bool  // the handle is being closed; see Refuse
 	listed    atomic.Bool  // the periodic checker has this queue on its list
 
-	// life is held by Close, and by code that uses the object outside any call. After Close has returned, the
-	// object may no longer exist. It is locked before mu, and never while the life of any queue is held.
+	// life is held by Close, and by code that uses the object outside any call. After Close has returned, the object
+	// may no longer exist. A goroutine locks life before mu, and never holds the life of two queues.
 	life   sync.Mutex
 	closed bool // guarded by: life
 
@@ -58,8 +58,8 @@ type Queue struct {
 	wasCut   bool // guarded by: mu; at the last check, releasers could not find the poller node
 }
 
-// A waiter is a parked goroutine. Waiters are pooled. While the waiter is on the queue, the parked goroutine owns
-// it. Afterwards the goroutine that has taken the waiter off the queue owns it.
+// A waiter is a parked goroutine. Waiters are pooled. While the waiter is on the queue, the parked goroutine owns it.
+// Afterwards it belongs to the goroutine that has taken it off the queue.
 type waiter struct {
 	prev, next *waiter
 	queued     bool
@@ -88,7 +88,7 @@ var waiters = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{
 type Config struct {
 	WaitList WaitList
 	Object   arenakernel.Object
-	Word     arenakernel.Offset // of WaitList.Word
+	Word     arenakernel.Offset // the offset of WaitList.Word
 	All      bool               // each wake is for all waiters, not for one waiter
 	// Check examines the words of the object for a wake that a waiter should have got. It is called
 	// ten times a second while a goroutine waits. Like Miss, it is called under the lock life of the queue. It may
@@ -299,14 +299,14 @@ func (q *Queue) needNode() { // guarded by: mu
 		return
 	}
 	q.node = node
-	// A node that is ready now was ready when its last queue was closed. The Close of that queue has
-	// passed the wake on. The process that made it ready may never push it, and a ready node gets no
-	// other wake, so make it idle.
+	// If the node is ready now, it was ready when its previous queue was closed, and the Close of
+	// that queue has passed the wake on. The process that made the node ready may never push the
+	// node, and a ready node gets no other wake. So make the node idle.
 	q.lot.takeLoose(node)
 }
 
-// delist takes the waiter me off the queue. If it is already off the queue, it got a wake before the cancellation.
-// The caller then checks the state once more and passes that wake on.
+// delist takes the waiter me off the queue. If it is already off the queue, it got a wake before the cancellation. The
+// caller then checks the state once more, and passes the wake on.
 func (q *Queue) delist(me *waiter) {
 	q.mu.Lock()
 	if me.queued {

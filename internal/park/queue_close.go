@@ -14,8 +14,8 @@ func (q *Queue) Enter() bool {
 	return true
 }
 
-// EnterEnding does what Enter does, for a call that Close already waits for. The call needs the object for longer,
-// and cannot be refused.
+// EnterEnding is Enter for a caller for which Close already waits, and which needs the object for longer. EnterEnding
+// never refuses the call.
 func (q *Queue) EnterEnding() { q.calls.Add(1) }
 
 // Exit ends a call that Enter has begun.
@@ -73,12 +73,12 @@ func (q *Queue) sendAway() {
 }
 
 // Close gives up the queue's poller node, so that other queues can use it. A call of Left must have returned true
-// before. If the node is ready, or if the process that made it ready may still push it on the ready stack, this
-// process keeps the node for its next queue of the object.
+// before. If the node is ready, or if a releaser may still push it on the ready stack, this process keeps the node for
+// its next queue of the object.
 //
-// The poller may have taken a wake from the node, or may take one later. It does not pass such a
-// wake on any more, because the object may no longer exist by then. So Close itself passes one wake
-// on.
+// The poller may have taken a wake from the node, or may take a wake later. After Close, the poller
+// does not pass such a wake on, because the object may no longer exist. So Close itself passes one
+// wake on.
 func (q *Queue) Close() {
 	q.lot.remove(q)
 	q.life.Lock()

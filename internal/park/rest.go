@@ -6,10 +6,10 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// resting describes a queue with waiters that the periodic checker need not check now. It contains two words of the
-// arena: a word that changes before a wake becomes due, and the word of the queue's poller node. While both words
-// have the same values as at the last check, a check would find nothing. So the checker reads only these words, and
-// not the queue, its locks and its list.
+// resting describes a queue with waiters that the periodic checker need not check now. It points to two words of the
+// arena: a word of the object, which changes before a wake becomes due, and the word of the queue's poller node. While
+// both words have the same values as at the last check, a check would find nothing. So the checker reads only these
+// words, and not the queue, its locks and its list.
 type resting struct {
 	q     *Queue
 	word  *atomic.Uint64
@@ -20,14 +20,14 @@ type resting struct {
 	phase uint32 // differs between queues, so that they are not all read in the same tick
 }
 
-// A queue rests, that is, only its words are read, for restTicks to 2*restTicks reads. That is 6 to 13 seconds if
-// the words are read in each tick. Then the queue is checked, to find out whether releasers can still find its
-// poller node. They can, unless a peer has overwritten the list.
+// A queue rests for restTicks to 2*restTicks reads of its words, which is 6 to 13 seconds if each tick reads them. Then
+// the queue is checked, to find out whether releasers can still find its poller node: a peer may have overwritten the
+// list.
 const restTicks = 64
 
 // nodeTicks says how often the word of the poller node of a resting queue is read: every nodeTicks-th time. This is
-// enough even if a releaser has made the node ready and is stopped: the first word changes before the next wake
-// becomes due, and the checker then checks the queue.
+// enough even if a releaser is stopped after it has made the node ready: before the next wake becomes due, the word of
+// the object changes, and then the checker checks the queue.
 const nodeTicks = 8
 
 const (
@@ -72,8 +72,8 @@ func (c *checker) check(queues []*Queue) (kept []*Queue) {
 	return kept
 }
 
-// look reads the words of the resting queues in the list to which the parameter at points. It appends the queues
-// that have to be checked to the list queues.
+// look reads the words of the resting queues in the list *at. It moves the queues that have to be checked to the list
+// queues.
 func (c *checker) look(at *[]resting, lap uint32, queues []*Queue) []*Queue {
 	all, rest := *at, 0 // rest counts the queues that still rest
 	for i := range all {

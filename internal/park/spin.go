@@ -20,7 +20,7 @@ const (
 	spinLeast  = 600    // ns: the budget if spins usually fail
 	spinSome   = 10_000 // ns: the budget while fewer than 1 spin of 8 fails, if successful spins need no more
 	spinMost   = 40_000 // ns: the budget while fewer than 1 spin of 64 fails: the cost of a sleep and a wake
-	spinGiveUp = 3      // after this many failures in a row, the budget is what successful spins needed, and shrinks
+	spinGiveUp = 3      // after this many failures in a row, the budget is what successful spins needed, and then shrinks
 	spinChunk  = 8      // pauses between two calls of done after the first microsecond
 	probeEvery = 16     // how many failed spins come between two long spins
 
@@ -151,11 +151,11 @@ func (t Tuning) note(next func(payWord) payWord) {
 //	bits 10..19  the share of the spins that failed: a mean, in 1/1024
 //	bits 20..31  failures in a row
 //
-// Two processes that hand an object over to each other may both sleep. If each of them then spins for less time
-// than a wake takes, both sleep again each time, and every hand-over needs a wake by the kernel. A single delay by
-// another program is enough to start this. If both were awake at the same time once, they would need no more wakes.
-// So while few spins fail, the budget is as long as a wake takes. After many failures in a row, one spin in
-// probeEvery is that long.
+// Two processes that hand an object over to each other may both sleep. If each of them then spins for less time than a
+// wake takes, both sleep again each time, and every hand-over needs a wake by the kernel. A single delay by another
+// program is enough to start this. But if both processes are awake at the same time once, they need no more wakes. So
+// while few spins fail, the budget is as long as a wake takes. After many failures in a row, one spin in probeEvery is
+// that long.
 type payWord uint32
 
 const (
@@ -205,8 +205,8 @@ func (p payWord) after(spent int64, success bool) payWord {
 	return makePay(took, share-(share+payPart-1)/payPart, 0)
 }
 
-// afterYield returns the payWord after a yield. A yield says nothing about how long a spin takes. It only shows
-// whether the object was released.
+// afterYield returns the payWord after a yield. A yield shows only whether the object was released, and not how long a
+// spin would take.
 func (p payWord) afterYield(success bool) payWord {
 	if success {
 		return makePay(p.took(), p.share(), 0)
@@ -259,8 +259,8 @@ func (n cpuNote) other(slot int) uint32 {
 	return uint32(n & noteCPUs)
 }
 
-// oneCPU reports whether the machine has only one CPU. It does not matter which CPUs this process
-// may use, because its peers may run on others.
+// oneCPU reports whether the machine has only one CPU. The CPU affinity of this process does not
+// matter, because its peers may run on other CPUs.
 var oneCPU = sync.OnceValue(func() bool {
 	online, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// Turns orders the waits of goroutines of this process on the lines of an object. A line is a queue of waits that
-// are granted in the order of arrival, so only the first wait of this process on a line can be granted next. This
-// wait has the turn: its goroutine polls its node, that is, reads it again and again, and then sleeps, so that a
-// granter wakes it. The other goroutines wait for the turn in the Go runtime. Their nodes stay in state queued, so
-// no granter has to wake them. When a wait ends, the next wait on the line gets the turn.
+// Turns orders the waits of goroutines of this process on the lines of an object. A line is a queue of waits that are
+// granted in the order of arrival, so only the first wait of this process on a line can be granted next. This wait has
+// the turn: its goroutine polls the node of the wait, and then sleeps until a granter wakes it. The other goroutines
+// wait for the turn in the Go runtime. Their nodes stay in state queued, so no granter has to wake them. When a wait
+// ends, the next wait on the line gets the turn.
 //
 // A hand-over inside a process therefore only switches goroutines, and at most one thread of a
 // process sleeps in the kernel for each line. All handles of a process share the Turns of an
@@ -26,8 +26,7 @@ type Turns struct {
 	spare *turnLine            // guarded by: mu; an empty line for reuse, or nil
 }
 
-// A turnLine contains the waits of this process on one line, that is, in one queue of waits that are granted in
-// order. They are ordered by their stamps.
+// A turnLine contains the waits of this process on one line, ordered by their stamps.
 type turnLine struct {
 	first, last *WaitNode    // guarded by: Turns.mu
 	length      atomic.Int32 // number of waits on the line; written under Turns.mu
@@ -38,9 +37,9 @@ type turnLine struct {
 	keyed bool
 }
 
-// Append puts a wait at the end of the line of waits without a key. The caller must still hold the private lock that
-// it held when the wait got its place among the waits of all processes. Without that lock, a later wait could be
-// appended first. The later wait would then have the turn, and no goroutine would read the node of the earlier wait.
+// Append puts a wait at the end of the line of waits without a key. The caller must still hold the private lock that it
+// held when the wait got its place among the waits of all processes. Without this lock, a wait with a later place could
+// be appended first and have the turn, and no goroutine would read the node of the earlier wait.
 func (t *Turns) Append(s *WaitNode) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,9 +80,8 @@ func (t *Turns) add(s *WaitNode, l *turnLine) { // guarded by: mu
 // OnLine reports whether the wait of s is on a line of [Turns].
 func (s *WaitNode) OnLine() bool { return s.turns != nil }
 
-// LeaveLine takes a wait that is over off its line. If the wait was granted, the next wait on the line gets the
-// turn when the hold ends, by a call of HoldEnded. Otherwise the next wait gets the turn now. The wait that has the
-// turn is the one whose goroutine reads its node.
+// LeaveLine takes a wait that is over off its line. If the wait was granted, the next wait on the line gets the turn
+// when the hold ends, by a call of HoldEnded. Otherwise the next wait gets the turn now.
 func (s *WaitNode) LeaveLine(granted bool) {
 	t := s.turns
 	t.mu.Lock()
@@ -117,8 +115,8 @@ func (t *Turns) tidy(l *turnLine) { // guarded by: mu
 	}
 }
 
-// giveTurn gives the turn to the wait of s, that is, makes its goroutine read its node. The wait stays on its line
-// while Turns.mu is held, so its goroutine cannot reuse the wait node meanwhile.
+// giveTurn gives the turn to the wait of s, and wakes its goroutine. The wait stays on its line while Turns.mu is held,
+// so the goroutine cannot reuse the wait node meanwhile.
 func (s *WaitNode) giveTurn() { // guarded by: Turns.mu
 	s.turn.Store(true)
 	s.look()
@@ -171,9 +169,9 @@ func (s *WaitNode) look() {
 	}
 }
 
-// SleepInTurn does what Sleep does, for a wait on a line. It waits until the wait has the turn, that is, is the
-// first of this process on the line. Then it polls the node, and then sleeps. awake reports whether the wait ended
-// without a sleep. The caller must call LeaveLine afterwards.
+// SleepInTurn does what Sleep does, for a wait on a line. It first waits until the wait has the turn. Then it polls the
+// node for a while, and then sleeps. awake reports whether the wait ended without a sleep. The caller must call
+// LeaveLine afterwards.
 func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake bool) {
 	if r, over := s.awaitTurn(q, c); over {
 		return r, true
@@ -184,8 +182,8 @@ func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake b
 	return s.Sleep(q, c), false
 }
 
-// awaitTurn waits until the wait of s has the turn, that is, is the first of this process on its line. over reports
-// whether the wait ended before. In that case, r says why.
+// awaitTurn waits until the wait of s has the turn. over reports whether the wait ended before it had the turn. In that
+// case, r says why.
 func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 	if s.turn.Load() {
 		return Again, false
@@ -232,10 +230,10 @@ const (
 	pollPays  = 20_000  // ns: polling is worth its cost if successful polls do not take longer
 )
 
-// pollBudget returns the maximum length of the next poll, that is, of reading a node repeatedly, in ns. If two
-// processes both sleep when their turns come, they have to wake each other for ever. This ends only if one of them
-// polls for as long as the other needs to wake up. So the budget is long while polls usually succeed quickly. If
-// they usually fail, one poll in probeEvery is long.
+// pollBudget returns the maximum length of the next poll of a node, in ns. If two processes hand a lock over to each
+// other and both sleep when their turns come, each hand-over needs a wake. This ends only if one of the processes polls
+// for as long as a wake of the other process takes. So the budget is long while polls usually succeed quickly. If they
+// usually fail, one poll in probeEvery is long.
 func (p payWord) pollBudget() int64 {
 	n := p.failures()
 	if n < spinGiveUp && payUnit*p.took() <= pollPays || n >= spinGiveUp && n%probeEvery == 0 {

@@ -27,7 +27,7 @@ type WaitList struct {
 }
 
 // DeliverOne wakes one waiter. The parameter turn decides whether it first tries the kernel's queue or the poller
-// nodes. The caller has changed the word before, so a waiter that is just about to sleep on the old value does not
+// nodes. The caller has already changed the word, so a waiter that is just about to sleep on the old value does not
 // sleep.
 func (l *WaitList) DeliverOne(turn uint32) {
 	if turn&1 == 0 {
@@ -63,9 +63,9 @@ const allSleepers = 1 << 30
 //	           that will announce again
 //	1          a release must bump and wake                         a waiter
 //
-// announced may be 1 while no waiter sleeps, which costs an unnecessary wake. It must not be 0
-// while a waiter sleeps, except after a bump until the woken waiter announces again or sees that it
-// need not.
+// The bit announced may be 1 although no waiter sleeps, which costs an unnecessary wake. While a
+// waiter sleeps, the bit must be 1. There is one exception: after a bump, the bit may be 0 until
+// the woken waiter announces itself again, or sees that this is not necessary.
 //
 // A waiter sleeps on the value of the whole word. The word cannot get the same value again before
 // the waiter sleeps, because that would take 2^31 bumps.

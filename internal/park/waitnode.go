@@ -29,8 +29,8 @@ type WaitNode struct {
 	in       atomic.Pointer[Queue] // the queue of the handle that waits in this node
 	wake     chan struct{}         // capacity 1
 
-	// Tag is for queues whose links change by records with tags. It is at least as late as every tag that a word of
-	// the node has had since this process got the node. Only the owner uses it.
+	// Tag is for queues whose links change by records with tags. No word of the node has had a later tag since this
+	// process got the node. Only the owner uses it.
 	Tag uint32
 	// Withdrawer takes the wait off its queue when Sleep gives up. Its method Withdraw returns false if the wait is
 	// already resolved. The owner sets the field before it calls Sleep, and only the owner uses it.
@@ -150,7 +150,7 @@ func (s *WaitNode) park(notify func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w := s.Node.Load()
-	s.notify = notify // set in any case: if a peer has overwritten the state, notify is called when this process leaves
+	s.notify = notify // set even if park fails: if a peer has overwritten the state, notify is called on Close
 	s.Node.SetParkedSince(cmp.Or(s.since, shmsync.Monotonic()))
 	if w.State() != arenakernel.NodeQueued || !s.Node.Swap(w, w.With(arenakernel.NodeParked)) {
 		s.told = true
@@ -161,7 +161,7 @@ func (s *WaitNode) park(notify func()) bool {
 	return true
 }
 
-// Watch registers the function notify, which is called when the wait is resolved, when this process
+// Watch registers the function notify. It is called when the wait is resolved, when this process
 // leaves the arena, and when a periodic check has found the queue damaged; see Torn. The function
 // notify must not block, and may be called before Watch returns.
 func (s *WaitNode) Watch(q *Queue, notify func()) {
@@ -172,8 +172,8 @@ func (s *WaitNode) Watch(q *Queue, notify func()) {
 	}
 }
 
-// giveUp ends a Sleep for the reason why and returns that reason. If the wait is already resolved, it returns Again
-// instead.
+// giveUp takes the wait off its queue and returns the parameter why, the reason for which Sleep ends. If the wait is
+// already resolved, giveUp returns Again instead.
 func (s *WaitNode) giveUp(why Result) Result {
 	if s.Withdrawer.Withdraw(s) {
 		return why
@@ -181,11 +181,11 @@ func (s *WaitNode) giveUp(why Result) Result {
 	return Again
 }
 
-// Torn reports whether a peer has damaged the queue of the wait, so that the wait may never end. The
-// periodic checker cannot decide this for the owner: by the time it has examined the queue, the owner
-// may use the wait node for its next wait, perhaps for an object without a Config.Torn. So the
-// checker only tells the owner to examine the queue. Torn examines the queue if the checker has done
-// so. The caller is the owner.
+// Torn reports whether a peer has damaged the queue of the wait, so that the wait may never end.
+// The periodic checker cannot decide this for the owner: by the time it has examined the queue, the
+// owner may use the wait node for its next wait, perhaps for an object without a Config.Torn. So
+// the checker only sets the flag suspect, and Torn examines the queue if this flag is set. The
+// caller is the owner.
 func (s *WaitNode) Torn(q *Queue) bool {
 	return s.suspect.Load() && s.suspect.Swap(false) && q.config.Torn != nil && q.config.Torn(s)
 }

@@ -2,16 +2,16 @@ package park
 
 import "github.com/shmsync/shmsync"
 
-// A Watch is a wait in a Queue that blocks no goroutine. Each wake of such a queue is for all
-// waiters.
+// A Watch is a wait in a Queue that blocks no goroutine. It is only for queues whose wakes are
+// always for all waiters.
 type Watch struct {
 	q     *Queue
 	me    waiter
 	since int64 // when the wait began, CLOCK_MONOTONIC ns
 }
 
-// Watch registers the function notify, which is called once, when a wake comes after the word had the
-// value w. The function notify must not block, and may be called before Watch returns. Watch returns
+// Watch registers the function notify. The first wake after the word had the value w calls notify,
+// once. The function notify must not block, and may be called before Watch returns. Watch returns
 // nil if the word no longer has the value w, or if this process is leaving the arena.
 //
 // The caller has entered the queue, and must stay in it until it has called Leave of the Watch. If
