@@ -95,8 +95,8 @@ func (x futexToken) judge(s futexState) (bool, error) {
 	return false, nil
 }
 
-// futexWatch is the watcher of a futexToken. A Post calls notify even if the counter has not reached the token.
-// In that case the wait goes on.
+// futexWatch is the watcher of a futexToken. Each Post calls notify. If the counter has not reached the token yet,
+// the wait goes on.
 type futexWatch struct {
 	futexToken
 	notify func()
@@ -145,9 +145,9 @@ func (w *futexWatch) listen() bool {
 	}
 }
 
-// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the Futex,
-// and Close waits for it. When the result is known, reached ends that call, because the caller may go on to
-// wait for other elements of its list.
+// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the Futex, and
+// Close waits for it. When the result is known, reached ends that call. Otherwise Close would wait for as long as
+// the caller waits for other elements of its list.
 func (w *futexWatch) reached() (bool, error) {
 	for !w.done {
 		// The loop repeats only if another call has posted, or if this iteration has called listen. So it is

@@ -96,8 +96,8 @@ func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) 
 	}
 }
 
-// differState adds to the change each word that differs between two states. The first parameter is the state
-// before the change, and the second is the state after it.
+// differState adds to the change each word that differs between the state s, before the change, and the state is,
+// after it.
 func (ch *recordChange) differState(s, is *barrierState) {
 	ch.differ(barrierPhase, s.phase, is.phase)
 	ch.differ(barrierEra, s.phase>>32, is.phase>>32)

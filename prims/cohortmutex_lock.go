@@ -19,11 +19,11 @@ var (
 )
 
 const (
-	// cohortShut says how long a process bypasses a local lock whose holder seems to be stopped: it is a
-	// multiple of the result of timeout. See enter.
+	// cohortShut times the result of the method timeout is how long a process bypasses a local lock whose holder
+	// seems to be stopped. See enter.
 	cohortShut = 10
-	// cohortUnresponsive is how long a process treats the waiters of other nodes as unresponsive, after it has
-	// let them go first and they have not taken the lock. During that time it does not let them go first.
+	// cohortUnresponsive is how long a process does not let the waiters of other nodes go first. This time begins
+	// when the process has let them go first and none of them took the lock.
 	cohortUnresponsive = starveAfter
 	// cohortDefer is how long a waiter lets waiters of other nodes go first while the lock is held. When the
 	// lock becomes free, the waiter lets them go first for this time once more. The time is about the cost of a
@@ -115,8 +115,8 @@ func (c *CohortMutex) node() int {
 	return int(node % uint32(len(c.localLocks)))
 }
 
-// lockByLocalLock takes the local lock of the node, and then the global lock. If it cannot get the
-// local lock, it goes on without it.
+// lockByLocalLock takes the local lock of the node, and then the global lock. If it cannot get the local lock, it
+// takes the global lock without it.
 func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	d := &c.localLocks[node]
 	has, met := d.enter(ctx, c)
@@ -130,7 +130,8 @@ func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	if c.global.queue.Closing() {
 		return c.global.closed() // a Mutex checks this before its wait, too
 	}
-	// The argument false makes acquire not call repair, because this process may hold the local lock.
+	// The argument false makes acquire not call repair. A repair may take long, and this process may hold the local
+	// lock, for which the other waiters of the node wait.
 	err := w.acquire(false)
 	w.cancel.Stop()
 	if err != nil {
@@ -189,9 +190,9 @@ func (c *CohortMutex) favours(node int) bool {
 	return t.node() == node && !t.over()
 }
 
-// isUnresponsive reports whether this process has lately let waiters of other nodes go first although they did
-// not take the lock. The holder of their local lock may be stopped. Or it may sleep, and a lock that stays free
-// does not wake it. Such waiters get the lock when they have waited so long that a release hands it to them.
+// isUnresponsive reports whether this process has lately let waiters of other nodes go first and none of them took
+// the lock. The holder of their local lock may be stopped, or it may sleep: a free lock does not wake a sleeping
+// waiter. Such waiters get the lock when they have waited so long that a release hands it to them.
 func (c *CohortMutex) isUnresponsive() bool {
 	until := c.unresponsive.Load()
 	if until == 0 {

@@ -26,8 +26,8 @@ type condCore struct {
 	words   *condWords
 	opening *opening
 	limit   uint32 // how many woken waiters of a Broadcast compete for the lock at the same time
-	// before is the word flying, with its tag, at the last periodic check. It is 0 if that check found no wait that
-	// a Broadcast still had to wake.
+	// before is the value of the word flying, with its tag, at the last periodic check. It is 0 if the last check
+	// found that no Broadcast still had waits to wake.
 	before atomic.Uint64
 }
 
@@ -101,8 +101,8 @@ func condBound(extra uint32, now uint64) uint64 {
 	return now - (now-uint64(extra))%condNumbers
 }
 
-// uncovered returns the first queued wait that a Signal may wake. The waits before it are covered by a Broadcast,
-// which is about to wake them. ok is false if there is no such wait, or if x is torn.
+// uncovered returns the first queued wait that a Signal may wake. The waits before it are covered: a Broadcast is
+// about to wake them. ok is false if there is no such wait, or if a peer has damaged the queue, which sets x.torn.
 func (k *condCore) uncovered(x *recordedChange) (w wait, ok bool) {
 	v := x.get(k.boundary)
 	if v == 0 {
@@ -265,7 +265,8 @@ func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (
 		next, done := recordedWord(w.Next().Load()), false
 		owes := next.value() == arenakernel.RecordedOwes && (outcome == arenakernel.RecordedLeft || k.ofDead(w.Node))
 		extra := valueIn(w.Extra())
-		// If the word has changed, the owner was alive. It has ended this wait, and may use the node for another object.
+		// If the word next has changed, the owner is alive: it has ended this wait, and may use the node for
+		// another object.
 		owes = owes && recordedWord(w.Next().Load()) == next
 		switch {
 		case !owes:
@@ -292,8 +293,8 @@ func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (
 			done = true
 		}
 		if x.torn {
-			// A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. Only what
-			// the node owes ends.
+			// A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait.
+			// Therefore this change only ends the wait of this node.
 			x.n, x.torn, done = 0, false, true
 			x.add(recordNext, w.index(), w.Next(), next, outcome)
 		}
@@ -320,7 +321,8 @@ func (k *condCore) finish(s *park.WaitNode, pass bool) error {
 	defer k.queue.ExitLasting()
 	n := s.Node
 	if valueIn(n.Extra())&condSignal != 0 && !pass {
-		// Only the owner changes the word now. A reaper changes it only if the owner is dead.
+		// While the owner, this process, is alive, no other process changes the word. So the CAS fails only after
+		// damage.
 		w := recordedWord(n.Next().Load())
 		if w.value() != arenakernel.RecordedOwes || !n.Next().CompareAndSwap(uint64(w), uint64(w.with(arenakernel.RecordedLeft))) {
 			s.Forget()

@@ -235,8 +235,8 @@ func (t *counter) tryFinish(n uint64) (ok bool, err error) {
 	}
 }
 
-// becomeZero sets the counter to 0 if the commit word is still c, and reports whether it did. The caller then
-// passes the result due to the method pay, which wakes the waiters.
+// becomeZero sets the counter to 0 if the commit word is still c, and reports whether it did. The caller then calls
+// pay(due), which wakes the waiters.
 func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	if !c.watched() {
 		return t.swap(c, 0), 0
@@ -250,9 +250,8 @@ func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	return true, counterDue(to)
 }
 
-// zeroTicket returns a ticket, that is, a number that identifies one moment at which the counter became 0. It
-// is for a zero of which the waiters have not been told yet. The ticket differs from the ticket in the word
-// events.
+// zeroTicket returns a ticket, that is, a number that identifies one moment at which the counter became 0. The
+// waiters do not know of that zero yet, so the ticket must differ from the one in the word events.
 func (t *counter) zeroTicket() uint32 {
 	for {
 		// Each iteration gets another ticket. Only 0 and the ticket in the word events are refused, so the loop

@@ -12,16 +12,16 @@ import "github.com/shmsync/shmsync/internal/arenakernel"
 // so far, and waits fail if it dies before it has done them.
 func (t *counter) claim(n uint64, fromOthers bool) bool {
 	defer t.serve().end()
-	// The process whose units the caller wants to claim may be dead, and its reaper may have had no room for a slot
-	// record.
+	// The process whose units the caller wants to claim may be dead. If its reaper had no room for a slot record,
+	// its share is not yet work that the dead owe; reapDead makes it so.
 	t.reapDead()
 	k := claiming{n: n, rest: n, fromOthers: fromOthers, reaped: true}
 	if t.tryClaim(&k) {
 		return true
 	}
-	// A caller may have waited for the end of a process and expect that it can claim the units of that process.
-	// But for a moment after the end of a process, other processes cannot know yet that all of its threads have
-	// ended. So claim waits and tries once more.
+	// A caller may have waited for the end of a process, and now claim the units of that process. For a moment
+	// after the end of a process, other processes cannot know yet that all of its threads have ended. So claim
+	// waits until no process is dying, and tries once more.
 	t.must(t.awaitUntil(func() bool { return !t.a.AnyDying() }))
 	k.reaped = false
 	return t.tryClaim(&k)
@@ -57,9 +57,8 @@ func (t *counter) tryClaim(k *claiming) bool {
 			t.reapDead()
 			k.reaped = true
 		case next == claimAwait:
-			// This participant takes over work of dead participants. Stores that the dead participants have
-			// begun may still reach the data of that work. So this call waits until they can store nothing any
-			// more.
+			// This participant takes over work of dead participants. Stores that they have begun may still reach
+			// the data of that work. So this call waits until the dead participants can store nothing any more.
 			t.must(t.awaitAllGone())
 		case next == claimFails:
 			return false

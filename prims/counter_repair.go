@@ -26,9 +26,11 @@ func (t *counter) holders(f func(arenakernel.ParticipantID)) {
 }
 
 // lookForDead calls reapDead if participants have died since a waiter of this handle last did so, or if the word
-// events, whose value is e, has changed since then. A reaper may be unable to turn the share of a dead participant into
-// work that the dead owe. It then changes events, and counts the death only after that. The caller has read events
-// before it calls lookForDead. So either this call finds the share, or events changes before the caller sleeps on it.
+// events has changed since then. e is the value of events, which the caller has read before.
+//
+// A reaper may be unable to turn the share of a dead participant into work that the dead owe. It then changes
+// events, and counts the death only after that. So either this call finds the share, or events changes before the
+// caller sleeps on it.
 func (t *counter) lookForDead(e counterEvents) {
 	if deaths := t.a.Deaths(); t.deaths.Load() != deaths || t.sought.Load() != uint64(e) {
 		t.reapDead()

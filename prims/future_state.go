@@ -20,8 +20,8 @@ func (f *Future) IsSet() (shmsync.Errno, bool) {
 }
 
 // read returns the state, and the result of the present round if the round is over. It changes nothing. If the
-// state and the result contradict each other, a peer has overwritten the words. In that case read reports
-// false, and returns the state of a round that is not over.
+// state and the result contradict each other, because a peer has overwritten the words, read returns false, and the
+// state of a round that is not over.
 func (f *Future) read() (futureState, futureResult, bool) {
 	for {
 		// The loop repeats only if another call has changed the Future. So it is lock-free.

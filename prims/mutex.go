@@ -84,13 +84,12 @@ type MutexOptions struct {
 	// handle or the arena, that call panics, because it would wait for itself. Repair, Checked and Contention
 	// apply to this handle only and are not stored in the arena.
 	Repair func() error
-	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from earlier spins; if it is negative, they never spin.
+	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
+	// learn the bound from earlier spins; if Spin is negative, they never spin.
 	// See Mutex.SetSpin.
 	Spin time.Duration
-	// Checked makes every Unlock of this process a compare-and-swap. Then every unlock of a lock that is not held
-	// is detected, even if two goroutines race. An Unlock becomes slower by as much time as its fast path would
-	// save.
+	// Checked makes every Unlock of this process a compare-and-swap, which detects every unlock of a lock that is
+	// not held, even if two goroutines race. Without Checked, most Unlocks are a plain store, which is faster.
 	Checked bool
 	// Contention changes how the waiters of this process compete for the lock.
 	Contention Contention
@@ -273,12 +272,11 @@ func (m *Mutex) Offset() arena.Offset { return m.object.Offset }
 
 // Close closes this handle on the Mutex, and no other handle. Calls that wait through this handle
 // end with an error that Is ErrClosed. If this process holds the lock, it still holds it after
-// Close, and can release it through another handle. A second Close is an error that Is ErrClosed.
+// Close, and can release it through another handle. A second Close returns an error that Is ErrClosed.
 func (m *Mutex) Close() error { return m.opening.close("mutex.close") }
 
-// end ends the use of the lock's words by the fast paths of this handle: it gives them private words instead. A
-// call of Lock or Unlock at the same time is a mistake of the user. Such a call uses either the old words or the
-// private ones.
+// end makes the fast paths of this handle use private words instead of the words of the lock. A call of Lock or
+// Unlock at the same time is a mistake of the user. Such a call uses either the old words or the private ones.
 func (m *Mutex) end() {
 	takeWords(&m.own, &m.wake)
 	m.queue.Close()

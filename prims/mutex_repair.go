@@ -128,8 +128,7 @@ func repairLoggedMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWor
 }
 
 // wakeMutex makes the wakes that a dead process did not make. The argument owed says what the arena knows about the
-// waiters. Perhaps the arena knows only that waiters have announced themselves. In that case the wake word shows
-// whether there are any.
+// waiters. If owed is OwedAnnounced, the wake word shows whether there are waiters to wake.
 func wakeMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	if w, err := arenakernel.TryAt[mutexWords](a, obj.Body); err == nil {
 		wakeMutexWords(a, w, owed)
@@ -358,7 +357,8 @@ func (m *Mutex) repaired(next uint32) error {
 	return nil
 }
 
-// recoveryLost returns the error for a repair after which the owner word is o, and not what this process has stored.
+// recoveryLost returns the error for a repair during which the owner word has changed to o, although only this
+// process may change it.
 func (m *Mutex) recoveryLost(o ownerWord) error {
 	if err := m.opening.lostWords("mutex.recover"); err != nil {
 		return err
@@ -396,7 +396,7 @@ func (m *Mutex) takeFrom(o, to ownerWord) bool {
 // runRepair runs repair while this process recovers m, and ends the recovery. If repair fails, m becomes not
 // recoverable. The parameter waited says whether the Close of the handle waits for the call.
 func (m *Mutex) runRepair(repair func() error, waited bool) (err error) {
-	who := m.diedName() // while the owner word keeps other recoveries out
+	who := m.diedName() // read here, because the owner word still keeps other recoveries out
 	done := false
 	defer func() {
 		if done && err == nil {

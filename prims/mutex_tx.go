@@ -86,14 +86,14 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	m.Unlock()
 }
 
-// loseLog makes m not recoverable, because its undo log cannot be the work of a correct process. The reason is in
-// the parameter why. This process holds m with the owner word o.
+// loseLog makes m not recoverable, because no correct process can have written its undo log. The parameter why has
+// the details. This process holds m with the owner word o.
 func (m *Mutex) loseLog(o ownerWord, why error) {
 	if n := m.log.state().participant(); n != 0 {
 		m.words.died.Store(uint32(n))
 	}
 	m.log.lose()
-	who := m.diedName() // while this process holds m, and so nobody recovers it
+	who := m.diedName() // read here, because this process still holds m, so no other process recovers m
 	lost := m.owner.CompareAndSwap(uint32(o), uint32(ownerNotRecoverable))
 	wakeAllOf(m.a, m.words)
 	if lost {
