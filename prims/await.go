@@ -57,8 +57,8 @@ type watcher interface {
 // alone.
 func WaitAny(list ...Awaitable) (int, error) { return WaitAnyContext(context.Background(), list...) }
 
-// WaitAnyContext is WaitAny that ends with -1 and ctx.Err() when ctx ends first. An element that
-// has come takes precedence over a context that has ended.
+// WaitAnyContext is like WaitAny, but returns -1 and ctx.Err() if ctx ends first. An element that has come takes
+// precedence over a context that has ended.
 func WaitAnyContext(ctx context.Context, list ...Awaitable) (int, error) {
 	for i, x := range list {
 		if done, err := x.reached(); done {
@@ -86,8 +86,8 @@ func WaitAnyContext(ctx context.Context, list ...Awaitable) (int, error) {
 // first such element in the list. WaitAll of an empty list returns nil at once.
 func WaitAll(list ...Awaitable) error { return WaitAllContext(context.Background(), list...) }
 
-// WaitAllContext is WaitAll that ends with ctx.Err() when ctx ends first. If WaitAllContext has taken tokens of
-// auto-reset Events by then, it does not give them back.
+// WaitAllContext is like WaitAll, but returns ctx.Err() if ctx ends first. If it has taken tokens of auto-reset
+// Events by then, it does not give them back.
 func WaitAllContext(ctx context.Context, list ...Awaitable) error {
 	t := newTogether(ctx, list, len(list))
 	defer t.leave()
@@ -173,8 +173,8 @@ func (t *together) watch() error {
 	return nil
 }
 
-// scan records which elements have come, in order, and reports whether enough have come. It stops
-// as soon as enough have come, so that it takes no token that the call does not need.
+// scan records which elements have come, in the order of the list, and reports whether enough have come. It stops
+// as soon as enough have come. Otherwise it could take a token that the call does not need.
 func (t *together) scan() bool {
 	for i, x := range t.list {
 		if t.ends == t.want {

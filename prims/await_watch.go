@@ -121,12 +121,12 @@ func (x futexToken) watch(notify func()) (watcher, error) {
 func (w *futexWatch) listen() bool {
 	f := w.f
 	for {
-		// The loop repeats if another call has changed the word, or if the handle is being closed. A close ends
-		// the loop in the next iteration. So the loop is lock-free.
+		// The loop repeats if another call has changed the word, or if the handle is being closed. A close ends the
+		// loop in the next iteration. So the loop is lock-free.
 		//
-		// The wait must sleep on s, the value that was judged, and not on a value that is loaded later. Between the
-		// two loads, a Post may reach the token and another waiter may announce itself. A wait that then slept on
-		// the later value would miss that Post.
+		// The wait must sleep on s, the value that judge has seen, and not on a value that is loaded later. Between
+		// the two loads, a Post may reach the token, and another waiter may announce itself. A wait on the later
+		// value would miss that Post.
 		s := futexState(f.state.Load())
 		if done, _ := w.judge(s); done {
 			return false
@@ -150,7 +150,7 @@ func (w *futexWatch) listen() bool {
 // the caller waits for other elements of its list.
 func (w *futexWatch) reached() (bool, error) {
 	for !w.done {
-		// The loop repeats only if another call has posted, or if this iteration has called listen. So it is
+		// The loop repeats only if another call has posted, or if this iteration has called listen. So the loop is
 		// lock-free.
 		switch w.done, w.err = w.futexToken.reached(); {
 		case w.done:

@@ -53,7 +53,7 @@ type Barrier struct {
 	inside     goroutineMark // marks the goroutine that runs completion
 	slots      slotTable[barrierSlot]
 	deaths     atomic.Uint32 // a.Deaths() when this handle last looked for dead participants
-	// scratch is the memory that change works in, so that it allocates nothing. Guarded by: recordLog.private
+	// scratch is the memory that change works in, so that change allocates nothing. Guarded by: recordLog.private
 	scratch struct {
 		is  barrierState
 		has barrierShare
@@ -186,9 +186,9 @@ func (x *Barrier) Wait(p BarrierPhase) {
 	}
 }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends first, or with an error that Is
-// ErrOwnerDead, ErrCorrupt or ErrClosed. A phase that is over takes precedence over
-// all of these. An arrival that has been made stays counted.
+// WaitContext is like Wait, but returns ctx.Err() if ctx ends first. Its other errors are ErrOwnerDead, if the
+// phase is broken, ErrCorrupt and ErrClosed. If the phase is over, WaitContext returns nil even if one of these
+// errors applies. An arrival that has been made stays counted.
 func (x *Barrier) WaitContext(ctx context.Context, p BarrierPhase) error {
 	if err := x.enter(); err != nil {
 		return err
@@ -246,7 +246,7 @@ func (x *Barrier) ArriveAndDrop() {
 // wait waits for the end of phase p.
 func (x *Barrier) wait(ctx context.Context, p uint64) error {
 	for {
-		// eventcount.wait below returns nil only if the phase has ended or is broken. The next iteration then
+		// eventcount.wait below returns nil only if the phase has ended or is broken. So the next iteration
 		// returns.
 		s, err := x.read()
 		v := s.verdict(p, barrierBreak(x.words.breaks[p%barrierBreaks].Load()))
@@ -310,8 +310,8 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		case was.isBroken():
 			return was.phase, x.tell()
 		case is.isBroken() && is.phase == was.phase:
-			// The process that had this participant's slot before was a party and died. This participant has
-			// taken over the share in the slot, and that has broken the phase.
+			// The previous participant of this slot was a party and died. When this call took over the share in the
+			// slot, the phase became broken.
 			return was.phase, x.tell()
 		case uint64(n) > was.pending:
 			panic(fmt.Sprintf("shmsync: %s of %d at barrier %s: more than are expected", verb, n, objectName(x.object)))

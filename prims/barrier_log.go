@@ -54,7 +54,7 @@ func (s *barrierSlot) share() barrierShare {
 // read returns the state.
 func (x *Barrier) read() (barrierState, error) {
 	for {
-		// The loop repeats only if another call has changed the Barrier. So it is lock-free.
+		// The loop repeats only if another call has changed the Barrier. So the loop is lock-free.
 		if s, ok, err := x.at(x.load()); ok || err != nil {
 			return s, err
 		}
@@ -68,7 +68,7 @@ func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) 
 	x.private.Lock()
 	defer x.private.Unlock()
 	for {
-		// The loop repeats only if another call has changed the Barrier. So it is lock-free.
+		// The loop repeats only if another call has changed the Barrier. So the loop is lock-free.
 		c := x.load()
 		s, ok, err := x.at(c)
 		if err != nil {
@@ -265,7 +265,7 @@ func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
 // into account but does not change the Barrier. The method State and the tools use it.
 func (x *Barrier) seen() (s barrierState, shares []barrierShare, err error) {
 	for {
-		// The loop repeats only if another call has changed the Barrier. So it is lock-free.
+		// The loop repeats only if another call has changed the Barrier. So the loop is lock-free.
 		c := x.load()
 		s, ok, err := x.at(c)
 		if err != nil {

@@ -280,8 +280,8 @@ func (c *CohortMutex) Policy() Policy { return c.global.policy }
 // Nodes is the number of nodes that c tells apart. Each of them has a local lock, unless there is only one.
 func (c *CohortMutex) Nodes() int { return c.nodes }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
-// learn the bound from experience; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters learn the bound from
+// earlier spins; if d is negative, they never spin.
 func (c *CohortMutex) SetSpin(d time.Duration) {
 	c.opening.use()
 	c.global.SetSpin(d)
@@ -290,7 +290,7 @@ func (c *CohortMutex) SetSpin(d time.Duration) {
 	}
 }
 
-// Spin is the value of the last SetSpin.
+// Spin returns the bound that SetSpin, or the creation of the object, has set.
 func (c *CohortMutex) Spin() time.Duration { return c.global.Spin() }
 
 // CohortMutexState is the result of State.

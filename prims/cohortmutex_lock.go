@@ -169,9 +169,9 @@ func (c *CohortMutex) others(node int) bool {
 	return false
 }
 
-// yields reports whether a waiter of this node has to leave a free lock to others. During the turn
-// of another node, it yields to waiters of that node, if there are any. After the turn of its own
-// node, it yields to waiters of other nodes.
+// yields reports whether a waiter of this node has to leave a free lock to waiters of other nodes. During the turn
+// of another node, the waiter yields to waiters of that node, if there are any. After the turn of its own node, the
+// waiter yields to waiters of all other nodes.
 func (c *CohortMutex) yields(node int) bool {
 	switch t := cohortTurn(c.words.turn.Load()); {
 	case t.node() < 0 || t.node() >= len(c.localLocks):
@@ -281,10 +281,12 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 	return err == nil, true
 }
 
-// timeout is how long a waiter sleeps at its local lock. After that it goes on to the global lock without the
-// local lock, because the holder of the local lock may be stopped. A holder that runs needs less time. During the
-// first starveAfter, other waiters may take the global lock before this holder. After that, a release hands it the
-// global lock; but waiters of other nodes that have waited longer may come first, one in each starveAfter.
+// timeout is how long a waiter sleeps at its local lock. After that it goes on to the global lock without the local
+// lock, because the holder of the local lock may be stopped.
+//
+// A holder that runs needs less time than this. During the first starveAfter, other waiters may take the global
+// lock before this holder. After that, a release hands the global lock to this holder, but only after waiters of
+// other nodes that have waited longer. Each of these waiters costs one starveAfter at most.
 func (c *CohortMutex) timeout() int64 { return int64(2+len(c.localLocks)) * cohortStarves }
 
 // leave releases the local lock.

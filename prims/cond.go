@@ -143,16 +143,16 @@ func batchOf(field uint64) int {
 	return int(field)
 }
 
-// Wait unlocks c.L, waits until Signal or Broadcast wakes it, and locks c.L again. If that fails, for example
-// because the owner of the lock died, Wait panics with an *[shmsync.Error], and c.L is not held; see WaitContext.
-// Wait also panics within an Update of c.L.
+// Wait unlocks c.L, waits until Signal or Broadcast wakes it, and locks c.L again. If Wait cannot lock c.L again,
+// for example because the owner of the lock died, it panics with an *[shmsync.Error], and c.L is not held; see
+// WaitContext. Wait also panics within an Update of c.L.
 func (c *Cond) Wait() {
 	if err := c.wait(nil); err != nil {
 		panic(err)
 	}
 }
 
-// WaitContext does what Wait does, but returns ctx.Err() when ctx ends first. A Signal or a Broadcast that came
+// WaitContext does what Wait does, but returns ctx.Err() if ctx ends first. A Signal or a Broadcast that came
 // before the end of ctx takes precedence.
 //
 // If WaitContext returns nil, c.L is held again, and a Signal or Broadcast was used. If c.L cannot be locked again,
@@ -218,7 +218,7 @@ func (c *Cond) mustNotTearUpdate() {
 }
 
 // sleep unlocks L and waits for a wake. If a Signal or a Broadcast has woken the wait, sleep returns the wait node,
-// which passOn or landed needs; otherwise it returns no node. Close waits until sleep has returned.
+// which the caller passes to passOn or landed. Otherwise s is nil. Close waits until sleep has returned.
 func (c *Cond) sleep(ctx context.Context) (s *park.WaitNode, unlocked bool, err error) {
 	k := c.core
 	if !k.queue.Enter() {
@@ -257,9 +257,9 @@ type contextLocker interface {
 	LockContext(ctx context.Context) error
 }
 
-// relock locks L again. The parameter s is the wait node of a wait that a Signal or a Broadcast has woken; otherwise it
-// is nil. If relock cannot lock L, a Signal that has woken the wait passes on to the next waiter. If L has no
-// LockContext and its Lock panics with an *Error, relock returns that error. Any other panic continues.
+// relock locks L again. s is the wait node if a Signal or a Broadcast has woken the wait, and nil otherwise. If
+// relock cannot lock L, a Signal that has woken the wait passes on to the next waiter. If L has no LockContext and
+// its Lock panics with an *Error, relock returns that error. Any other panic continues.
 func (c *Cond) relock(s *park.WaitNode) (err error) {
 	done := false
 	defer func() {

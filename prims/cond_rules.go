@@ -40,8 +40,8 @@ const (
 
 // condSignal is set in the word extra of a node that owes a Signal: a Signal has woken the wait of the node, and
 // the owner has not locked L again. The other bits are the bound of the Signal: the number of the last change
-// before the Signal, modulo condNumbers. No wait with a larger number may get the Signal. In a node that a
-// Broadcast has woken, extra is 0.
+// before the Signal, modulo condNumbers. The Signal may pass on only to a wait whose number is not larger; see the
+// method number. In a node that a Broadcast has woken, extra is 0.
 const (
 	condSignal  = 1 << 31
 	condNumbers = 1 << 31
@@ -250,11 +250,12 @@ func (k *condCore) serve(x *recordedChange, b *wakes, limit uint32) error {
 	}
 }
 
-// settle ends the wait of a node that owes a wake, that is, whose owner was woken and has not locked L again. A
-// Signal passes on to the next wait, if that wait was queued when the Signal was given. After a Broadcast, the next
-// covered waits are woken. The parameter outcome is the new value of the word next of the node: RecordedLeft if this
-// process is the owner, or RecordedRemoved if the owner is dead. ok is false if the node does not owe a wake. The
-// caller holds k.private.
+// settle ends the wait of a node that owes a wake: the owner was woken and has not locked L again. A Signal passes
+// on to the next wait, if that wait was queued when the Signal was given. After a Broadcast, the next covered waits
+// are woken.
+//
+// The parameter outcome is the new value of the word next of the node: RecordedLeft if this process is the owner,
+// or RecordedRemoved if the owner is dead. ok is false if the node does not owe a wake. The caller holds k.private.
 func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (ok bool, err error) {
 	for {
 		// Another iteration means that another call has changed the Cond, or that this call has removed

@@ -128,15 +128,15 @@ func (t *counter) doneAtOnce(n uint64) bool {
 	return w.CompareAndSwap(c, to)
 }
 
-// countAtOnce is like doneAtOnce, but for work that is in no participant's share. It does not make the counter
-// 0.
+// countAtOnce is like doneAtOnce, but for work that is in no participant's share. It fails if the counter would
+// become 0.
 func (t *counter) countAtOnce(n uint64) bool {
 	w := t.left
 	c := w.Load()
 	return uint32(c)&^1 == 0 && int64(c) >= 0 && n < c>>32 && !race.Enabled && !crashpoint.Enabled && w.CompareAndSwap(c, c-n<<32)
 }
 
-// serve begins a call that does not wait and that the fast path could not do. It panics if the handle is
+// serve begins a call that does not wait and that the fast path could not complete. It panics if the handle is
 // closed.
 func (t *counter) serve() served { return t.opening.serve(t.queue) }
 
@@ -158,8 +158,8 @@ func (t *counter) add(n uint64) bool {
 	race.ReleaseMerge(t.key)
 	for {
 		// The loop repeats only if another goroutine has changed the counter, or if this iteration has made a
-		// preparatory change that is needed only once. An example is the conversion of the commit word to the
-		// form in which it names a record. So the loop is lock-free.
+		// preparatory change that is needed only once, for example the conversion of the commit word to the logged
+		// form. So the loop is lock-free.
 		c := t.load()
 		switch to, sole := c.added(n, t.me); {
 		case c.untold():

@@ -198,9 +198,9 @@ func (t *counter) reset() bool {
 	}
 }
 
-// zeroLost does what becomeZero does, for a word c of the sole form that says that its owner is dead. The same value
-// may come back after another participant has got the ID of the owner and has died, too. So zeroLost succeeds only
-// while no other participant can get the ID, and the owner is gone.
+// zeroLost does what becomeZero does, for a word c of the sole form whose owner is dead. The commit word might have
+// the value c again after another participant has got the ID of the owner and has died, too. So zeroLost changes
+// the word only while no other participant can get the ID, and if the owner is gone.
 func (t *counter) zeroLost(c counterWord) (ok bool, due counterDue) {
 	zero := func() { ok, due = t.becomeZero(c) }
 	if t.a.Current(c.owner()) {

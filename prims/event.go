@@ -47,7 +47,7 @@ type EventOptions struct {
 	// Mode says which waiters a Set releases. 0 means EventManualReset for a new object, and the mode of the
 	// object for an existing one. If Mode is set and an existing object has another mode, opening fails.
 	Mode EventMode
-	// InitiallySet sets a new Event.
+	// InitiallySet says that an Event that this call creates is set from the beginning.
 	InitiallySet bool
 	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
 	// learn the bound from earlier spins; if Spin is negative, they never spin.
@@ -189,9 +189,8 @@ func (e *Event) Wait() {
 	}
 }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends first, or with an error that Is
-// ErrClosed or, with EventAutoReset, ErrCorrupt. An Event that is set takes
-// precedence over a context that has ended.
+// WaitContext is like Wait, but returns ctx.Err() if ctx ends first. Its other errors are ErrClosed and, with
+// EventAutoReset, ErrCorrupt. An Event that is set takes precedence over a context that has ended.
 func (e *Event) WaitContext(ctx context.Context) error {
 	if err := e.opening.error("event.wait"); err != nil {
 		return err
@@ -232,8 +231,8 @@ func (e *Event) WaitReset() {
 	}
 }
 
-// WaitResetContext is WaitReset that ends with ctx.Err() when ctx ends first, or with an error of
-// WaitContext. An Event that is not set takes precedence over a context that has ended.
+// WaitResetContext is like WaitReset, but returns ctx.Err() if ctx ends first, or another error of WaitContext. An
+// Event that is not set takes precedence over a context that has ended.
 func (e *Event) WaitResetContext(ctx context.Context) error {
 	if err := e.opening.error("event.wait"); err != nil {
 		return err
@@ -284,14 +283,14 @@ func (e *Event) String() string {
 	return fmt.Sprintf("event %s: %v, %s, waiting %v", objectName(e.object), e.mode, set, st.Waiting)
 }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
-// learn the bound from experience; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters learn the bound from
+// earlier spins; if d is negative, they never spin.
 func (e *Event) SetSpin(d time.Duration) {
 	e.opening.use()
 	e.spin.Store(spinField(d))
 }
 
-// Spin is the value of the last SetSpin.
+// Spin returns the bound that SetSpin, or the creation of the object, has set.
 func (e *Event) Spin() time.Duration {
 	e.opening.use()
 	return spinOf(e.spin.Load())

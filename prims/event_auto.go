@@ -20,10 +20,10 @@ var (
 	_ = crashpoint.Register("event.wait.before_pass")
 )
 
-// autoEvent is an Event with automatic reset. A Set makes a token, which is a permission for one wait to end,
-// and a wait that ends takes a token. A Set counts the waits to find out whether there is a token for each of
-// them; the share of a process is the number of its waits. No process holds a lock of the arena, and no token
-// belongs to a particular wait. So a stopped process blocks nobody. docs/design/0055 has the argument.
+// autoEvent is an Event with automatic reset. A Set makes a token, which is a permission for one wait to end, and a
+// wait that ends takes a token. Each process has a share: the number of its waits. A Set adds up the shares to find
+// out whether there is a token for each wait. No process holds a lock of the arena, and no token belongs to a
+// particular wait. So a stopped process blocks nobody. docs/design/0055 has the argument.
 //
 //	a wait                                   Set
 //	share: waits + 1                         word: tokens, version
@@ -112,7 +112,7 @@ func (x *autoEvent) set() {
 func (x *autoEvent) setAndWake() {
 	defer x.serve().end()
 	for {
-		// The loop repeats only if another call has changed the word. So it is lock-free.
+		// The loop repeats only if another call has changed the word. So the loop is lock-free.
 		s, waits := x.look()
 		if s.tokens() > waits || s.tokens() == tokensMost {
 			if fence(); x.load() == s {

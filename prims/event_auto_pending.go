@@ -30,7 +30,7 @@ func (w *eventWatch) look() (took, ok bool) {
 		w.watch.Leave()
 	}
 	for {
-		// The loop repeats only if another call has changed the word. So it is lock-free.
+		// The loop repeats only if another call has changed the word. So the loop is lock-free.
 		if w.watch != nil {
 			w.slept = true
 		}

@@ -37,9 +37,8 @@ func readEventShares(a *arenakernel.Arena, o arenakernel.Object) *eventShares {
 // The method shares returns all shares of x. Once this handle has found a share, it keeps the share, even if a
 // peer overwrites the list.
 //
-// A participant puts its record on the list when it opens x, before its first wait. A wait that begins also
-// changes the word of x. So a change of the word succeeds only if the process that makes it has seen the shares
-// of all waits.
+// A participant puts its slot record on the list when it opens x, before its first wait. A wait that begins also
+// changes the word of x. So if another call has missed the share of that wait, its change of the word fails.
 func (x *autoEvent) shares() *eventShares {
 	for {
 		known := x.known.Load()

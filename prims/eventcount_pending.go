@@ -37,7 +37,7 @@ func (c *pendingChange) told(p *Pending) {
 		return // this wake was for an earlier watch
 	}
 	for {
-		// The loop repeats only if another call has changed the word. So it is lock-free.
+		// The loop repeats only if another call has changed the word. So the loop is lock-free.
 		if c.watch = c.e.watch(c.seq, c.watch, p.told); c.watch != nil {
 			return
 		}
@@ -98,8 +98,8 @@ func (w *changeWatch) reached() (bool, error) {
 		return true, w.err
 	}
 	for !w.done {
-		// The loop repeats only if another call has changed the word, or if this iteration has called e.watch.
-		// So it is lock-free.
+		// The loop repeats only if another call has changed the word, or if this iteration has called e.watch. So
+		// the loop is lock-free.
 		w.e.look()
 		switch {
 		case w.e.load().sequence() != w.seq:

@@ -57,17 +57,16 @@ type FairMutex struct {
 // FairMutexOptions says how a FairMutex is created, and what this process does
 // with it. A nil *FairMutexOptions means the zero value.
 type FairMutexOptions struct {
-	// Policy says what happens to the lock when its holder dies. 0 means PolicyReport for a new
-	// object, and any policy for an existing object. If Policy is set and an existing object has
-	// another policy, opening fails.
+	// Policy says what happens to the lock when its holder dies. 0 means PolicyReport for a new object; an existing
+	// object may have any policy. If Policy is set and an existing object has another policy, opening fails.
 	Policy Policy
 	// Repair, if set, is called by Lock and LockContext of this process when they find that a holder died. The
 	// process holds the lock while Repair runs. If Repair returns nil, the call returns with the lock. Otherwise
 	// the call fails with ErrNotRecoverable, as Recover does. Repair belongs to this handle and is not stored in
 	// the arena. LockAsync does not call Repair.
 	Repair func() error
-	// Spin bounds how long a waiter of a new object spins before it sleeps. If Spin is 0, waiters
-	// learn the bound from earlier spins; if it is negative, they never spin.
+	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
+	// learn the bound from earlier spins; if Spin is negative, they never spin.
 	Spin time.Duration
 }
 

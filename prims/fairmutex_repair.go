@@ -96,7 +96,7 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 	defer f.private.Unlock()
 	x := &f.scratch
 	for {
-		// The loop repeats only if another call has changed the FairMutex. So it is lock-free.
+		// The loop repeats only if another call has changed the FairMutex. So the loop is lock-free.
 		if err := f.begin(x, b); err != nil {
 			return 0, false, err
 		}

@@ -71,8 +71,8 @@ func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{Kind: futexKind, Version: futexVersion, Wake: wakeFutex, Inspect: inspectFutex})
 }
 
-// OpenFutex finds the Futex of that name in the arena or creates it, with its
-// counter at 0. An empty name makes a fresh anonymous one.
+// OpenFutex finds the Futex of that name in the arena or creates it, with its counter at 0. An empty name makes a
+// new anonymous one.
 func OpenFutex(a *arena.Arena, name string, opts *FutexOptions) (*Futex, error) {
 	return openFutex((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -188,8 +188,8 @@ func (f *Futex) Stopped() bool {
 // error Is ErrClosed. A token is the result of Get plus the number of posts to wait for.
 func (f *Futex) Wait(token uint64) error { return f.WaitContext(nil, token) }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends first. A token that is reached takes
-// precedence over a context that has ended.
+// WaitContext is like Wait, but returns ctx.Err() if ctx ends first. A token that is reached takes precedence over
+// a context that has ended.
 func (f *Futex) WaitContext(ctx context.Context, token uint64) error {
 	if err := f.opening.error("futex.wait"); err != nil {
 		return err
@@ -267,10 +267,10 @@ func (f *Futex) tuning() park.Tuning {
 	return park.Tuning{Budget: &f.words.spin, Pays: &f.words.pays, LastCPU: &f.words.lastCPU, Slot: f.a.Self().Slot()}
 }
 
-// check is called ten times a second while a goroutine of this process waits. It wakes waiters that a stopped
-// or dead process should have woken. If there was a Post since the last check, it wakes the waiters even if the
-// word is announced. The announcement does not prove that the Post has woken them, because a waiter for a later
-// token may have announced itself after the Post.
+// check is called ten times a second while a goroutine of this process waits. It wakes waiters that a stopped or
+// dead process should have woken. If there was a Post since the last check, it wakes the waiters even if the bit
+// announced is set. The bit does not prove that the Post has woken them, because a waiter for a later token may
+// have set it after the Post.
 func (f *Futex) check() {
 	s := futexState(f.state.Load())
 	posted := f.looked.Swap(s.counter()) != s.counter()
@@ -300,7 +300,7 @@ func (f *Futex) SetSpin(d time.Duration) {
 	f.words.spin.Store(spinField(d))
 }
 
-// Spin returns the value of the last SetSpin.
+// Spin returns the bound that SetSpin, or the creation of the object, has set.
 func (f *Futex) Spin() time.Duration {
 	f.opening.use()
 	return spinOf(f.words.spin.Load())

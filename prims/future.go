@@ -53,8 +53,8 @@ var futureKind = arenakernel.KindOf("FUTR")
 
 const futureVersion = 2
 
-// OpenFuture finds the Future of that name in the arena or creates it, unset. An
-// empty name makes a fresh anonymous one.
+// OpenFuture finds the Future of that name in the arena or creates it, unset. An empty name makes a new anonymous
+// one.
 func OpenFuture(a *arena.Arena, name string, opts *FutureOptions) (*Future, error) {
 	return openFuture((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -115,7 +115,7 @@ func (f *Future) dead(n arenakernel.ParticipantID) bool { return n != f.name && 
 func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, wake bool) {
 	for {
 		// The loop repeats only if another process has decided, ended or claimed the round, or has announced a
-		// waiter. So it is lock-free.
+		// waiter. So the loop is lock-free.
 		s := f.load()
 		if s.over() {
 			return s, false
@@ -154,7 +154,7 @@ func (f *Future) slot(r futureRound) *atomic.Uint64 { return &f.words.results[r.
 // the words.
 func (f *Future) resultOf(r futureRound) (futureResult, bool) {
 	for {
-		// The loop repeats only if 32 more rounds have ended. So it is lock-free.
+		// The loop repeats only if 32 more rounds have ended. So the loop is lock-free.
 		v := futureResult(f.slot(r).Load())
 		if v.of(r) {
 			race.Acquire(f.key)
@@ -190,8 +190,8 @@ func (f *Future) judge(r futureRound) (shmsync.Errno, error) {
 func (f *Future) Claim() bool {
 	defer f.serve().end()
 	for {
-		// The loop repeats only if another process has claimed or ended the round, or has announced a waiter.
-		// So it is lock-free.
+		// The loop repeats only if another process has claimed or ended the round, or has announced a waiter. So
+		// the loop is lock-free.
 		s := f.now()
 		switch {
 		case s.over():
@@ -220,7 +220,7 @@ func (f *Future) Set(errno shmsync.Errno) bool {
 // set does what Set does, but wakes nobody. The result wake says that the caller has to wake the waiters.
 func (f *Future) set(errno shmsync.Errno) (done, wake bool) {
 	for {
-		// The loop repeats only if another process has decided the round. So it is lock-free.
+		// The loop repeats only if another process has decided the round. So the loop is lock-free.
 		s := f.now()
 		if s.over() {
 			return false, false
@@ -268,8 +268,8 @@ func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 // result: it Is ErrOwnerDead if the producer died, or ErrCorrupt or ErrClosed.
 func (f *Future) Wait() (shmsync.Errno, error) { return f.WaitContext(nil) }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends first. A Future that is set takes
-// precedence over a context that has ended.
+// WaitContext is like Wait, but returns ctx.Err() if ctx ends first. A Future that is set takes precedence over a
+// context that has ended.
 func (f *Future) WaitContext(ctx context.Context) (shmsync.Errno, error) {
 	if e, err := f.result(); err != errUnset {
 		return e, err

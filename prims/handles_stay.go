@@ -90,7 +90,7 @@ func (p *opening) idle() bool {
 	return p.awaited == 0
 }
 
-// leaveStay calls leave, unless this process is leaving the arena. That happens only if a test has killed the
+// leaveStay calls leave, unless this process is leaving the arena, which it does only if a test has killed the
 // participant. q is a queue of the handle.
 func (p *opening) leaveStay(q *park.Queue) {
 	if q.EnterStay() {

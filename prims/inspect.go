@@ -37,8 +37,8 @@ func (i *inspection) word(name string, bits uint64, format string, args ...any) 
 	i.Words = append(i.Words, arenakernel.Word{Name: name, Bits: bits, Text: fmt.Sprintf(format, args...)})
 }
 
-// hold adds the hold h to the holds of the inspection and returns its index there. A hold without an owner is not
-// added.
+// hold adds the hold h to the holds of the inspection, and returns its index there in a slice. If h has no owner,
+// hold adds nothing and returns nil.
 func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	if h.Owner == 0 {
 		return nil

@@ -102,9 +102,9 @@ func (l *Latch) Claim(n int64) {
 	}
 }
 
-// CountDown subtracts n from the counter, and ends all waits when the counter is 0. It does not
-// block. If n is negative or more than the counter, it panics and changes nothing. It also panics
-// with an error that Is ErrCorrupt or ErrClosed.
+// CountDown subtracts n from the counter, and ends all waits when the counter is 0. It does not block. If n is
+// negative or more than the counter, it panics and changes nothing. If the Latch is damaged or the handle is
+// closed, it panics with an error that Is ErrCorrupt or ErrClosed.
 func (l *Latch) CountDown(n int64) {
 	if err := l.countDown(n); err != nil {
 		panic(err)
@@ -167,9 +167,10 @@ func (l *Latch) ArriveAndWait(n int64) {
 	}
 }
 
-// ArriveAndWaitContext calls CountDown and then WaitContext. If it returns an error, it has counted down nevertheless,
-// with two exceptions. If the Op of the *[shmsync.Error] is "latch.count_down", the handle was closed already, and the
-// call has not counted down. After an error that Is ErrCorrupt, it may or may not have counted down.
+// ArriveAndWaitContext calls CountDown and then WaitContext. If it returns an error, the call has counted down
+// nevertheless, with two exceptions. If the Op of the *[shmsync.Error] is "latch.count_down", the handle was closed
+// already, and the call has not counted down. After an error that Is ErrCorrupt, the call may or may not have
+// counted down.
 func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
 	// As soon as the counter is 0, another waiter may close the handle. Then Close waits for this call.
 	t := l.counter

@@ -59,14 +59,12 @@ type MultiLock struct {
 // MultiLockOptions says how a MultiLock is created. A nil *MultiLockOptions means
 // the zero value.
 type MultiLockOptions struct {
-	// Policy says what happens to a key when its holder dies. 0 means PolicyReport for a new
-	// object, and any policy for an existing object. If Policy is set and an existing object has
-	// another policy, opening fails.
+	// Policy says what happens to a key when its holder dies. 0 means PolicyReport for a new object; an existing
+	// object may have any policy. If Policy is set and an existing object has another policy, opening fails.
 	Policy Policy
-	// Buckets is the number of parts over which the keys are spread. Each part takes 192 bytes. The
-	// number is rounded up to a power of two and is at most 65,536. 0 means 32 for a new object, and
-	// any number for an existing object. If Buckets is set and an existing object has another
-	// number, opening fails.
+	// Buckets is the number of parts over which the keys are spread. Each part takes 192 bytes. The number is
+	// rounded up to a power of two and is at most 65,536. 0 means 32 for a new object; an existing object may have
+	// any number. If Buckets is set and an existing object has another number, opening fails.
 	Buckets int
 	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
 	// learn the bound from earlier spins; if Spin is negative, they never spin.
@@ -314,8 +312,8 @@ func (x *MultiLock) Offset() arena.Offset { return x.object.Offset }
 
 // Close closes this handle on the MultiLock, and no other handle. Calls that wait through this handle end with an
 // error that Is ErrClosed. This process keeps the keys that it holds, but a Hold of the closed handle cannot unlock
-// them any more. Such keys become free, or owner-dead, only when the process ends. A second Close is an error that
-// Is ErrClosed.
+// them any more. Such keys become free, or owner-dead, only when the process ends. A second Close returns an error
+// that Is ErrClosed.
 func (x *MultiLock) Close() error { return x.opening.close("multilock.close") }
 
 // end makes the fast paths fail: from now on, they find buckets without open words. Once the queue is closed, no

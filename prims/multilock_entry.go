@@ -171,9 +171,9 @@ func (k *multiBucket) find(key uint64) (i uint32, ok bool, err error) {
 	return i, ok, nil
 }
 
-// vacant returns the index of an entry that another key may get, and closes the word hold of that entry. The entry's
-// own key is free, and nobody waits for it. The search begins at an entry that differs from change to change, so that
-// an entry keeps its key for some time.
+// vacant returns the index of an entry that another key may get, and closes the word hold of that entry. The
+// entry's own key is free, and nobody waits for it. Each change begins its search at another entry. So an entry
+// keeps its key for some time, and the next Lock of this key is fast.
 func (k *multiBucket) vacant(c recordCommit) (i uint32, ok bool) {
 	n := k.size()
 	i = uint32(c.version()) % n

@@ -92,7 +92,7 @@ func (k *multiBucket) takeToRecover(key uint64) (h Hold, died, await arenakernel
 	defer k.private.Unlock()
 	x := &k.scratch
 	for {
-		// The loop repeats only if another call has changed the bucket. So it is lock-free.
+		// The loop repeats only if another call has changed the bucket. So the loop is lock-free.
 		if err := k.begin(x, b); err != nil {
 			return h, 0, 0, err
 		}

@@ -74,9 +74,8 @@ type Mutex struct {
 // MutexOptions says how a Mutex is created, and what this process does with it.
 // A nil *MutexOptions means the zero value.
 type MutexOptions struct {
-	// Policy says what happens to the lock when its holder dies. 0 means PolicyReport for a new
-	// object, and any policy for an existing object. If Policy is set and an existing object has
-	// another policy, opening fails.
+	// Policy says what happens to the lock when its holder dies. 0 means PolicyReport for a new object; an existing
+	// object may have any policy. If Policy is set and an existing object has another policy, opening fails.
 	Policy Policy
 	// Repair, if set, is called by Lock and LockContext of this process when they find that a holder died. The
 	// process holds the lock while Repair runs. If Repair returns nil, the call returns with the lock. Otherwise
@@ -93,10 +92,9 @@ type MutexOptions struct {
 	Checked bool
 	// Contention changes how the waiters of this process compete for the lock.
 	Contention Contention
-	// LogBytes is the size of the undo log of a new Mutex with PolicyRollback. The log holds the
-	// bytes that one Update saves, and 16 bytes for each range that it saves. LogBytes is rounded
-	// up to a multiple of 64, and is at most 1 MiB. 0 means 16 KiB for a new Mutex, and any size
-	// for an existing Mutex.
+	// LogBytes is the size of the undo log of a new Mutex with PolicyRollback. The log holds the bytes that one
+	// Update saves, and 16 bytes for each range that it saves. LogBytes is rounded up to a multiple of 64, and is
+	// at most 1 MiB. 0 means 16 KiB for a new Mutex; an existing Mutex may have any size.
 	LogBytes int
 }
 
@@ -292,7 +290,7 @@ func (m *Mutex) SetSpin(d time.Duration) {
 	m.words.spin.Store(spinField(d))
 }
 
-// Spin returns the duration that the last SetSpin set.
+// Spin returns the bound that SetSpin, or the creation of the object, has set.
 func (m *Mutex) Spin() time.Duration {
 	m.opening.use()
 	return spinOf(m.words.spin.Load())

@@ -205,8 +205,9 @@ func (m *Mutex) check() {
 	case !o.valid(), o.kind() == kindOwnerDead, o == ownerNotRecoverable:
 		wakeAllOf(m.a, m.words)
 	case m.a.Dead(o.participant()):
-		// The caller of check holds a lock of the queue that the end of the opening takes, too. So check must not be
-		// the call that ends the opening. Without Enter, a rollback in check could end the opening; see tryServe.
+		// The caller of check holds a lock of the queue, and the end of the opening takes the same lock. So check
+		// must not be the call that ends the opening. Without Enter, a rollback in check could end the opening; see
+		// tryServe.
 		if m.queue.Enter() {
 			m.markOwnerDead(o)
 			m.queue.Exit()
@@ -272,8 +273,8 @@ func (m *Mutex) Recover(repair func() error) error {
 	return m.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If it need not wait, it calls repair
-// even though ctx has ended.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If RecoverContext need not
+// wait, it calls repair even though ctx has ended.
 func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, m.named("mutex "))
 	if !m.opening.stayToRun() {
@@ -320,8 +321,10 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 }
 
 // taken is called when this process has taken m, whose owner word was o, in order to recover it. If o names the
-// participant that died, taken stores its ID in the word died. Only a process that has m stores there. Before that, the
-// owner word still names the participant that died. A process that has only found the death could be stopped before its
+// participant that died, taken stores its ID in the word died. Until m is taken, the owner word itself names that
+// participant.
+//
+// Only a process that has m may store the ID. A process that has merely found the death might be stopped before its
 // store. When it went on, it would overwrite the ID of a participant that died later.
 func (m *Mutex) taken(o ownerWord) {
 	crashpoint.Hit("mutex.recover.taken")

@@ -336,8 +336,8 @@ func (m *Mutex) wakeNext() {
 	m.wakeWord.Release()
 }
 
-// loseBias makes new holds not biased for a while, so that Unlock uses a CAS again. It is called after a release
-// of a biased hold that found a waiter, because that waiter needed an expensive fence.
+// loseBias makes new holds not biased for a while, so that Unlock uses a CAS again. It is called after the release
+// of a biased hold that found a waiter, because a biased hold costs each waiter an expensive fence.
 func (m *Mutex) loseBias() {
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	m.need.Store(min(2*m.need.Load(), biasMost))

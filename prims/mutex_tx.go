@@ -23,12 +23,14 @@ var (
 // this process no byte lock, which PolicyRollback needs. The other errors are those of LockContext, but never
 // ErrOwnerDead.
 //
-// Updates of one Mutex do not nest: if f calls Update or Lock of m, that call panics, because it would wait for itself.
-// Functions that f calls get tx as an argument instead. An Update of another Mutex within f is a separate transaction:
-// its changes stay when the outer one is undone, and the two must not save the same bytes. If f closes m or its arena,
-// Close panics, because it waits for the Updates of this process. f must not unlock m, so a [Cond.Wait] with m in f
-// panics. If f has unlocked m, Update panics and undoes nothing, because other processes may have changed the data
-// since then. The next Update then returns ErrCorrupt, and m needs a Recover. Update synchronizes as Lock and Unlock do.
+// Updates of one Mutex do not nest: if f calls Update or Lock of m, that call panics, because it would wait for
+// itself. Functions that f calls get tx as an argument instead. An Update of another Mutex within f is a separate
+// transaction: its changes stay when the outer Update is undone, and the two must not save the same bytes. If f
+// closes m or its arena, Close panics, because it waits for the Updates of this process.
+//
+// f must not unlock m, so a [Cond.Wait] with m in f panics. If f has unlocked m, Update panics and undoes nothing,
+// because other processes may have changed the data since then. The next Update then returns ErrCorrupt, and m
+// needs a Recover. Update synchronizes as Lock and Unlock do.
 func (m *Mutex) Update(f func(tx *Tx) error) error { return m.UpdateContext(nil, f) }
 
 // UpdateContext is like Update, but returns ctx.Err() if ctx ends before m is locked.
