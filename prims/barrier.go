@@ -34,12 +34,12 @@ var (
 // process arrives fewer times in a phase than before, because other processes arrived instead, it has fewer parties
 // from then on. Register gives a process a party before its first arrival, and Deregister undoes that.
 //
-// The arrivals that a process made in a phase still count after its death. If it dies before all its parties have
-// arrived, this phase is broken. If it dies after that, the next phase is broken as soon as it begins. Every wait
-// for a broken phase, however late the wait begins, ends with an error that Is ErrOwnerDead and names the dead
-// process. While the phase is broken, arrivals do not count; Reset begins another phase. A Barrier remembers at
-// least the last 32 broken phases. A wait for an older phase also fails if the Barrier no longer knows how that
-// phase ended.
+// The arrivals that a process made in a phase still count after its death. If a process dies before all its parties
+// have arrived, this phase is broken. If the process dies later, the next phase is broken as soon as it begins.
+// Every wait for a broken phase, however late the wait begins, ends with an error that Is ErrOwnerDead and names
+// the dead process. While the phase is broken, arrivals do not count; Reset begins another phase. A Barrier
+// remembers at least the last 32 broken phases. A wait for an older phase also fails if the Barrier no longer knows
+// how that phase ended.
 //
 // In the terminology of the Go memory model, and across processes: every arrival of a phase
 // synchronizes before the completion of the phase, and the completion synchronizes before the
@@ -362,7 +362,7 @@ func (x *Barrier) own(rule func(s *barrierState, h *barrierShare)) {
 		rule(s, h)
 	})
 	if err == nil {
-		err = x.tell() // if the slot's previous participant died as a party, the phase is broken now
+		err = x.tell() // the phase is broken now if the slot's previous participant died as a party
 	}
 	if err != nil {
 		panic(err)

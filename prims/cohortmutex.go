@@ -17,18 +17,18 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// CohortMutex is a [Mutex] for hosts with several NUMA nodes. While many goroutines compete for it, goroutines
-// on one node get it one after another for a while. So the cache line of the lock and the data that it guards
-// stay on that node. Use a CohortMutex for a lock that many CPUs of several nodes want at the same time.
+// CohortMutex is a [Mutex] for hosts with several NUMA nodes. While many goroutines compete for the lock,
+// goroutines on one node get it one after another for a while. So the cache line of the lock and the data that it
+// guards stay on that node. Use a CohortMutex for a lock that many CPUs of several nodes want at the same time.
 // Elsewhere a Mutex is as good, and on a host with one node a CohortMutex works as a Mutex.
 //
 // Each node has a local lock. If a goroutine finds the CohortMutex held, it first waits for the local lock of its
 // node. Only the holder of a local lock waits for the CohortMutex itself.
 //
-// While the node of the last holder has waiters, waiters of other nodes let these waiters go first. They do so up
-// to 64 times in a row, and each time only for a bounded time. As with a Mutex, a new caller may lock it before a
-// goroutine that was woken. A goroutine that has waited in vain for some milliseconds (three, and one more for each
-// node) is handed the lock at the next release.
+// While the node of the last holder has waiters, waiters of other nodes let these waiters go first. The other nodes
+// do so up to 64 times in a row, and each time only for a bounded time. As with a Mutex, a new caller may lock it
+// before a goroutine that was woken. A goroutine that has waited in vain for some milliseconds (three, and one more
+// for each node) is handed the lock at the next release.
 //
 // A caller learns from the CPU, without a system call, on which node it runs. Where that is not possible, as on
 // arm64, a CohortMutex works as a Mutex.

@@ -23,7 +23,7 @@ const (
 	// seems to be stopped. See enter.
 	cohortShut = 10
 	// cohortUnresponsive is how long a process does not let the waiters of other nodes go first. This time begins
-	// when the process has let them go first and none of them took the lock.
+	// when the process has let these waiters go first, but none of them took the lock.
 	cohortUnresponsive = starveAfter
 	// cohortDefer is how long a waiter lets waiters of other nodes go first while the lock is held. When the
 	// lock becomes free, the waiter lets them go first for this time once more. The time is about the cost of a
@@ -115,8 +115,8 @@ func (c *CohortMutex) node() int {
 	return int(node % uint32(len(c.localLocks)))
 }
 
-// lockByLocalLock takes the local lock of the node, and then the global lock. If it cannot get the local lock, it
-// takes the global lock without it.
+// lockByLocalLock takes the local lock of the node, and then the global lock. If the call cannot get the local
+// lock, it takes only the global lock.
 func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	d := &c.localLocks[node]
 	has, met := d.enter(ctx, c)
@@ -205,9 +205,8 @@ func (c *CohortMutex) isUnresponsive() bool {
 	return false
 }
 
-// giveWay lets waiters of other nodes go first, for a bounded time. The result inVain is true if it was their
-// turn but none of them has taken the lock, although the lock was free. That is the case only if the turn of
-// the caller's own node is over.
+// giveWay lets waiters of other nodes go first, for a bounded time. The result inVain is true if the turn of the
+// caller's own node is over, and yet no waiter of another node has taken the lock, although the lock was free.
 //
 // A waiter without a local lock stops spinning here as soon as other waiters sleep at the global lock. There
 // may be many waiters without a local lock, so they sleep, too.

@@ -196,8 +196,8 @@ func (c *Cond) wait(ctx context.Context) error {
 	return err
 }
 
-// closed returns the error of a wait that ended because the handle of the Cond was closed. Its Op tells it from an
-// error of c.L.
+// closed returns the error of a wait that ended because the handle of the Cond was closed. The Op "cond.wait" tells
+// this error from the errors of c.L.
 func (k *condCore) closed() error {
 	return failed(k.a, k.object, "cond.wait", shmsync.ErrClosed, nil, closedHandle)
 }

@@ -81,11 +81,11 @@ func (k *condCore) nodesOfAllDead() []arenakernel.Offset {
 }
 
 // reap recovers what dead participants left in the Cond. First it takes their waits off the queue, so that nobody
-// wakes these waits any more. Then it looks for those of their waits that were woken before that, among the nodes
-// that the function nodes returns. It passes the Signals of these waits on in the order in which the Signals were
-// given, because a later Signal may wake waits that an earlier Signal may not wake. If a peer has overwritten
-// something, reap goes on with the rest: the damage concerns only the waits whose links were overwritten. The
-// caller holds k.private.
+// wakes these waits any more. Then it looks for waits of dead participants that were woken earlier; the function
+// nodes returns the wait nodes to examine. It passes the Signals of these waits on in the order in which the
+// Signals were given, because a later Signal may wake waits that an earlier Signal may not wake. If a peer has
+// overwritten something, reap goes on with the rest: the damage concerns only the waits whose links were
+// overwritten. The caller holds k.private.
 //
 // reap makes the list of nodes after beginReap has stored the count of deaths. In the other order, a participant
 // might die in between. Its nodes would be missing in the list, and yet no later reap would be due because of its
@@ -133,8 +133,8 @@ const condDeathAge = 50 * time.Millisecond
 // check is called ten times a second while a goroutine of this process waits. It completes the changes that a dead
 // or a stopped process has left undone. It also stores the time in the first wait of the queue; see dateFirst.
 //
-// Suppose that no waiter that a Broadcast has woken has locked L since the last check. These waiters may be
-// stopped, or another process may hold L for long. Then check wakes all other waiters of the Broadcast.
+// Suppose that waiters of a Broadcast were woken, but none of them has locked L since the last check. These waiters
+// may be stopped, or another process may hold L for long. So check wakes all other waiters of the Broadcast.
 func (k *condCore) check() {
 	b := takeWakes()
 	defer k.wake(b)

@@ -317,7 +317,7 @@ func (k *condCore) passOn(s *park.WaitNode) error { return k.finish(s, true) }
 
 func (k *condCore) finish(s *park.WaitNode, pass bool) error {
 	if !k.queue.EnterStay() {
-		return k.closed() // after the end of this process a reaper settles the wait, or has settled it
+		return k.closed() // this process has left the arena, so a reaper settles the wait
 	}
 	defer k.queue.ExitLasting()
 	n := s.Node

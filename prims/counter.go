@@ -24,9 +24,9 @@ var (
 // work the participant has undertaken to do. It is in the slot record of the participant's slot.
 //
 // A decrement by a participant first counts for its own share, and then for the shares of others. So a share is
-// never negative. What a participant has done counts as the work that it undertook first; if it dies, its share is
-// the work that it undertook last. When the counter becomes 0, no participant has work left, so all shares lose
-// their meaning: they are void.
+// never negative. The work that a participant has done counts as the work that it undertook first. So the share of
+// a participant that dies is the work that it undertook last. When the counter becomes 0, no participant has work
+// left, so all shares lose their meaning: they are void.
 //
 // After a death, the share of the dead participant is work that the dead owe. They owe it until other
 // participants have done all of the work, another process claims it, or Reset removes it from the count. While
@@ -158,8 +158,8 @@ func (t *counter) add(n uint64) bool {
 	race.ReleaseMerge(t.key)
 	for {
 		// The loop repeats only if another goroutine has changed the counter, or if this iteration has made a
-		// preparatory change that is needed only once, for example the conversion of the commit word to the logged
-		// form. So the loop is lock-free.
+		// preparatory change. Each preparatory change, such as the conversion of the commit word to the logged
+		// form, is needed only once. So the loop is lock-free.
 		c := t.load()
 		switch to, sole := c.added(n, t.me); {
 		case c.untold():

@@ -2,18 +2,18 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
-// claim makes this participant responsible for n units of the outstanding work: it adds them to this
-// participant's share, so that waits fail if this participant dies before it has done them. It takes first the
-// units that dead participants owe, then units in no share, and then, if fromOthers is set, units in the shares
-// of other participants. It reports false if there are fewer than n such units.
+// claim makes this participant responsible for n units of the outstanding work: it adds the units to this
+// participant's share. If this participant dies before it has done them, waits fail. claim first takes the units
+// that dead participants owe, then units in no share, and then, if fromOthers is set, units in the shares of other
+// participants. It reports false if there are fewer than n such units.
 //
-// A claim may take several changes of the counter. Others may do some of the work between two of these changes,
-// so that too little is left. Then claim reports false, but this participant keeps the units that it has claimed
-// so far, and waits fail if it dies before it has done them.
+// A claim may take several changes of the counter. Other participants may do some of the work between two of these
+// changes, so that too little is left. Then claim reports false, but this participant keeps the units that it has
+// claimed so far. If it dies before it has done them, waits fail.
 func (t *counter) claim(n uint64, fromOthers bool) bool {
 	defer t.serve().end()
-	// The process whose units the caller wants to claim may be dead. If its reaper had no room for a slot record,
-	// its share is not yet work that the dead owe; reapDead makes it so.
+	// The process whose units the caller wants to claim may be dead. If the reaper of that process had no room for
+	// a slot record, the share of the process is not yet work that the dead owe. reapDead turns it into such work.
 	t.reapDead()
 	k := claiming{n: n, rest: n, fromOthers: fromOthers, reaped: true}
 	if t.tryClaim(&k) {

@@ -80,7 +80,7 @@ func (s *counterSlot) holder() arenakernel.ParticipantID {
 }
 
 // claimable returns how much of the share in s other participants may claim. They may not claim what the
-// participant of s got by a claim itself.
+// participant of s has itself got by a claim.
 func (t *counter) claimable(s *counterSlot) uint64 {
 	own := t.has(s)
 	return own - min(valueOf(&s.claimed), own)

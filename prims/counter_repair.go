@@ -64,9 +64,9 @@ func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 			if c.owner() == 0 || c.lost() || !dead(c.owner()) {
 				return
 			}
-			// The same value may come back with a living participant that has got the ID of the owner, because
-			// the sole form has no version. TakeFromDead makes sure that no other participant gets the ID before
-			// the commit word is changed. If one has the ID already, TakeFromDead changes nothing.
+			// The commit word may get the value c again, from a living participant that has got the ID of the dead
+			// owner: the sole form has no version. TakeFromDead makes sure that no participant gets the ID before
+			// the commit word is changed. If a participant has the ID already, TakeFromDead changes nothing.
 			if arenakernel.TakeFromDead(t.a, c.owner(), &t.words.commit, uint64(c), uint64(c|counterDead)) {
 				t.tell()
 				return
@@ -124,8 +124,8 @@ const (
 	reapRecord          // get a slot record for this participant, then try again
 )
 
-// join makes a slot record for this participant, which has not opened the counter, but visits it because it reaps a
-// dead participant. It reports whether there is room for the record.
+// join makes a slot record for this participant, and reports whether there is room for it. This participant has not
+// opened the counter, but needs the record to reap a dead participant.
 func (t *counter) join() bool {
 	own, err := t.slots.join()
 	if err == nil {

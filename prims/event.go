@@ -47,7 +47,7 @@ type EventOptions struct {
 	// Mode says which waiters a Set releases. 0 means EventManualReset for a new object, and the mode of the
 	// object for an existing one. If Mode is set and an existing object has another mode, opening fails.
 	Mode EventMode
-	// InitiallySet says that an Event that this call creates is set from the beginning.
+	// InitiallySet makes a new Event that is set.
 	InitiallySet bool
 	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
 	// learn the bound from earlier spins; if Spin is negative, they never spin.

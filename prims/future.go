@@ -331,8 +331,9 @@ func (f *Future) reset(abandonedOnly bool) bool {
 		case !s.over(), abandonedOnly && !s.abandoned():
 			return false
 		case s.abandoned() && !f.a.Gone(s.producer()):
-			// This checks Live, not Current. A process that leaves the arena is current until it has left, but
-			// it has already given up the rounds that it had claimed.
+			// The check uses Live, not Current. A process that leaves the arena stays current until it has left,
+			// but it gives up the rounds that it has claimed before that. So a producer that is current is no proof
+			// of damage.
 			if f.a.Live(s.producer()) && f.load() == s {
 				panic(f.fail(shmsync.ErrCorrupt, nil, fmt.Sprintf("%v, which lives", s)))
 			}

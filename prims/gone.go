@@ -87,13 +87,13 @@ func awaitUntil(ctx context.Context, q *park.Queue, done func() bool) error {
 }
 
 const (
-	napMost    = 1e6 // ns; a longer pause is no nap
+	napMost    = 1e6 // ns; the first pause for which nap is not used
 	nappersMax = park.DirectMax
 )
 
 var (
 	nappers atomic.Int32 // how many goroutines are in a nap
-	napWord uint32       // 0; a nap sleeps on it, and nobody wakes it
+	napWord uint32       // always 0; nap sleeps on this word, and nobody wakes it
 )
 
 // nap sleeps in the kernel for the given number of nanoseconds. It returns false, and does not sleep, if too many

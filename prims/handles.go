@@ -147,8 +147,8 @@ func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func(*are
 	return h, nil
 }
 
-// register adds a handle to the open handles of this process. It returns false if the Close of the arena has
-// begun. That Close has made its list of handles to close, or is about to make it, so it may miss this handle.
+// register adds a handle to the open handles of this process. It returns false if the Close of the arena has begun,
+// because this handle may be missing in the list of handles that Close makes.
 func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 	handles.Lock()
 	defer handles.Unlock()

@@ -44,8 +44,8 @@ func closeHandles(a *arenakernel.Arena) {
 //
 //  1. refuse: a wait that begins from now on ends with ErrClosed.
 //  2. left: the present waits are woken until their calls have left. Such a call may run a function of the
-//     caller, such as one of an Update or a Repair, and that function may use another of the handles. Its
-//     waits then end, but it may still unlock what it has locked.
+//     caller, such as one of an Update or a Repair, and that function may use another of the handles. The
+//     waits of the function then end, but the function may still unlock what it has locked.
 //  3. drain: calls that do not wait come to an end, or a bounded time passes.
 //  4. letGo: the words of the fast paths are replaced, the wakes are made that late calls have left to Close, and the
 //     object is closed.
@@ -87,9 +87,9 @@ type served struct {
 	stays *opening // nil if Close waits for the call; otherwise the call has called keepIfOpen
 }
 
-// serve begins a call that does not wait. It panics if the handle has ended. It succeeds while Close waits for a
-// function of the program, such as one that an Update runs. The function may make such calls, and so may other
-// goroutines on which it depends.
+// serve begins a call that does not wait. It panics if the handle has ended. While Close waits for a function of
+// the program, such as one that an Update runs, the handle has not ended. So the function may make such calls, and
+// so may other goroutines on which it depends.
 func (p *opening) serve(q *park.Queue) served {
 	s, ok := p.tryServe(q)
 	if !ok {

@@ -60,8 +60,9 @@ func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func(
 }
 
 // beginRecover marks the key as being recovered by this process, if the key is owner-dead or not recoverable. The
-// result died is the participant whose data have to be repaired, or 0 if the key needs no recovery. beginRecover waits
-// until the dead holder is gone, that is, until no system call of the dead process can write any more.
+// result died is the participant whose death made the repair necessary, or 0 if the key needs no recovery.
+// beginRecover waits until the dead holder is gone, that is, until no system call of the dead process can write any
+// more.
 func (k *multiBucket) beginRecover(ctx context.Context, key uint64) (h Hold, died arenakernel.ParticipantID, err error) {
 	for {
 		// The loop repeats only after a wait for the end of the dead process, or after another call has changed
@@ -126,8 +127,8 @@ func (k *multiBucket) takeToRecover(key uint64) (h Hold, died, await arenakernel
 	}
 }
 
-// runRepair runs repair while this process recovers the key of the hold h. died is the participant whose data have to
-// be repaired. If repair fails, the key becomes not recoverable.
+// runRepair runs repair while this process recovers the key of the hold h. died is the participant whose death made
+// the repair necessary. If repair fails, the key becomes not recoverable.
 func (k *multiBucket) runRepair(h Hold, died arenakernel.ParticipantID, repair func() error) (err error) {
 	next, kind := makeKeyState(kindNotRecoverable, died), arenakernel.EventNotRecoverable
 	defer func() {

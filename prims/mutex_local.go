@@ -123,8 +123,8 @@ func (m *Mutex) giveBack() bool {
 	return ownerWord(m.owner.Load()) == reserved && !m.forAnother(math.MaxInt64) && m.owner.CompareAndSwap(uint32(reserved), 0)
 }
 
-// localTurn reports whether this release may go to a goroutine of this process that has waited long. That is so for
-// every second release. The other releases go to waiters that the kernel or a poller wakes, in any process.
+// localTurn reports whether this release may go to a goroutine of this process that has waited long. Every second
+// release may. The other releases go to waiters that the kernel or a poller wakes, in any process.
 func (m *Mutex) localTurn() bool { return m.turns.Add(1)&1 == 0 }
 
 // patient lets a waiter that has waited long sleep as a parked goroutine, because only a parked goroutine can be

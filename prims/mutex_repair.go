@@ -195,8 +195,9 @@ func checkMutexWords(obj arenakernel.Object, w *mutexWords) error {
 	return nil
 }
 
-// check is called ten times a second while a goroutine of this process waits. It wakes waiters, or hands them the
-// lock, if another process should have done so but was stopped or died.
+// check is called ten times a second while a goroutine of this process waits. It makes up for what another process
+// should have done, but has not done because it was stopped or died. It wakes waiters, marks the lock of a dead
+// holder, undoes an old reservation, or announces the waiters again.
 func (m *Mutex) check() {
 	o := ownerWord(m.owner.Load())
 	switch {
@@ -221,7 +222,7 @@ func (m *Mutex) check() {
 		return
 	default:
 		// The waiter that was woken last has cleared the announcement of the other waiters. It may have been
-		// stopped before it announced them again.
+		// stopped before it announced them again. So this call announces them.
 		m.wakeWord.Announce()
 	}
 	m.reserved.Store(0)

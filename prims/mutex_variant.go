@@ -45,9 +45,9 @@ func (c Contention) variant() *mutexVariant {
 	return &mutexVariant{maxSpinners: int32(c.MaxSpinners)}
 }
 
-// mutexVariant is how a Mutex differs from a plain Mutex. Either the number of its spinning waiters is limited, or
-// it is the global lock of a CohortMutex. A plain Mutex has a nil mutexVariant, whose methods do nothing. See also
-// waitVariant.
+// mutexVariant is how a Mutex differs from a plain Mutex. Either the number of spinning waiters is limited, or the
+// Mutex is the global lock of a CohortMutex. A plain Mutex has a nil mutexVariant, whose methods do nothing. See
+// also waitVariant.
 type mutexVariant struct {
 	cohort      bool         // the Mutex is the global lock of a CohortMutex
 	maxSpinners int32        // 0: no limit
