@@ -377,8 +377,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 		return
 	}
 	if m.wakeWord.Announced() {
-		// handOn has already tried to hand the lock to a goroutine of this process, so wakeAny does not try that
-		// again.
+		// This call has already tried to hand the lock to a goroutine of this process.
 		crashpoint.Hit("mutex.unlock.before_wake")
 		if enterLate(m.queue) {
 			defer m.queue.Exit()
