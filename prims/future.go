@@ -22,10 +22,10 @@ var (
 	_ = crashpoint.Register("future.setall.before_wake")
 )
 
-// Future is the result of an operation of some process: an errno, which is 0 for success. It is set once, and any
-// number of goroutines of any process wait for it. The producer is the process that sets the Future. It calls Claim
-// before it begins the operation. If it dies without a Claim, the waits go on until another process sets the
-// Future.
+// Future is the result of an operation of some process: an errno, which is 0 for success. A Future is set once, and
+// any number of goroutines of any process wait for it. The producer is the process that sets the Future. The
+// producer calls Claim before it begins the operation. If it dies without a Claim, the waits go on until another
+// process sets the Future.
 //
 // A result that is more than a number lies in the arena, for example in an [arena.Value]. In that case the producer
 // writes the value first and then calls Set. A process that has seen the Future set may read the value.

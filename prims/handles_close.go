@@ -127,8 +127,9 @@ func (s served) end() {
 // enterLate begins the last part of a call that has already taken effect. Close has not waited for the call so far.
 // Another goroutine may know of the effect, close the handle and delete the object, and another object may get its
 // bytes. So until enterLate has returned true, such a call only loads words. If enterLate returns true, Close waits
-// until the caller calls Exit of q, a queue of the handle. If it returns false, the Close of the handle has begun.
-// The caller then stores nothing and wakes nobody, because Close makes its wakes; see the field owed.
+// until the call ends with Exit of q, a queue of the handle. If enterLate returns false, the Close of the handle
+// has begun. The call then stores nothing and wakes nobody, because Close makes the wakes of the call; see the
+// field owed.
 //
 //	the call                           the goroutine that closes the handle
 //	effect, by a CAS                   learns of the effect
