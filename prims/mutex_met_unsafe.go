@@ -15,11 +15,11 @@ import (
 // has slept also dates its own hold, when it gets the lock. The words share a cache line with the wake word, which
 // the waiter has just written.
 //
-// The date belongs to one hold, which is identified by the owner word and the wake word. The two words identify the hold only while
-// waiters are announced in the wake word. A release by another process changes the owner word. A release by the
-// same process changes the wake word, because the release finds the announcement. So the date of an earlier hold is
-// not taken for that of a later hold. There is one exception: another goroutine of the same process may take the
-// lock between the release and the wake. Then the date of the earlier hold is used until the wake.
+// The date belongs to one hold, which is identified by the owner word and the wake word. The two words identify the
+// hold only while waiters are announced in the wake word. A release by another process changes the owner word. A
+// release by the same process changes the wake word, because the release finds the announcement. So the date of an
+// earlier hold is not taken for that of a later hold. There is one exception: another goroutine of the same process
+// may take the lock between the release and the wake. Then the date of the earlier hold is used until the wake.
 type metWords struct {
 	_ structs.HostLayout
 	// since is the time at which a waiter found the hold, in CLOCK_MONOTONIC ns. It only grows, except that a time
