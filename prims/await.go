@@ -11,53 +11,54 @@ import "context"
 //   - an Event: the wait ends when the Event is set;
 //   - Event.ResetAwaitable: the wait ends when a bidirectional Event is reset.
 //
-// A wait for an auto-reset Event takes the token of a Set, as Event.Wait does, so each Set ends at most one such
-// wait. The other waits change nothing, so one event can end any number of them.
+// A wait for an auto-reset Event takes a token, that is, the permission for one waiter to go on. A Set makes at
+// most one token, so it ends at most one such wait. The other waits take nothing, so a single cause, such as the
+// Set of a Future, can end any number of them.
 //
-// The methods are not exported: only this package can make a wait that can be given up without a loss.
+// The methods are not exported, because another package could not make a wait that can be given up without the loss
+// of a token.
 type Awaitable interface {
-	// reached reports, without waiting, whether a wait would end now, and with which error. At an auto-reset
-	// Event, reached also takes the token that ends the wait: the permission for one waiter to go on.
+	// reached reports, without waiting, whether a wait would end now, and with which error. At an auto-reset Event,
+	// reached also takes the token that ends the wait.
 	reached() (done bool, err error)
-	// watch begins a wait. At an auto-reset Event, watch takes no token; only the method reached of the watcher
-	// takes one. watch arranges that notify is called when the wait may be over: before watch returns, or later
-	// on any goroutine. notify may be called even after the method leave of the watcher. notify never blocks.
-	// An error means that the wait has not begun.
+	// watch begins a wait. It takes no token of an auto-reset Event; only watcher.reached takes one. When the wait
+	// may be over, notify is called: before watch returns, or later on any goroutine. notify may even be called
+	// after watcher.leave. notify never blocks. If watch returns an error, the wait has not begun.
 	watch(notify func()) (watcher, error)
 }
 
 // watcher is a wait for an Awaitable that has begun. Only one goroutine calls its methods.
 type watcher interface {
-	// reached is like Awaitable.reached, for a wait that began when the watcher was made. An event since then
-	// ends the wait even if a reset has followed the event. An auto-reset Event is different: the wait ends
-	// only if reached can still take a token.
+	// reached reports whether the wait is over, and with which error. The wait began when the watcher was made. If
+	// an Event was set and reset again since then, the wait for the Event is over. At an auto-reset Event, the wait
+	// is over only if reached can still take a token.
 	reached() (done bool, err error)
 	// leave ends the wait. It is called once, even if the wait is over.
 	leave()
 }
 
-// WaitAny waits until at least one element of the list has come, that is, until a wait for this element alone
-// would end. It returns the index of the element, or the lowest index if several elements have come. The error
-// is the one that the wait for that element alone would return. This is nil or, for example, ErrOwnerDead from
-// a Future whose producer died. WaitAny takes nothing from the other elements. The list may have the same
+// WaitAny waits until at least one element of the list has come. An element has come if a wait for this element
+// alone would end. WaitAny returns the index of the element; if several elements have come, it returns the lowest
+// index. The error is the one that the wait for that element alone would return: nil or, for example, ErrOwnerDead
+// from a Future whose producer died. WaitAny takes nothing from the other elements. The list may have the same
 // element more than once.
 //
-// At an auto-reset Event, WaitAny counts as a waiter. So a Set makes a token for the WaitAny, that is, a
-// permission for one waiter to go on. IsSet does not report that token. WaitAny takes the token only if it
-// returns the index of the Event. Otherwise the token stays there for other waiters.
+// At an auto-reset Event, WaitAny counts as a waiter, so a Set makes a token for the WaitAny, and IsSet does not
+// report that token. WaitAny takes the token only if it returns the index of the Event. Otherwise the Event keeps
+// the token for other waiters.
 //
 // The elements may belong to several arenas. If an arena or a handle is closed while WaitAny waits, the waits for
 // the elements of that arena or handle end with ErrClosed.
 //
-// WaitAny returns an index of -1 if the waiting itself fails. The error is then ErrCorrupt or
-// ErrClosed. WaitAny of an empty list returns -1 and nil at once.
+// If the waiting itself fails, WaitAny returns -1 and an error that Is ErrCorrupt or ErrClosed. WaitAny of an empty
+// list returns -1 and nil at once.
 //
-// The return of WaitAny synchronizes with the same events as a wait for the element whose index it
-// returns.
+// If WaitAny returns an index, its return synchronizes with the same calls as the return of a wait for that element
+// alone.
 func WaitAny(list ...Awaitable) (int, error) { return WaitAnyContext(context.Background(), list...) }
 
-// WaitAnyContext is WaitAny that ends with -1 and ctx.Err() when ctx ends first. An element that
-// has come takes precedence over a context that has ended.
+// WaitAnyContext is like WaitAny, but returns -1 and ctx.Err() if ctx ends first. An element that has come takes
+// precedence over a context that has ended.
 func WaitAnyContext(ctx context.Context, list ...Awaitable) (int, error) {
 	for i, x := range list {
 		if done, err := x.reached(); done {
@@ -85,8 +86,8 @@ func WaitAnyContext(ctx context.Context, list ...Awaitable) (int, error) {
 // first such element in the list. WaitAll of an empty list returns nil at once.
 func WaitAll(list ...Awaitable) error { return WaitAllContext(context.Background(), list...) }
 
-// WaitAllContext is WaitAll that ends with ctx.Err() when ctx ends first. If WaitAllContext has taken tokens of
-// auto-reset Events by then, it does not give them back.
+// WaitAllContext is like WaitAll, but returns ctx.Err() if ctx ends first. If it has taken tokens of auto-reset
+// Events by then, it does not give them back.
 func WaitAllContext(ctx context.Context, list ...Awaitable) error {
 	t := newTogether(ctx, list, len(list))
 	defer t.leave()
@@ -105,7 +106,7 @@ func WaitAllContext(ctx context.Context, list ...Awaitable) error {
 type together struct {
 	ctx   context.Context
 	list  []Awaitable
-	want  int // how many elements have to come before the wait ends
+	want  int // how many elements have to come: 1 for WaitAny, all for WaitAll
 	ends  int // how many elements have come
 	ended []bool
 	errs  []error
@@ -172,8 +173,8 @@ func (t *together) watch() error {
 	return nil
 }
 
-// scan records which elements have come, in order, and reports whether enough have come. It stops
-// as soon as enough have come, so that it takes no token that the call does not need.
+// scan records which elements have come, in the order of the list, and reports whether enough have come. It stops
+// as soon as enough have come. Otherwise it could take a token that the call does not need.
 func (t *together) scan() bool {
 	for i, x := range t.list {
 		if t.ends == t.want {

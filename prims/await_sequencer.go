@@ -41,9 +41,9 @@ type tokenWatch struct {
 	err  error
 }
 
-// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the
-// Sequencer, and Close waits for it. When the result is known, reached ends that call, because the caller may
-// go on to wait for other elements of its list.
+// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the Sequencer,
+// and Close waits for it. When the result is known, reached ends that call. Otherwise Close would wait for as long
+// as the caller waits for other elements of its list.
 func (w *tokenWatch) reached() (bool, error) {
 	if w.done {
 		return true, w.err

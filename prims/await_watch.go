@@ -95,8 +95,8 @@ func (x futexToken) judge(s futexState) (bool, error) {
 	return false, nil
 }
 
-// futexWatch is the watcher of a futexToken. A Post calls notify even if the counter has not reached the token.
-// In that case the wait goes on.
+// futexWatch is the watcher of a futexToken. Each Post calls notify. If the counter has not reached the token yet,
+// the wait goes on.
 type futexWatch struct {
 	futexToken
 	notify func()
@@ -121,12 +121,12 @@ func (x futexToken) watch(notify func()) (watcher, error) {
 func (w *futexWatch) listen() bool {
 	f := w.f
 	for {
-		// The loop repeats if another call has changed the word, or if the handle is being closed. A close ends
-		// the loop in the next iteration. So the loop is lock-free.
+		// The loop repeats if another call has changed the word, or if the handle is being closed. A close ends the
+		// loop in the next iteration. So the loop is lock-free.
 		//
-		// The wait must sleep on s, the value that was judged, and not on a value that is loaded later. Between the
-		// two loads, a Post may reach the token and another waiter may announce itself. A wait that then slept on
-		// the later value would miss that Post.
+		// The wait must sleep on s, the value that judge has seen, and not on a value that is loaded later. Between
+		// the two loads, a Post may reach the token, and another waiter may announce itself. A wait on the later
+		// value would miss that Post.
 		s := futexState(f.state.Load())
 		if done, _ := w.judge(s); done {
 			return false
@@ -145,12 +145,12 @@ func (w *futexWatch) listen() bool {
 	}
 }
 
-// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the Futex,
-// and Close waits for it. When the result is known, reached ends that call, because the caller may go on to
-// wait for other elements of its list.
+// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the Futex, and
+// Close waits for it. When the result is known, reached ends that call. Otherwise Close would wait for as long as
+// the caller waits for other elements of its list.
 func (w *futexWatch) reached() (bool, error) {
 	for !w.done {
-		// The loop repeats only if another call has posted, or if this iteration has called listen. So it is
+		// The loop repeats only if another call has posted, or if this iteration has called listen. So the loop is
 		// lock-free.
 		switch w.done, w.err = w.futexToken.reached(); {
 		case w.done:

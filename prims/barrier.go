@@ -23,23 +23,23 @@ var (
 	_ = crashpoint.Register("barrier.reset.remembered")
 )
 
-// Barrier makes a number of parties, in any number of processes, wait for each other, phase after
-// phase: a phase ends when all parties have arrived. Its methods are those of C++'s std::barrier,
-// and Register, Deregister and Reset. A process that will be a party calls Register after it has
-// opened the Barrier. If it does not, and dies before its first arrival, the other parties wait
-// for it for ever.
+// Barrier makes a number of parties, in any number of processes, wait for each other, phase after phase: a phase
+// ends when all parties have arrived. Its methods are those of C++'s std::barrier, and Register, Deregister and
+// Reset.
 //
-// Each arrival of a process in a phase counts as one party of that process. ArriveAndDrop removes
-// one party. If a process arrives fewer times in a phase than before, because other processes
-// arrived instead, it has fewer parties from then on. Register gives a process a party before its
-// first arrival, and Deregister undoes that.
+// A process that will be a party calls Register after it has opened the Barrier. Otherwise, if the process dies
+// before its first arrival, the other parties wait for ever.
 //
-// When a process dies, its arrivals in the phase stay done. If others of its parties have not
-// arrived, the phase is broken; otherwise the next phase is broken as soon as it begins. Every
-// wait for a broken phase, however late it begins, ends with an error that Is ErrOwnerDead and
-// names the dead process. Arrivals do not count until Reset begins another phase. A Barrier
-// remembers at least the last 32 broken phases. A wait for an older phase also fails if the
-// Barrier no longer knows how that phase ended.
+// Each arrival of a process in a phase counts as one party of that process. ArriveAndDrop removes one party. If a
+// process arrives fewer times in a phase than before, because other processes arrived instead, it has fewer parties
+// from then on. Register gives a process a party before its first arrival, and Deregister undoes that.
+//
+// The arrivals that a process made in a phase still count after its death. If a process dies before all its parties
+// have arrived, this phase is broken. If the process dies later, the next phase is broken as soon as it begins.
+// Every wait for a broken phase, however late the wait begins, ends with an error that Is ErrOwnerDead and names
+// the dead process. While the phase is broken, arrivals do not count; Reset begins another phase. A Barrier
+// remembers at least the last 32 broken phases. A wait for an older phase also fails if the Barrier no longer knows
+// how that phase ended.
 //
 // In the terminology of the Go memory model, and across processes: every arrival of a phase
 // synchronizes before the completion of the phase, and the completion synchronizes before the
@@ -53,7 +53,7 @@ type Barrier struct {
 	inside     goroutineMark // marks the goroutine that runs completion
 	slots      slotTable[barrierSlot]
 	deaths     atomic.Uint32 // a.Deaths() when this handle last looked for dead participants
-	// scratch is the memory that change works in, so that it allocates nothing. Guarded by: recordLog.private
+	// scratch is the memory that change works in, so that change allocates nothing. Guarded by: recordLog.private
 	scratch struct {
 		is  barrierState
 		has barrierShare
@@ -74,8 +74,8 @@ type BarrierOptions struct {
 	// returned. Completion belongs to this handle and is not
 	// stored: all handles on the Barrier should have the same one.
 	Completion func()
-	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from earlier spins; if it is negative, they never spin.
+	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
+	// learn the bound from earlier spins; if Spin is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -89,10 +89,10 @@ func init() {
 	})
 }
 
-// OpenBarrier finds the Barrier of that name in the arena or creates it, for that many parties.
-// An empty name makes a fresh anonymous one. If an existing Barrier began with another number,
-// the error Is ErrIncompatible. If parties is below 1 or above 2^31-1, the error Is
-// [fs.ErrInvalid]. A process that does not know the number calls AttachBarrier.
+// OpenBarrier finds the Barrier of that name in the arena or creates it, for the given number of parties. An empty
+// name makes a new anonymous Barrier. If an existing Barrier was created for another number, the error Is
+// ErrIncompatible. If parties is below 1 or above 2^31-1, the error Is [fs.ErrInvalid]. A process that does not
+// know the number calls AttachBarrier.
 func OpenBarrier(a *arena.Arena, name string, parties int64, opts *BarrierOptions) (*Barrier, error) {
 	if err := needs("Barrier", name, "a number of parties", parties); err != nil {
 		return nil, err
@@ -163,11 +163,11 @@ func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(),
 	return x
 }
 
-// Arrive counts n arrivals in this phase and returns the number of the phase, which can be passed to Wait. If
-// these arrivals are the last, Arrive runs the completion. While another process runs the completion, Arrive
-// waits for the next phase; otherwise it does not block. At a broken Barrier it counts nothing, and returns the
-// number of the broken phase. It panics if n is not positive, or if n is more than the arrivals that the phase
-// still takes. It also panics with an error that Is ErrCorrupt or ErrClosed.
+// Arrive counts n arrivals in this phase and returns the number of the phase, for Wait. If these arrivals are the
+// last, Arrive runs the completion. While another process runs the completion, Arrive waits for the next phase;
+// otherwise it does not block. At a broken Barrier it counts nothing, and returns the number of the broken phase.
+// It panics if n is not positive, or if n is more than the arrivals that the phase still takes. If the Barrier is
+// damaged or the handle is closed, it panics with an error that Is ErrCorrupt or ErrClosed.
 func (x *Barrier) Arrive(n int64) BarrierPhase {
 	x.mustEnter()
 	defer x.leave()
@@ -186,9 +186,9 @@ func (x *Barrier) Wait(p BarrierPhase) {
 	}
 }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends first, or with an error that Is
-// ErrOwnerDead, ErrCorrupt or ErrClosed. A phase that is over takes precedence over
-// all of these. An arrival that has been made stays counted.
+// WaitContext is like Wait, but returns ctx.Err() if ctx ends first. Its other errors are ErrOwnerDead, if the
+// phase is broken, ErrCorrupt and ErrClosed. If the phase is over, WaitContext returns nil even if one of these
+// errors applies. An arrival that has been made stays counted.
 func (x *Barrier) WaitContext(ctx context.Context, p BarrierPhase) error {
 	if err := x.enter(); err != nil {
 		return err
@@ -212,14 +212,15 @@ func (x *Barrier) ArriveAndWait() {
 	}
 }
 
-// ArriveAndWaitContext is ArriveAndWait that returns the errors of WaitContext. Its arrival may have counted even if it
-// returns an error:
+// ArriveAndWaitContext is ArriveAndWait that returns the errors of WaitContext. Even if it returns an error, its
+// arrival may have counted:
 //
-//   - ErrClosed: it has counted, unless the Op of the *[shmsync.Error] is "barrier.arrive".
-//   - ctx.Err(): it has counted, unless ctx ended while another process ran the completion of the previous phase. If the
-//     Barrier has a completion, a program that has to know this calls Arrive, and then WaitContext.
+//   - ErrClosed: the arrival has counted, unless the Op of the *[shmsync.Error] is "barrier.arrive".
+//   - ctx.Err(): the arrival has counted, unless ctx ended while another process ran the completion of the previous
+//     phase. If the Barrier has a completion, a program that must know whether its arrival counted calls Arrive, and
+//     then WaitContext.
 //   - ErrOwnerDead: the phase is broken, and its arrivals no longer matter.
-//   - ErrCorrupt: it may or may not have counted.
+//   - ErrCorrupt: the arrival may or may not have counted.
 func (x *Barrier) ArriveAndWaitContext(ctx context.Context) error {
 	if err := x.enter(); err != nil {
 		return x.notCounted(err)
@@ -245,7 +246,7 @@ func (x *Barrier) ArriveAndDrop() {
 // wait waits for the end of phase p.
 func (x *Barrier) wait(ctx context.Context, p uint64) error {
 	for {
-		// eventcount.wait below returns nil only if the phase has ended or is broken. The next iteration then
+		// eventcount.wait below returns nil only if the phase has ended or is broken. So the next iteration
 		// returns.
 		s, err := x.read()
 		v := s.verdict(p, barrierBreak(x.words.breaks[p%barrierBreaks].Load()))
@@ -309,8 +310,8 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		case was.isBroken():
 			return was.phase, x.tell()
 		case is.isBroken() && is.phase == was.phase:
-			// The process that had this participant's slot before was a party and died. This participant has
-			// taken over the share in the slot, and that has broken the phase.
+			// The previous participant of this slot was a party and died. When this call took over the share in the
+			// slot, the phase became broken.
 			return was.phase, x.tell()
 		case uint64(n) > was.pending:
 			panic(fmt.Sprintf("shmsync: %s of %d at barrier %s: more than are expected", verb, n, objectName(x.object)))
@@ -325,8 +326,9 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 	}
 }
 
-// notCounted returns the error of an arrival that does not count, because of the error err of the method enter or of a
-// wait for a completion.
+// notCounted returns the error of an arrival that does not count. err is the cause: an error of the method enter,
+// or of a wait for a completion. If err Is ErrClosed, the result has the Op "barrier.arrive", by which the caller
+// sees that its arrival has not counted.
 func (x *Barrier) notCounted(err error) error {
 	if errors.Is(err, shmsync.ErrClosed) {
 		return failed(x.a, x.object, "barrier.arrive", shmsync.ErrClosed, nil, closedHandle)
@@ -334,9 +336,9 @@ func (x *Barrier) notCounted(err error) error {
 	return err
 }
 
-// Register gives this process n more of the parties, from this phase on: if the process dies before
-// it arrives n times, the phase is broken. A process that only arrives need not register. Register
-// panics if n is not positive.
+// Register gives this process n more of the parties, from this phase on: if the process dies before it arrives n
+// times, the phase is broken. The first arrival of a process makes it a party, too; Register protects the other
+// parties before that. Register panics if n is not positive.
 func (x *Barrier) Register(n int64) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: Register of %d of barrier %s", n, objectName(x.object)))
@@ -350,8 +352,8 @@ func (x *Barrier) Deregister() {
 	x.own(func(s *barrierState, h *barrierShare) { s.put(h, 0, 0) })
 }
 
-// own changes the state and the share of this process by the function rule. The share is the number of parties
-// that belong to this process.
+// own changes the state and the share of this process by the function rule. The share of a process is the number of
+// parties that belong to it.
 func (x *Barrier) own(rule func(s *barrierState, h *barrierShare)) {
 	x.mustEnter()
 	defer x.leave()
@@ -360,7 +362,7 @@ func (x *Barrier) own(rule func(s *barrierState, h *barrierShare)) {
 		rule(s, h)
 	})
 	if err == nil {
-		err = x.tell() // if the slot's previous participant died as a party, the phase is broken now
+		err = x.tell() // the phase is broken now if the slot's previous participant died as a party
 	}
 	if err != nil {
 		panic(err)
@@ -429,6 +431,6 @@ func (x *Barrier) mustEnter() {
 func (x *Barrier) Offset() arena.Offset { return x.object.Offset }
 
 // Close closes this handle on the Barrier, and no other handle. Calls that wait through this handle end with an
-// error that Is ErrClosed. If one of them runs a completion, Close waits for it. This process keeps its
-// parties. A second Close is an error that Is ErrClosed.
+// error that Is ErrClosed. If a call through this handle runs the completion, Close waits for that call. This
+// process keeps its parties. A second Close returns an error that Is ErrClosed.
 func (x *Barrier) Close() error { return x.opening.close("barrier.close") }

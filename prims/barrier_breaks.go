@@ -7,14 +7,13 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// begin tries once to end this phase, if the phase is broken, and to begin the next phase. parties is the
-// number of parties of the next phase; 0 means the parties that are alive. begin reports whether it has begun a
-// phase.
+// begin tries once to end this phase, if the phase is broken, and to begin the next phase. parties is the number of
+// parties of the next phase; 0 means the parties that are alive. begin reports whether it has begun a phase.
 //
-// begin does nothing while a dead participant is not gone, because such a participant may still write to
-// memory. It could overwrite the data of the next phase. begin checks this after it has loaded the commit word,
-// the word by whose CAS each change takes effect. So the check covers every death that this value of the commit
-// word, c, takes into account.
+// begin does nothing while a dead participant is not gone. Such a participant may still write to memory, and could
+// overwrite the data of the next phase. begin checks for such participants after it has loaded the commit word, the
+// word by whose CAS each change takes effect. So the check covers every death that the loaded value, c, accounts
+// for.
 //
 //	Reset                                      another Reset, of the same phase
 //	state: the phase is broken, at c           the same
@@ -22,10 +21,12 @@ import (
 //	CAS of the record                          CAS of the record
 //	CAS of the commit word from c              CAS of the commit word
 //
-// begin writes the record of the broken phase before that phase ends. If the phase ends, the record agrees with
-// the state that ended: a death after c would have changed the commit word, so the CAS of that word would have
-// failed. Suppose that a process is stopped before its CAS of the record, and another process ends the phase.
-// When the stopped process resumes, its CAS fails, because the record has changed since the process loaded it.
+// begin writes the record of the broken phase before that phase ends. If the phase ends, the record agrees with the
+// state that ended. The reason is that a death after the load of c changes the commit word, so the CAS of that word
+// fails.
+//
+// Suppose that a process is stopped before its CAS of the record, and another process ends the phase. When the
+// stopped process resumes, its CAS fails, because the record has changed since the process loaded it.
 func (x *Barrier) begin(parties uint64) (done bool, err error) {
 	x.private.Lock()
 	defer x.private.Unlock()
@@ -48,7 +49,7 @@ func (x *Barrier) begin(parties uint64) (done bool, err error) {
 	return x.commit(c, &ch)
 }
 
-// ownerDead is the error of a wait for phase p, if the phase was broken.
+// ownerDead returns the error of a wait for phase p, which was broken.
 func (x *Barrier) ownerDead(op string, p uint64, v barrierVerdict) error {
 	var why string
 	switch {

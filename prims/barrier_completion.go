@@ -26,7 +26,7 @@ func (x *Barrier) runCompletion() error {
 	race.ReleaseMerge(x.key)
 	crashpoint.Hit("barrier.complete.returned")
 	if _, _, err := x.change(x.slot, func(s *barrierState, _ *barrierShare) {
-		if s.completer == x.name { // otherwise a peer overwrote the words of the Barrier
+		if s.completer == x.name { // this is false only if a peer has overwritten the words of the Barrier
 			s.end()
 		}
 	}); err != nil {
@@ -46,8 +46,9 @@ func (x *Barrier) giveUp() {
 	x.tell()
 }
 
-// mustNotComplete panics if the calling goroutine runs the completion of the phase for whose end it is about to wait.
-// The parameter completer is the participant that runs that completion.
+// mustNotComplete panics if the calling goroutine itself runs the completion of this phase. The caller is about to
+// wait for the end of the phase, so it would wait for itself. completer is the participant that runs the
+// completion.
 func (x *Barrier) mustNotComplete(ctx context.Context, call string, completer arenakernel.ParticipantID) {
 	if completer == x.name {
 		x.opening.mustNotWaitForSelf(ctx, call)

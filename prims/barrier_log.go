@@ -54,7 +54,7 @@ func (s *barrierSlot) share() barrierShare {
 // read returns the state.
 func (x *Barrier) read() (barrierState, error) {
 	for {
-		// The loop repeats only if another call has changed the Barrier. So it is lock-free.
+		// The loop repeats only if another call has changed the Barrier. So the loop is lock-free.
 		if s, ok, err := x.at(x.load()); ok || err != nil {
 			return s, err
 		}
@@ -68,7 +68,7 @@ func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) 
 	x.private.Lock()
 	defer x.private.Unlock()
 	for {
-		// The loop repeats only if another call has changed the Barrier. So it is lock-free.
+		// The loop repeats only if another call has changed the Barrier. So the loop is lock-free.
 		c := x.load()
 		s, ok, err := x.at(c)
 		if err != nil {
@@ -96,8 +96,8 @@ func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) 
 	}
 }
 
-// differState adds to the change each word that differs between two states. The first parameter is the state
-// before the change, and the second is the state after it.
+// differState adds to the change each word that differs between the state s, before the change, and the state is,
+// after it.
 func (ch *recordChange) differState(s, is *barrierState) {
 	ch.differ(barrierPhase, s.phase, is.phase)
 	ch.differ(barrierEra, s.phase>>32, is.phase>>32)
@@ -265,7 +265,7 @@ func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
 // into account but does not change the Barrier. The method State and the tools use it.
 func (x *Barrier) seen() (s barrierState, shares []barrierShare, err error) {
 	for {
-		// The loop repeats only if another call has changed the Barrier. So it is lock-free.
+		// The loop repeats only if another call has changed the Barrier. So the loop is lock-free.
 		c := x.load()
 		s, ok, err := x.at(c)
 		if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// repairBarrier breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this
-// participant has never opened the Barrier, it has no slot record and cannot make a change. In that case
-// repairBarrier only wakes the waiters, which then find the death themselves.
+// repairBarrier breaks the phase that the participant dead leaves incomplete, and wakes the waiters. If this
+// process has never opened the Barrier, it has no slot record and cannot make a change. In that case repairBarrier
+// only wakes the waiters, which then find the death themselves.
 func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < barrierBytes(a) {
 		return

@@ -19,7 +19,7 @@ type BarrierState struct {
 	// Lost is how many of the parties have died since the Barrier was created or reset. Lost may be
 	// positive while Err is nil: then the next phase will be broken.
 	Lost int64
-	Dead []shmsync.Identity // the processes to which those parties belonged, as far as known
+	Dead []shmsync.Identity // the processes to which the lost parties belonged, as far as they are known
 }
 
 // State reads x without changing it. The answer may be out of date when it returns.

@@ -66,8 +66,8 @@ func (s *barrierState) isBroken() bool {
 	return s.broken.any() && uint64(s.broken>>barrierParityShift&1) == s.phase&1
 }
 
-// sequence is the number that waiters sleep on: a waiter wakes up when it changes. If one of two states ends a
-// wait and the other does not, their sequences differ.
+// sequence returns the number that waiters sleep on. Each change of the state that ends a wait also changes this
+// number.
 func (s *barrierState) sequence() uint32 {
 	n := uint32(s.phase) << 1
 	if s.isBroken() {
@@ -76,8 +76,9 @@ func (s *barrierState) sequence() uint32 {
 	return n
 }
 
-// barrierShare says how many of the parties belong to a participant. A share is not rewritten when a new phase
-// begins, so the field phase may be that of an earlier phase. The table says what the fields mean in this phase:
+// barrierShare says how many of the parties belong to a participant. A phase is full when all its arrivals have
+// come. A share is not rewritten when a new phase begins, so the field phase may be that of an earlier phase. The
+// table says what the fields mean in this phase:
 //
 //	the field phase is           parties it has   arrivals of these parties that are to come
 //	this phase                   parties          left
@@ -87,8 +88,8 @@ func (s *barrierState) sequence() uint32 {
 //	                                              those parties now
 //	earlier                      0                none: a full phase has passed without the participant
 //
-// The field gone is the last participant of the slot that died as a party. It has a meaning only while the
-// field goneIn is the low half of barrierState.reset, that is, until the next Reset.
+// The field gone names the last participant of the slot that died as a party. It counts only while the field goneIn
+// equals the low half of barrierState.reset, that is, until the next Reset.
 type barrierShare struct {
 	name          arenakernel.ParticipantID
 	gone          arenakernel.ParticipantID
@@ -290,8 +291,8 @@ func (s *barrierState) verdict(p uint64, r barrierBreak) barrierVerdict {
 		if !s.isBroken() {
 			return barrierVerdict{}
 		}
-		// A peer may have recorded a broken phase without the ID of a dead participant. The phase
-		// still counts as broken.
+		// A hostile peer may have recorded a broken phase without the ID of a dead participant. Then the ID 1
+		// stands for it, because 0 would mean that nobody knows how the phase ended.
 		return barrierVerdict{true, true, max(s.broken.dead(), 1), s.lost}
 	}
 	after, ok := r.laps(p)

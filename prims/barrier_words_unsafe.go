@@ -218,8 +218,8 @@ func barrierBody(b []byte) *barrierWords {
 	return (*barrierWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// barrierEvents returns the eventcount of a Barrier. Its counters are there only in an arena that
-// counts.
+// barrierEvents returns the eventcount of a Barrier. The counters of the eventcount exist only in an arena that
+// counts operations.
 func barrierEvents(w *barrierWords) *eventcountWords {
 	// SAFETY: the words of an eventcountWords up to its counters are at events, by the assertions
 	// above. The eventcount of an arena that does not count does not use the counters: see countsOf.

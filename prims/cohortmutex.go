@@ -17,17 +17,18 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// CohortMutex is a [Mutex] for hosts with several NUMA nodes. While many goroutines compete for it, goroutines
-// on one node get it one after another for a while. So the cache line of the lock and the data that it guards
-// stay on that node. Use a CohortMutex for a lock that many CPUs of several nodes want at the same time.
+// CohortMutex is a [Mutex] for hosts with several NUMA nodes. While many goroutines compete for the lock,
+// goroutines on one node get it one after another for a while. So the cache line of the lock and the data that it
+// guards stay on that node. Use a CohortMutex for a lock that many CPUs of several nodes want at the same time.
 // Elsewhere a Mutex is as good, and on a host with one node a CohortMutex works as a Mutex.
 //
-// Each node has a local lock. A goroutine that finds the CohortMutex held first waits for the local lock of its
-// node, together with the other goroutines of that node. The holder of a local lock waits for the CohortMutex
-// itself. While a node that has the CohortMutex has waiters, waiters of other nodes let the waiters of that
-// node go first. They do so up to 64 times in a row, and each time only for a bounded time. As with a Mutex, a
-// new caller may lock it before a goroutine that was woken. A goroutine that has waited in vain for some
-// milliseconds (three, and one more for each node) is handed the lock at the next release.
+// Each node has a local lock. If a goroutine finds the CohortMutex held, it first waits for the local lock of its
+// node. Only the holder of a local lock waits for the CohortMutex itself.
+//
+// While the node of the last holder has waiters, waiters of other nodes let these waiters go first. The other nodes
+// do so up to 64 times in a row, and each time only for a bounded time. As with a Mutex, a new caller may lock it
+// before a goroutine that was woken. A goroutine that has waited in vain for some milliseconds (three, and one more
+// for each node) is handed the lock at the next release.
 //
 // A caller learns from the CPU, without a system call, on which node it runs. Where that is not possible, as on
 // arm64, a CohortMutex works as a Mutex.
@@ -36,13 +37,13 @@ import (
 // process may unlock it. If a process dies while it waits, its place passes to the next waiter. If
 // the holder dies, the policy says what happens to its hold, as with a Mutex.
 //
-// In the terminology of the Go memory model, and across processes: for n < m the n'th call
-// of Unlock synchronizes before the m'th call of Lock returns. A release by the death of its
-// holder synchronizes before the call that reports it, and before the call that gets the
-// lock because of it.
+// In the terminology of the Go memory model, and across processes: for n < m the n'th call of Unlock synchronizes
+// before the m'th call of Lock returns. If a holder dies, the release by its death synchronizes before the call
+// that reports the death, and before the call that gets the lock because of it.
 //
-// A CohortMutex is a cohort lock (Dice, Marathe and Shavit, PPoPP 2012). Unlike in that paper, the goroutines
-// of a node do not pass the global lock on: each of them unlocks it, and the next one locks it again.
+// A CohortMutex is a cohort lock (Dice, Marathe and Shavit, PPoPP 2012), with one difference. In that paper, a
+// holder passes the global lock to the next goroutine of its node. Here each holder unlocks the global lock, and
+// the next one locks it again.
 type CohortMutex struct {
 	// The compiler must inline the fast paths. See Mutex.
 
@@ -75,10 +76,9 @@ type CohortMutexOptions struct {
 	// Checked applies to this process only, as in MutexOptions.
 	Checked    bool
 	Contention Contention
-	// Nodes is the number of nodes that a new object tells apart, 1 to 32; 0 means as many as this
-	// host has, at most 32. Each of them has a local lock, unless there is only one. A node with a
-	// higher number shares the local lock of another node. If Nodes is set and the object has
-	// another number, opening fails.
+	// Nodes is the number of nodes that a new CohortMutex tells apart, 1 to 32; 0 means as many as this host has,
+	// at most 32. Each of them has a local lock, unless there is only one. If the host has more nodes than that,
+	// some nodes share a local lock. If Nodes is set and an existing CohortMutex has another number, opening fails.
 	Nodes int
 }
 
@@ -89,8 +89,8 @@ var cohortKind = arenakernel.KindOf("COHM")
 
 const cohortVersion = 2
 
-// OpenCohortMutex finds the CohortMutex of that name in the arena or creates it. An empty
-// name makes a fresh anonymous one. It panics if an option has an impossible value.
+// OpenCohortMutex finds the CohortMutex of that name in the arena or creates it. An empty name makes a new
+// anonymous CohortMutex. OpenCohortMutex panics if an option has an invalid value.
 //
 // For one node, a CohortMutex takes 512 bytes in an arena for up to 511 participants. For more
 // nodes, it takes 256 bytes more for each of them.
@@ -200,9 +200,9 @@ func (c *CohortMutex) Lock() {
 	c.lockOrPanic()
 }
 
-// LockContext locks c, and waits until it can or ctx ends. An error means that c is not held:
-// ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of c,
-// ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx has ended.
+// LockContext locks c, and waits until it can or ctx ends. An error means that c is not held. The error is
+// ctx.Err(), or it Is ErrCorrupt or ErrClosed. Depending on the policy of c, it may also be one that Is
+// ErrOwnerDead or ErrNotRecoverable. If the lock is free, the call takes it even though ctx has ended.
 func (c *CohortMutex) LockContext(ctx context.Context) error {
 	if !race.Enabled && atomic.LoadUint32(c.turn) == 0 && atomic.CompareAndSwapUint32(c.own, 0, atomic.LoadUint32(c.self)) {
 		return nil
@@ -219,11 +219,11 @@ func (c *CohortMutex) TryLock() bool {
 	return c.tryLockSlow()
 }
 
-// Unlock unlocks c. It panics if this process does not hold c, and with an error that Is
-// ErrCorrupt if a peer overwrote the lock.
+// Unlock unlocks c. It panics if this process does not hold c. If a peer overwrote the lock, it panics with an
+// error that Is ErrCorrupt.
 //
-// If two goroutines race to unlock the same hold, they may release the hold of another process,
-// unless the handle was opened Checked.
+// If two goroutines race to unlock the same hold, the later one may release the hold of another process. A handle
+// that was opened with the option Checked prevents that.
 func (c *CohortMutex) Unlock() { c.global.Unlock() }
 
 // Recover makes c usable again after it became owner-dead or not recoverable, as
@@ -232,8 +232,8 @@ func (c *CohortMutex) Recover(repair func() error) error {
 	return c.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If it need not wait, it calls repair
-// even though ctx has ended.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If RecoverContext need not
+// wait, it calls repair even though ctx has ended.
 func (c *CohortMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	return c.global.RecoverContext(ctx, repair)
 }
@@ -243,7 +243,7 @@ func (c *CohortMutex) Offset() arena.Offset { return c.object.Offset }
 
 // Close closes this handle on the CohortMutex, and no other handle. Calls that wait through this handle end
 // with an error that Is ErrClosed. If this process holds the lock, it still holds it after Close, and can
-// release it through another handle. A second Close is an error that Is ErrClosed.
+// release it through another handle. A second Close returns an error that Is ErrClosed.
 func (c *CohortMutex) Close() error { return c.opening.close("cohortmutex.close") }
 
 func (c *CohortMutex) refuse() { park.Refuse(c.queues()...) }
@@ -280,8 +280,8 @@ func (c *CohortMutex) Policy() Policy { return c.global.policy }
 // Nodes is the number of nodes that c tells apart. Each of them has a local lock, unless there is only one.
 func (c *CohortMutex) Nodes() int { return c.nodes }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
-// learn the bound from experience; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters learn the bound from
+// earlier spins; if d is negative, they never spin.
 func (c *CohortMutex) SetSpin(d time.Duration) {
 	c.opening.use()
 	c.global.SetSpin(d)
@@ -290,7 +290,7 @@ func (c *CohortMutex) SetSpin(d time.Duration) {
 	}
 }
 
-// Spin is the value of the last SetSpin.
+// Spin returns the bound that SetSpin, or the creation of the object, has set.
 func (c *CohortMutex) Spin() time.Duration { return c.global.Spin() }
 
 // CohortMutexState is the result of State.

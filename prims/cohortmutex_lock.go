@@ -19,11 +19,11 @@ var (
 )
 
 const (
-	// cohortShut says how long a process bypasses a local lock whose holder seems to be stopped: it is a
-	// multiple of the result of timeout. See enter.
+	// cohortShut times the result of the method timeout is how long a process bypasses a local lock whose holder
+	// seems to be stopped. See enter.
 	cohortShut = 10
-	// cohortUnresponsive is how long a process treats the waiters of other nodes as unresponsive, after it has
-	// let them go first and they have not taken the lock. During that time it does not let them go first.
+	// cohortUnresponsive is how long a process does not let the waiters of other nodes go first. This time begins
+	// when the process has let these waiters go first, but none of them took the lock.
 	cohortUnresponsive = starveAfter
 	// cohortDefer is how long a waiter lets waiters of other nodes go first while the lock is held. When the
 	// lock becomes free, the waiter lets them go first for this time once more. The time is about the cost of a
@@ -115,8 +115,8 @@ func (c *CohortMutex) node() int {
 	return int(node % uint32(len(c.localLocks)))
 }
 
-// lockByLocalLock takes the local lock of the node, and then the global lock. If it cannot get the
-// local lock, it goes on without it.
+// lockByLocalLock takes the local lock of the node, and then the global lock. If the call cannot get the local
+// lock, it takes only the global lock.
 func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	d := &c.localLocks[node]
 	has, met := d.enter(ctx, c)
@@ -130,7 +130,8 @@ func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	if c.global.queue.Closing() {
 		return c.global.closed() // a Mutex checks this before its wait, too
 	}
-	// The argument false makes acquire not call repair, because this process may hold the local lock.
+	// The argument false makes acquire not call repair. A repair may take long, and this process may hold the local
+	// lock, for which the other waiters of the node wait.
 	err := w.acquire(false)
 	w.cancel.Stop()
 	if err != nil {
@@ -168,9 +169,9 @@ func (c *CohortMutex) others(node int) bool {
 	return false
 }
 
-// yields reports whether a waiter of this node has to leave a free lock to others. During the turn
-// of another node, it yields to waiters of that node, if there are any. After the turn of its own
-// node, it yields to waiters of other nodes.
+// yields reports whether a waiter of this node has to leave a free lock to waiters of other nodes. During the turn
+// of another node, the waiter yields to waiters of that node, if there are any. After the turn of its own node, the
+// waiter yields to waiters of all other nodes.
 func (c *CohortMutex) yields(node int) bool {
 	switch t := cohortTurn(c.words.turn.Load()); {
 	case t.node() < 0 || t.node() >= len(c.localLocks):
@@ -189,9 +190,9 @@ func (c *CohortMutex) favours(node int) bool {
 	return t.node() == node && !t.over()
 }
 
-// isUnresponsive reports whether this process has lately let waiters of other nodes go first although they did
-// not take the lock. The holder of their local lock may be stopped. Or it may sleep, and a lock that stays free
-// does not wake it. Such waiters get the lock when they have waited so long that a release hands it to them.
+// isUnresponsive reports whether this process has lately let waiters of other nodes go first and none of them took
+// the lock. The holder of their local lock may be stopped, or it may sleep: a free lock does not wake a sleeping
+// waiter. Such waiters get the lock when they have waited so long that a release hands it to them.
 func (c *CohortMutex) isUnresponsive() bool {
 	until := c.unresponsive.Load()
 	if until == 0 {
@@ -204,9 +205,8 @@ func (c *CohortMutex) isUnresponsive() bool {
 	return false
 }
 
-// giveWay lets waiters of other nodes go first, for a bounded time. The result inVain is true if it was their
-// turn but none of them has taken the lock, although the lock was free. That is the case only if the turn of
-// the caller's own node is over.
+// giveWay lets waiters of other nodes go first, for a bounded time. The result inVain is true if the turn of the
+// caller's own node is over, and yet no waiter of another node has taken the lock, although the lock was free.
 //
 // A waiter without a local lock stops spinning here as soon as other waiters sleep at the global lock. There
 // may be many waiters without a local lock, so they sleep, too.
@@ -280,10 +280,12 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 	return err == nil, true
 }
 
-// timeout is how long a waiter sleeps at its local lock. After that it goes on to the global lock without the
-// local lock, because the holder of the local lock may be stopped. A holder that runs needs less time. During the
-// first starveAfter, other waiters may take the global lock before this holder. After that, a release hands it the
-// global lock; but waiters of other nodes that have waited longer may come first, one in each starveAfter.
+// timeout is how long a waiter sleeps at its local lock. After that it goes on to the global lock without the local
+// lock, because the holder of the local lock may be stopped.
+//
+// A holder that runs needs less time than this. During the first starveAfter, other waiters may take the global
+// lock before this holder. After that, a release hands the global lock to this holder, but only after waiters of
+// other nodes that have waited longer. Each of these waiters costs one starveAfter at most.
 func (c *CohortMutex) timeout() int64 { return int64(2+len(c.localLocks)) * cohortStarves }
 
 // leave releases the local lock.

@@ -79,9 +79,8 @@ func inspectCohort(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 	return i.Inspection
 }
 
-// cohortLocalLocks adds the local locks and their waiters to the inspection. Each of these waiters waits for
-// the holder of the CohortMutex. The parameter on has the indices, in the inspection, of the holds of the
-// CohortMutex.
+// cohortLocalLocks adds the local locks and their waiters to the inspection. Each of these waiters waits for the
+// holder of the CohortMutex. The parameter on has the indices, in the inspection, of the holds of the CohortMutex.
 func (i *inspection) cohortLocalLocks(locks int, on []int) {
 	for k := range locks {
 		off := cohortLocalLockOff(k)

@@ -45,8 +45,8 @@ func (t cohortTurn) passes() int { return int(t >> 16) }
 func (t cohortTurn) over() bool { return t.passes() >= cohortPasses }
 
 // after returns the word to store after a process of a node has got the lock. crowded says that the process has
-// seen others compete for the lock. anew says that the node may begin a new turn when its turn is over. This is
-// so if no waiter of another node wants the lock, or if none took the lock when it could go first.
+// seen others compete for the lock. anew says that the node may begin a new turn when its turn is over. The node
+// may do so if no waiter of another node wants the lock, or if none took the lock when it could go first.
 func (t cohortTurn) after(node int, crowded, anew bool) cohortTurn {
 	passes := 0
 	switch {

@@ -8,8 +8,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// cohortWords is the beginning of the memory of a CohortMutex, 320 bytes. The local locks follow. This memory begins 64
-// bytes after a multiple of 128. So each part from offset 192 on has two cache lines to itself.
+// cohortWords is the beginning of the memory of a CohortMutex, 320 bytes. The local locks follow. The memory of a
+// CohortMutex begins 64 bytes after a multiple of 128. So each part from offset 192 on has two cache lines to
+// itself.
 type cohortWords struct {
 	_ structs.HostLayout
 	// global is the lock itself. Its owner word names the holder of the CohortMutex.
@@ -26,8 +27,8 @@ type cohortWords struct {
 	_     [120]byte
 }
 
-// cohortLocalLockWords is a local lock, 256 bytes. It is a mutex with the policy PolicyRelease: if
-// its holder dies, it becomes free, and its waiters get no error.
+// cohortLocalLockWords is a local lock, 256 bytes. It is a mutex with the policy PolicyRelease: if the holder dies,
+// the local lock becomes free, and the waiters get no error.
 type cohortLocalLockWords struct {
 	_     structs.HostLayout
 	mutex mutexWords

@@ -40,10 +40,10 @@ var (
 // no spurious wakeups. Test the condition in a loop all the same, since others may get the lock
 // before the goroutine that was woken.
 //
-// A Signal is used up by the one Wait that returns without an error. If a woken process dies
-// before its Wait returns with the lock held, or cannot get the lock because the lock's owner
-// died, the Signal is not used up: it passes to the next goroutine that was waiting when Signal
-// was called. If a process dies while it holds the lock, the lock reports the death.
+// Only a Wait that returns without an error uses up a Signal. If a woken process dies before its Wait returns, the
+// Signal passes to the next goroutine that was waiting when Signal was called. The same happens if the Wait cannot
+// get the lock because the owner of the lock died. If a process dies while it holds the lock, the lock reports the
+// death.
 //
 // In the terminology of the Go memory model, and across processes: a call of Signal
 // or Broadcast synchronizes before the return of each Wait that it ends.
@@ -57,12 +57,12 @@ type Cond struct {
 
 // CondOptions says how a Cond is created. A nil *CondOptions means the zero value.
 type CondOptions struct {
-	// Batch bounds how many of the waiters that a Broadcast wakes compete for the lock at a time. It applies to a
-	// new object. A waiter that has locked the lock wakes the next waiter. 0 means 16. A negative number means that
-	// all waiters compete at once, which suits locks that many goroutines can hold together.
+	// Batch bounds how many of the waiters that a Broadcast wakes compete for the lock at a time, if this call
+	// creates the Cond. A waiter that has locked the lock wakes the next waiter. 0 means 16. A negative number
+	// means that all waiters compete at once, which suits locks that many goroutines can hold together.
 	Batch int
-	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from earlier spins; if it is negative, they never spin.
+	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
+	// learn the bound from earlier spins; if Spin is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -77,9 +77,9 @@ const (
 const condBatch = 16
 
 // OpenCond finds the Cond of that name in the arena or creates it, for use with l in this process. An empty name
-// makes a fresh anonymous one. A nil l panics. A Cond takes 128 bytes, and 192 bytes more for each slot whose
-// processes have opened it. A slot is the place of one process in the arena. If there is not enough room for them,
-// the error Is [shmsync.ErrNoSpace].
+// makes a new anonymous Cond. OpenCond panics if l is nil. A Cond takes 128 bytes, and 192 bytes more for each slot
+// whose processes have opened it. A slot is the place of one process in the arena. If the arena has not enough room
+// for these bytes, the error Is [shmsync.ErrNoSpace].
 func OpenCond(a *arena.Arena, name string, l sync.Locker, opts *CondOptions) (*Cond, error) {
 	return openCond((*arenakernel.Arena)(a), name, l, opts, false)
 }
@@ -143,23 +143,25 @@ func batchOf(field uint64) int {
 	return int(field)
 }
 
-// Wait unlocks c.L, waits until Signal or Broadcast wakes it, and locks c.L again. If that fails, for example
-// because the owner of the lock died, Wait panics with an *[shmsync.Error], and c.L is not held; see WaitContext.
-// Wait also panics within an Update of c.L.
+// Wait unlocks c.L, waits until Signal or Broadcast wakes it, and locks c.L again. If Wait cannot lock c.L again,
+// for example because the owner of the lock died, it panics with an *[shmsync.Error], and c.L is not held; see
+// WaitContext. Wait also panics within an Update of c.L.
 func (c *Cond) Wait() {
 	if err := c.wait(nil); err != nil {
 		panic(err)
 	}
 }
 
-// WaitContext does what Wait does, but returns ctx.Err() when ctx ends first. A Signal or a Broadcast that came
+// WaitContext does what Wait does, but returns ctx.Err() if ctx ends first. A Signal or a Broadcast that came
 // before the end of ctx takes precedence.
 //
 // If WaitContext returns nil, c.L is held again, and a Signal or Broadcast was used. If c.L cannot be locked again,
 // the error is that of the lock, such as ErrOwnerDead, and c.L is not held. Other errors are ErrNoSpace, ErrCorrupt
-// and ErrClosed. After these, c.L is held. A Close of the arena ends both a wait and an attempt to lock, so an
-// ErrClosed may come from either. The Op of the *[shmsync.Error] tells them apart. If the Op is "cond.wait", c.L is
-// held. Otherwise it is an Op of the lock, and c.L is not held.
+// and ErrClosed. After these, c.L is held.
+//
+// A Close of the arena ends both a wait and an attempt to lock, so both can end with ErrClosed. If the Op of the
+// *[shmsync.Error] is "cond.wait", the wait failed, and c.L is held. Otherwise the attempt to lock failed, and c.L
+// is not held.
 //
 // A WaitContext that returns an error has used up no Signal. If ctx has already ended at the call,
 // c.L is not unlocked at all.
@@ -194,8 +196,8 @@ func (c *Cond) wait(ctx context.Context) error {
 	return err
 }
 
-// closed returns the error of a wait that ended because the handle of the Cond was closed. Errors of c.L have other
-// Ops.
+// closed returns the error of a wait that ended because the handle of the Cond was closed. The Op "cond.wait" tells
+// this error from the errors of c.L.
 func (k *condCore) closed() error {
 	return failed(k.a, k.object, "cond.wait", shmsync.ErrClosed, nil, closedHandle)
 }
@@ -216,7 +218,7 @@ func (c *Cond) mustNotTearUpdate() {
 }
 
 // sleep unlocks L and waits for a wake. If a Signal or a Broadcast has woken the wait, sleep returns the wait node,
-// which passOn or landed needs; otherwise it returns no node. Close waits until sleep has returned.
+// which the caller passes to passOn or landed. Otherwise s is nil. Close waits until sleep has returned.
 func (c *Cond) sleep(ctx context.Context) (s *park.WaitNode, unlocked bool, err error) {
 	k := c.core
 	if !k.queue.Enter() {
@@ -255,9 +257,9 @@ type contextLocker interface {
 	LockContext(ctx context.Context) error
 }
 
-// relock locks L again. The parameter s is the wait node of a wait that a Signal or a Broadcast has woken; otherwise it
-// is nil. If relock cannot lock L, a Signal that has woken the wait passes on to the next waiter. If L has no
-// LockContext and its Lock panics with an *Error, relock returns that error. Any other panic continues.
+// relock locks L again. s is the wait node if a Signal or a Broadcast has woken the wait, and nil otherwise. If
+// relock cannot lock L, a Signal that has woken the wait passes on to the next waiter. If L has no LockContext and
+// its Lock panics with an *Error, relock returns that error. Any other panic continues.
 func (c *Cond) relock(s *park.WaitNode) (err error) {
 	done := false
 	defer func() {
@@ -313,7 +315,8 @@ func (c *Cond) wake(how func(*condCore) error) {
 func (c *Cond) Offset() arena.Offset { return c.core.object.Offset }
 
 // Close closes this handle on the Cond, and no other. Waits through this handle lock c.L again and then return an
-// error that Is ErrClosed. Close does not wait for that. A second Close returns an error that Is ErrClosed.
+// error that Is ErrClosed. Close does not wait until they have locked c.L. A second Close returns an error that Is
+// ErrClosed.
 func (c *Cond) Close() error {
 	return c.core.opening.close("cond.close")
 }

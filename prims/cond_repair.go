@@ -28,8 +28,8 @@ func bareCond(a *arenakernel.Arena, o arenakernel.Object) (k *condCore, ok bool)
 }
 
 // repairCond takes the waits of the participant named dead off the queue. If a Signal or a Broadcast had woken
-// waits of that participant, repairCond passes these wakes on to other waits. A process that has not opened the
-// Cond needs a slot record for that.
+// waits of that participant, repairCond passes these wakes on to other waits. To pass a wake on, this process needs
+// a slot record. If it has not opened the Cond, repairCond makes one.
 func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < condBytes(a) {
 		return
@@ -54,15 +54,15 @@ func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.Par
 	})
 }
 
-// wakeFirstOfCond wakes the first waiters, so that they make the wakes that the caller, a reaper, could not make.
-// The reaper could not make them because it has not opened the Cond.
+// wakeFirstOfCond wakes the first waiters for a reaper that has not opened the Cond, and so could not wake the
+// waits that have to be woken. The first waiters then do so.
 func wakeFirstOfCond(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if k, ok := bareCond(a, o); ok {
 		k.wakeBare()
 	}
 }
 
-// completeCond completes the last change of the Cond, if the process that began the change has not.
+// completeCond completes the last change of the Cond, if the process that began it has not completed it.
 func completeCond(a *arenakernel.Arena, o arenakernel.Object) bool {
 	k, ok := bareCond(a, o)
 	return ok && k.completeBare()
@@ -80,14 +80,16 @@ func (k *condCore) nodesOfAllDead() []arenakernel.Offset {
 	return k.a.NodesOfAllDead(k.object.Offset, 0)
 }
 
-// reap recovers what dead participants left in the Cond. It first takes their waits off the queue, so that nobody
-// wakes these waits any more. Then it finds the waits that were woken before that; the function nodes returns the wait
-// nodes of the dead participants. It passes their Signals on in the order in which the Signals were given, because a
-// later Signal may wake waits that an earlier Signal may not wake. If a peer has overwritten something, reap goes on
-// with the rest: the damage concerns only the waits whose links were overwritten. The caller holds k.private.
+// reap recovers what dead participants left in the Cond. First it takes their waits off the queue, so that nobody
+// wakes these waits any more. Then it looks for waits of dead participants that were woken earlier; the function
+// nodes returns the wait nodes to examine. It passes the Signals of these waits on in the order in which the
+// Signals were given, because a later Signal may wake waits that an earlier Signal may not wake. If a peer has
+// overwritten something, reap goes on with the rest: the damage concerns only the waits whose links were
+// overwritten. The caller holds k.private.
 //
-// reap makes the list of nodes after beginReap has stored the count of deaths. Otherwise a participant might die and be
-// counted in between. Its nodes would be missing in the list, and its death would not make a later reap due.
+// reap makes the list of nodes after beginReap has stored the count of deaths. In the other order, a participant
+// might die in between. Its nodes would be missing in the list, and yet no later reap would be due because of its
+// death.
 func (k *condCore) reap(x *recordedChange, b *wakes, nodes func() []arenakernel.Offset) {
 	k.beginReap(x, b)
 	// Another process may have committed a change that wakes one of these waits, and not have carried it out yet.
@@ -131,8 +133,8 @@ const condDeathAge = 50 * time.Millisecond
 // check is called ten times a second while a goroutine of this process waits. It completes the changes that a dead
 // or a stopped process has left undone. It also stores the time in the first wait of the queue; see dateFirst.
 //
-// If no waiter that a Broadcast has woken has locked L since the last check, these waiters may be stopped, or
-// another process may hold their lock for long. Then check wakes all other waiters of the Broadcast.
+// Suppose that waiters of a Broadcast were woken, but none of them has locked L since the last check. These waiters
+// may be stopped, or another process may hold L for long. So check wakes all other waiters of the Broadcast.
 func (k *condCore) check() {
 	b := takeWakes()
 	defer k.wake(b)

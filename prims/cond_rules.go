@@ -26,8 +26,8 @@ type condCore struct {
 	words   *condWords
 	opening *opening
 	limit   uint32 // how many woken waiters of a Broadcast compete for the lock at the same time
-	// before is the word flying, with its tag, at the last periodic check. It is 0 if that check found no wait that
-	// a Broadcast still had to wake.
+	// before is the value of the word flying, with its tag, at the last periodic check. It is 0 if the last check
+	// found that no Broadcast still had waits to wake.
 	before atomic.Uint64
 }
 
@@ -40,8 +40,8 @@ const (
 
 // condSignal is set in the word extra of a node that owes a Signal: a Signal has woken the wait of the node, and
 // the owner has not locked L again. The other bits are the bound of the Signal: the number of the last change
-// before the Signal, modulo condNumbers. No wait with a larger number may get the Signal. In a node that a
-// Broadcast has woken, extra is 0.
+// before the Signal, modulo condNumbers. The Signal may pass on only to a wait whose number is not larger; see the
+// method number. In a node that a Broadcast has woken, extra is 0.
 const (
 	condSignal  = 1 << 31
 	condNumbers = 1 << 31
@@ -101,8 +101,8 @@ func condBound(extra uint32, now uint64) uint64 {
 	return now - (now-uint64(extra))%condNumbers
 }
 
-// uncovered returns the first queued wait that a Signal may wake. The waits before it are covered by a Broadcast,
-// which is about to wake them. ok is false if there is no such wait, or if x is torn.
+// uncovered returns the first queued wait that a Signal may wake. The waits before it are covered: a Broadcast is
+// about to wake them. ok is false if there is no such wait, or if a peer has damaged the queue, which sets x.torn.
 func (k *condCore) uncovered(x *recordedChange) (w wait, ok bool) {
 	v := x.get(k.boundary)
 	if v == 0 {
@@ -250,11 +250,12 @@ func (k *condCore) serve(x *recordedChange, b *wakes, limit uint32) error {
 	}
 }
 
-// settle ends the wait of a node that owes a wake, that is, whose owner was woken and has not locked L again. A
-// Signal passes on to the next wait, if that wait was queued when the Signal was given. After a Broadcast, the next
-// covered waits are woken. The parameter outcome is the new value of the word next of the node: RecordedLeft if this
-// process is the owner, or RecordedRemoved if the owner is dead. ok is false if the node does not owe a wake. The
-// caller holds k.private.
+// settle ends the wait of a node that owes a wake: the owner was woken and has not locked L again. A Signal passes
+// on to the next wait, if that wait was queued when the Signal was given. After a Broadcast, the next covered waits
+// are woken.
+//
+// The parameter outcome is the new value of the word next of the node: RecordedLeft if this process is the owner,
+// or RecordedRemoved if the owner is dead. ok is false if the node does not owe a wake. The caller holds k.private.
 func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (ok bool, err error) {
 	for {
 		// Another iteration means that another call has changed the Cond, or that this call has removed
@@ -265,7 +266,8 @@ func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (
 		next, done := recordedWord(w.Next().Load()), false
 		owes := next.value() == arenakernel.RecordedOwes && (outcome == arenakernel.RecordedLeft || k.ofDead(w.Node))
 		extra := valueIn(w.Extra())
-		// If the word has changed, the owner was alive. It has ended this wait, and may use the node for another object.
+		// If the word next has changed, the owner is alive: it has ended this wait, and may use the node for
+		// another object.
 		owes = owes && recordedWord(w.Next().Load()) == next
 		switch {
 		case !owes:
@@ -292,8 +294,8 @@ func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (
 			done = true
 		}
 		if x.torn {
-			// A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. Only what
-			// the node owes ends.
+			// A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait.
+			// Therefore this change only ends the wait of this node.
 			x.n, x.torn, done = 0, false, true
 			x.add(recordNext, w.index(), w.Next(), next, outcome)
 		}
@@ -315,12 +317,13 @@ func (k *condCore) passOn(s *park.WaitNode) error { return k.finish(s, true) }
 
 func (k *condCore) finish(s *park.WaitNode, pass bool) error {
 	if !k.queue.EnterStay() {
-		return k.closed() // after the end of this process a reaper settles the wait, or has settled it
+		return k.closed() // this process has left the arena, so a reaper settles the wait
 	}
 	defer k.queue.ExitLasting()
 	n := s.Node
 	if valueIn(n.Extra())&condSignal != 0 && !pass {
-		// Only the owner changes the word now. A reaper changes it only if the owner is dead.
+		// While the owner, this process, is alive, no other process changes the word. So the CAS fails only after
+		// damage.
 		w := recordedWord(n.Next().Load())
 		if w.value() != arenakernel.RecordedOwes || !n.Next().CompareAndSwap(uint64(w), uint64(w.with(arenakernel.RecordedLeft))) {
 			s.Forget()

@@ -24,9 +24,9 @@ var (
 // work the participant has undertaken to do. It is in the slot record of the participant's slot.
 //
 // A decrement by a participant first counts for its own share, and then for the shares of others. So a share is
-// never negative. What a participant has done counts as the work that it undertook first; if it dies, its share is
-// the work that it undertook last. When the counter becomes 0, no participant has work left, so all shares lose
-// their meaning: they are void.
+// never negative. The work that a participant has done counts as the work that it undertook first. So the share of
+// a participant that dies is the work that it undertook last. When the counter becomes 0, no participant has work
+// left, so all shares lose their meaning: they are void.
 //
 // After a death, the share of the dead participant is work that the dead owe. They owe it until other
 // participants have done all of the work, another process claims it, or Reset removes it from the count. While
@@ -128,15 +128,15 @@ func (t *counter) doneAtOnce(n uint64) bool {
 	return w.CompareAndSwap(c, to)
 }
 
-// countAtOnce is like doneAtOnce, but for work that is in no participant's share. It does not make the counter
-// 0.
+// countAtOnce is like doneAtOnce, but for work that is in no participant's share. It fails if the counter would
+// become 0.
 func (t *counter) countAtOnce(n uint64) bool {
 	w := t.left
 	c := w.Load()
 	return uint32(c)&^1 == 0 && int64(c) >= 0 && n < c>>32 && !race.Enabled && !crashpoint.Enabled && w.CompareAndSwap(c, c-n<<32)
 }
 
-// serve begins a call that does not wait and that the fast path could not do. It panics if the handle is
+// serve begins a call that does not wait and that the fast path could not complete. It panics if the handle is
 // closed.
 func (t *counter) serve() served { return t.opening.serve(t.queue) }
 
@@ -158,8 +158,8 @@ func (t *counter) add(n uint64) bool {
 	race.ReleaseMerge(t.key)
 	for {
 		// The loop repeats only if another goroutine has changed the counter, or if this iteration has made a
-		// preparatory change that is needed only once. An example is the conversion of the commit word to the
-		// form in which it names a record. So the loop is lock-free.
+		// preparatory change. Each preparatory change, such as the conversion of the commit word to the logged
+		// form, is needed only once. So the loop is lock-free.
 		c := t.load()
 		switch to, sole := c.added(n, t.me); {
 		case c.untold():
@@ -235,8 +235,8 @@ func (t *counter) tryFinish(n uint64) (ok bool, err error) {
 	}
 }
 
-// becomeZero sets the counter to 0 if the commit word is still c, and reports whether it did. The caller then
-// passes the result due to the method pay, which wakes the waiters.
+// becomeZero sets the counter to 0 if the commit word is still c, and reports whether it did. The caller then calls
+// pay(due), which wakes the waiters.
 func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	if !c.watched() {
 		return t.swap(c, 0), 0
@@ -250,9 +250,8 @@ func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	return true, counterDue(to)
 }
 
-// zeroTicket returns a ticket, that is, a number that identifies one moment at which the counter became 0. It
-// is for a zero of which the waiters have not been told yet. The ticket differs from the ticket in the word
-// events.
+// zeroTicket returns a ticket, that is, a number that identifies one moment at which the counter became 0. The
+// waiters do not know of that zero yet, so the ticket must differ from the one in the word events.
 func (t *counter) zeroTicket() uint32 {
 	for {
 		// Each iteration gets another ticket. Only 0 and the ticket in the word events are refused, so the loop

@@ -2,26 +2,26 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
-// claim makes this participant responsible for n units of the outstanding work: it adds them to this
-// participant's share, so that waits fail if this participant dies before it has done them. It takes first the
-// units that dead participants owe, then units in no share, and then, if fromOthers is set, units in the shares
-// of other participants. It reports false if there are fewer than n such units.
+// claim makes this participant responsible for n units of the outstanding work: it adds the units to this
+// participant's share. If this participant dies before it has done them, waits fail. claim first takes the units
+// that dead participants owe, then units in no share, and then, if fromOthers is set, units in the shares of other
+// participants. It reports false if there are fewer than n such units.
 //
-// A claim may take several changes of the counter. Others may do some of the work between two of these changes,
-// so that too little is left. Then claim reports false, but this participant keeps the units that it has claimed
-// so far, and waits fail if it dies before it has done them.
+// A claim may take several changes of the counter. Other participants may do some of the work between two of these
+// changes, so that too little is left. Then claim reports false, but this participant keeps the units that it has
+// claimed so far. If it dies before it has done them, waits fail.
 func (t *counter) claim(n uint64, fromOthers bool) bool {
 	defer t.serve().end()
-	// The process whose units the caller wants to claim may be dead, and its reaper may have had no room for a slot
-	// record.
+	// The process whose units the caller wants to claim may be dead. If the reaper of that process had no room for
+	// a slot record, the share of the process is not yet work that the dead owe. reapDead turns it into such work.
 	t.reapDead()
 	k := claiming{n: n, rest: n, fromOthers: fromOthers, reaped: true}
 	if t.tryClaim(&k) {
 		return true
 	}
-	// A caller may have waited for the end of a process and expect that it can claim the units of that process.
-	// But for a moment after the end of a process, other processes cannot know yet that all of its threads have
-	// ended. So claim waits and tries once more.
+	// A caller may have waited for the end of a process, and now claim the units of that process. For a moment
+	// after the end of a process, other processes cannot know yet that all of its threads have ended. So claim
+	// waits until no process is dying, and tries once more.
 	t.must(t.awaitUntil(func() bool { return !t.a.AnyDying() }))
 	k.reaped = false
 	return t.tryClaim(&k)
@@ -57,9 +57,8 @@ func (t *counter) tryClaim(k *claiming) bool {
 			t.reapDead()
 			k.reaped = true
 		case next == claimAwait:
-			// This participant takes over work of dead participants. Stores that the dead participants have
-			// begun may still reach the data of that work. So this call waits until they can store nothing any
-			// more.
+			// This participant takes over work of dead participants. Stores that they have begun may still reach
+			// the data of that work. So this call waits until the dead participants can store nothing any more.
 			t.must(t.awaitAllGone())
 		case next == claimFails:
 			return false
@@ -199,9 +198,9 @@ func (t *counter) reset() bool {
 	}
 }
 
-// zeroLost does what becomeZero does, for a word c of the sole form that says that its owner is dead. The same value
-// may come back after another participant has got the ID of the owner and has died, too. So zeroLost succeeds only
-// while no other participant can get the ID, and the owner is gone.
+// zeroLost does what becomeZero does, for a word c of the sole form whose owner is dead. The commit word might have
+// the value c again after another participant has got the ID of the owner and has died, too. So zeroLost changes
+// the word only while no other participant can get the ID, and if the owner is gone.
 func (t *counter) zeroLost(c counterWord) (ok bool, due counterDue) {
 	zero := func() { ok, due = t.becomeZero(c) }
 	if t.a.Current(c.owner()) {

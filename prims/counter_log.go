@@ -12,9 +12,8 @@ import (
 // one participant's share or nobody's. In the logged form, the word names a record, and the state is in several
 // words. A change that the sole form cannot express goes through a record: see recordLog.
 //
-// In the logged form, the share of each participant is in its slot record. The work that is in no share is the count,
-// minus all shares, minus what the dead owe. That difference is negative if participants did more than their
-// shares.
+// In the logged form, the share of each participant is in its slot record. The count, minus all shares, minus what
+// the dead owe, is the work in no share. That difference is negative if participants did more than their shares.
 
 // convert changes the commit word from c to the logged form, in which it names a record. c has the sole form,
 // in which it holds the whole state, and is not 0. convert does nothing if the commit word is no longer c.
@@ -42,9 +41,9 @@ func (t *counter) convert(c counterWord) error {
 	return err
 }
 
-// newPeriod returns a period that no share has. A period is the number that tells shares of the present count
-// from shares of earlier counts. It is the low half of a ticket, so a period can come back after 2^32 tickets.
-// For a ticket above 2^32, newPeriod therefore checks that no share has that period.
+// newPeriod returns a period that no share has. A period is a number that tells shares of the present count from
+// shares of earlier counts. It is the low half of a ticket, so a period comes back after 2^32 tickets. Once the
+// tickets exceed 2^32, newPeriod therefore checks that no share has the period.
 func (t *counter) newPeriod() uint64 {
 	var period uint64
 	for range t.a.MaxParticipants() + 1 {
@@ -81,16 +80,16 @@ func (s *counterSlot) holder() arenakernel.ParticipantID {
 }
 
 // claimable returns how much of the share in s other participants may claim. They may not claim what the
-// participant of s got by a claim itself.
+// participant of s has itself got by a claim.
 func (t *counter) claimable(s *counterSlot) uint64 {
 	own := t.has(s)
 	return own - min(valueOf(&s.claimed), own)
 }
 
-// ownShare is the share of this participant, limited to the count. Other participants may do work of this share
-// without a change of the word in the slot, so that word may exceed the count. own never exceeds the count,
-// because the work that the participant has not done is part of the count. Without this limit, the share of a
-// participant that only adds work would grow without a bound.
+// ownShare is the share of this participant, limited to the count. The word in the slot may exceed the count,
+// because other participants may do work of this share without a change of that word. The limit is right, because
+// the work that the participant has not done is part of the count. Without the limit, the word of a participant
+// that only adds work would grow without a bound.
 type ownShare struct {
 	own, claimed uint64
 	void         bool // the slot has no share that counts, that is, none of this period
@@ -217,10 +216,10 @@ func (t *counter) fold(c counterWord, slot int) (due counterDue, err error) {
 	return due, err
 }
 
-// counterDue says what a process has to do for the waiters after a change. 0 means nothing. dueDeath means that
-// the waiters have to check the counter again. Any other value is the commit word of a zero of which the
-// waiters have not been told. The process does this by a call of the method pay after it has unlocked the lock
-// private, because each wake of a waiter is a system call.
+// counterDue says what a process has to do for the waiters after a change. 0 means nothing. dueDeath means that the
+// waiters have to check the counter again. Any other value is the commit word of a zero that the waiters do not
+// know of yet. The process passes the counterDue to the method pay after it has unlocked private, because pay may
+// make a system call.
 type counterDue counterWord
 
 const dueDeath = counterDue(counterLogged)
@@ -238,9 +237,9 @@ func (t *counter) pay(due counterDue) {
 
 const counterDeadNobody = "it does not say which dead participant owes work"
 
-// lostAt returns a dead participant that has left work undone, or 0 if there was no such participant at some
-// moment after c was read. If current is false, the commit word may have changed from c in more than the bit
-// watched. In that case the result may belong to a later state.
+// lostAt returns a dead participant that has left work undone, or 0 if there was no such participant at some moment
+// after c was read. If current is false, the commit word may have changed since then, apart from the bit watched.
+// In that case the result may belong to a later state.
 func (t *counter) lostAt(c counterWord) (died arenakernel.ParticipantID, current bool, err error) {
 	switch {
 	case c.lost() && c.owner() == 0:

@@ -26,9 +26,11 @@ func (t *counter) holders(f func(arenakernel.ParticipantID)) {
 }
 
 // lookForDead calls reapDead if participants have died since a waiter of this handle last did so, or if the word
-// events, whose value is e, has changed since then. A reaper may be unable to turn the share of a dead participant into
-// work that the dead owe. It then changes events, and counts the death only after that. The caller has read events
-// before it calls lookForDead. So either this call finds the share, or events changes before the caller sleeps on it.
+// events has changed since then. e is the value of events, which the caller has read before.
+//
+// A reaper may be unable to turn the share of a dead participant into work that the dead owe. It then changes
+// events, and counts the death only after that. So either this call finds the share, or events changes before the
+// caller sleeps on it.
 func (t *counter) lookForDead(e counterEvents) {
 	if deaths := t.a.Deaths(); t.deaths.Load() != deaths || t.sought.Load() != uint64(e) {
 		t.reapDead()
@@ -62,9 +64,9 @@ func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 			if c.owner() == 0 || c.lost() || !dead(c.owner()) {
 				return
 			}
-			// The same value may come back with a living participant that has got the ID of the owner, because
-			// the sole form has no version. TakeFromDead makes sure that no other participant gets the ID before
-			// the commit word is changed. If one has the ID already, TakeFromDead changes nothing.
+			// The commit word may get the value c again, from a living participant that has got the ID of the dead
+			// owner: the sole form has no version. TakeFromDead makes sure that no participant gets the ID before
+			// the commit word is changed. If a participant has the ID already, TakeFromDead changes nothing.
 			if arenakernel.TakeFromDead(t.a, c.owner(), &t.words.commit, uint64(c), uint64(c|counterDead)) {
 				t.tell()
 				return
@@ -122,8 +124,8 @@ const (
 	reapRecord          // get a slot record for this participant, then try again
 )
 
-// join makes a slot record for this participant, which has not opened the counter, but visits it because it reaps a
-// dead participant. It reports whether there is room for the record.
+// join makes a slot record for this participant, and reports whether there is room for it. This participant has not
+// opened the counter, but needs the record to reap a dead participant.
 func (t *counter) join() bool {
 	own, err := t.slots.join()
 	if err == nil {

@@ -22,13 +22,13 @@ func (t *counter) waitOrPanic() {
 	}
 }
 
-// counterLooks is how many times a waiter checks the counter in a row while the counter changes all the time. A
-// check fails if the counter has changed before the waiter knows whether a participant died. After that many
+// counterLooks bounds how many times a waiter checks the counter in a row while the counter changes all the time. A
+// check is in vain if the counter changes before the waiter knows whether a participant died. After that many
 // checks the waiter sleeps until the next periodic check.
 const counterLooks = 16
 
-// wait waits until the counter is 0. Once wait has set the bit watched, it also ends if the counter becomes 0 and rises
-// again.
+// wait waits until the counter is 0. Once wait has set the bit watched, it also ends if the counter has been 0 and
+// has risen again.
 func (t *counter) wait(ctx context.Context) error {
 	if err := t.opening.error(t.op); err != nil {
 		return err

@@ -42,10 +42,10 @@ import (
 // The bit watched may be set while no waiter sleeps, which costs one wake. It must be set while a waiter sleeps
 // and the counter is not 0.
 //
-// The same value of the sole form may come back. That does no harm, because a change from such a value depends
-// on nothing but the value. The exceptions are the changes that depend on the death of the owner, in reap and in
-// zeroLost. They publish the ID of the owner in an act word first, so that no other participant gets it. A zero
-// ticket comes back only after 2^29 other tickets, and a version only after 2^51 others.
+// The same value of the sole form may come back. That does no harm, because a change from such a value depends on
+// nothing but the value. The exceptions are the changes in reap and in zeroLost, which depend on the death of the
+// owner. These calls first publish the ID of the owner in an act word, so that no other participant gets the ID. A
+// zero ticket comes back only after 2^29 other tickets, and a version only after 2^51 others.
 //
 //	writers: every call, of any process, by CAS
 //	readers: every call
@@ -97,8 +97,8 @@ func (c counterWord) ownedBy(me uint64) bool {
 	return !c.logged() && !c.zero() && uint64(uint32(c.bare())) == me
 }
 
-// owner returns the participant whose share is the whole count. It returns 0 if there is no such participant,
-// or in the logged form.
+// owner returns the participant whose share is the whole count. It returns 0 if there is no such participant, or if
+// the word has the logged form.
 func (c counterWord) owner() arenakernel.ParticipantID {
 	if c.logged() || c.zero() {
 		return 0

@@ -46,7 +46,7 @@ func (c *countWords) dates() {
 	}
 }
 
-// add increments one counter. The function which returns the address of that counter.
+// add increments one counter, whose address the parameter which returns.
 func (c *countWords) add(which func(c *countWords) *atomic.Uint64) {
 	if c != nil {
 		which(c).Add(1)
@@ -59,7 +59,7 @@ func countSleep(c *countWords) *atomic.Uint64     { return &c.slept }
 func countWake(c *countWords) *atomic.Uint64      { return &c.woken }
 func countRecovery(c *countWords) *atomic.Uint64  { return &c.recovered }
 
-// tell returns the counters in the form that the tools use. It returns nil if the arena does not count.
+// tell returns the counters in the form that the tools use, or nil if the arena does not count.
 func (c *countWords) tell() *arenakernel.Counts {
 	if c == nil {
 		return nil

@@ -29,9 +29,9 @@
 //
 // # When a process dies
 //
-// The other processes of the arena notice when a process dies, in whatever way and at whatever instruction. If
-// the dead process held a lock, the policy of the lock decides what happens to it: see [Policy]. A
-// [Synchronized] needs no policy. If the dead process waited, what it waited for goes to the next waiter.
+// The other processes of the arena notice when a process dies, in whatever way and at whatever instruction. If the
+// dead process held a lock, the policy of the lock decides what happens to it: see [Policy]. A [Synchronized] needs
+// no policy. If the dead process waited for a lock or another object, the next waiter gets what it would have got.
 //
 // # Errors
 //

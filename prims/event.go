@@ -18,12 +18,12 @@ import (
 // if a Reset follows at once. So no waiter misses a short pulse. In a bidirectional Event, goroutines can also
 // wait for the reset, by the same rule.
 //
-// An auto-reset Event has tokens instead. A token is the permission for one waiter to go on. A Set makes a
-// token for one of the waiting goroutines. If each of them has a token already, the Set makes a token for the
-// next caller of Wait. While that token is there, another Set has no effect. Waiters are released in no
-// particular order. IsSet, TryWait and Reset do not count the tokens for waiters. A new caller of Wait leaves
-// those tokens to the earlier waiters for about a millisecond. It does not wait longer, because the process of
-// such a waiter may be stopped.
+// An auto-reset Event has tokens instead. A token is the permission for one waiter to go on. A Set makes a token
+// for one of the waiting goroutines. If each of them has a token already, the Set makes a token for the next caller
+// of Wait. While that token is there, another Set has no effect. Waiters are released in no particular order.
+// IsSet, TryWait and Reset ignore the tokens that were made for waiters. A new caller of Wait leaves those tokens
+// to the earlier waiters for about a millisecond, but no longer, because the processes of the earlier waiters may
+// be stopped.
 //
 // In the terminology of the Go memory model, and across processes: a Set synchronizes
 // before the return of each Wait that it lets go, and before each IsSet that is true
@@ -47,10 +47,10 @@ type EventOptions struct {
 	// Mode says which waiters a Set releases. 0 means EventManualReset for a new object, and the mode of the
 	// object for an existing one. If Mode is set and an existing object has another mode, opening fails.
 	Mode EventMode
-	// InitiallySet sets a new Event.
+	// InitiallySet makes a new Event that is set.
 	InitiallySet bool
-	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from earlier spins; if it is negative, they never spin.
+	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
+	// learn the bound from earlier spins; if Spin is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -58,11 +58,12 @@ var eventKind = arenakernel.KindOf("EVNT")
 
 const eventVersion = 4
 
-// OpenEvent finds the Event of that name in the arena or creates it. An empty name makes a fresh anonymous one.
+// OpenEvent finds the Event of that name in the arena or creates it. An empty name makes a new anonymous Event.
+// OpenEvent panics if opts.Mode is not a valid EventMode.
+//
 // An Event takes 256 bytes in an arena for up to 511 participants. An auto-reset Event takes 128 bytes more for
 // each slot whose participants have opened the Event. These bytes are allocated when a participant of the slot
-// opens the Event for the first time. If there is not enough room for them, the error Is [shmsync.ErrNoSpace].
-// OpenEvent panics if opts.Mode is not a valid EventMode.
+// opens the Event for the first time. If the arena has not enough room for them, the error Is [shmsync.ErrNoSpace].
 func OpenEvent(a *arena.Arena, name string, opts *EventOptions) (*Event, error) {
 	return openEvent((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -143,9 +144,9 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 	return e, nil
 }
 
-// Set sets e and ends the waits for the set. If e is auto-reset, Set ends one of them. If e is set already, Set
-// changes nothing, but it still synchronizes: what the caller did before Set is visible after the call that takes
-// the token of e, or that resets e.
+// Set sets e and ends the waits for e. If e is auto-reset, Set ends one of them. If e is set already, Set changes
+// nothing, but it still synchronizes: what the caller did before Set is visible after the call that takes the token
+// of e, or that resets e.
 func (e *Event) Set() {
 	e.opening.use()
 	if e.auto != nil {
@@ -188,9 +189,8 @@ func (e *Event) Wait() {
 	}
 }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends first, or with an error that Is
-// ErrClosed or, with EventAutoReset, ErrCorrupt. An Event that is set takes
-// precedence over a context that has ended.
+// WaitContext is like Wait, but returns ctx.Err() if ctx ends first. Its other errors are ErrClosed and, with
+// EventAutoReset, ErrCorrupt. An Event that is set takes precedence over a context that has ended.
 func (e *Event) WaitContext(ctx context.Context) error {
 	if err := e.opening.error("event.wait"); err != nil {
 		return err
@@ -214,7 +214,7 @@ func (e *Event) TryWait() bool {
 	return e.IsSet()
 }
 
-// WaitAsync begins to wait until e is set and returns at once.
+// WaitAsync begins a wait for e to be set, and returns at once.
 func (e *Event) WaitAsync() *Pending {
 	e.opening.use()
 	if e.auto != nil {
@@ -231,8 +231,8 @@ func (e *Event) WaitReset() {
 	}
 }
 
-// WaitResetContext is WaitReset that ends with ctx.Err() when ctx ends first, or with an error of
-// WaitContext. An Event that is not set takes precedence over a context that has ended.
+// WaitResetContext is like WaitReset, but returns ctx.Err() if ctx ends first, or another error of WaitContext. An
+// Event that is not set takes precedence over a context that has ended.
 func (e *Event) WaitResetContext(ctx context.Context) error {
 	if err := e.opening.error("event.wait"); err != nil {
 		return err
@@ -241,8 +241,7 @@ func (e *Event) WaitResetContext(ctx context.Context) error {
 	return e.manual.waitUntil(ctx, false)
 }
 
-// WaitResetAsync begins to wait until e, which is bidirectional, is not set, and returns at
-// once.
+// WaitResetAsync begins a wait for the reset of e, which is bidirectional, and returns at once.
 func (e *Event) WaitResetAsync() *Pending {
 	e.opening.use()
 	e.needBidirectional("WaitResetAsync")
@@ -284,14 +283,14 @@ func (e *Event) String() string {
 	return fmt.Sprintf("event %s: %v, %s, waiting %v", objectName(e.object), e.mode, set, st.Waiting)
 }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
-// learn the bound from experience; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters learn the bound from
+// earlier spins; if d is negative, they never spin.
 func (e *Event) SetSpin(d time.Duration) {
 	e.opening.use()
 	e.spin.Store(spinField(d))
 }
 
-// Spin is the value of the last SetSpin.
+// Spin returns the bound that SetSpin, or the creation of the object, has set.
 func (e *Event) Spin() time.Duration {
 	e.opening.use()
 	return spinOf(e.spin.Load())
@@ -301,5 +300,5 @@ func (e *Event) Spin() time.Duration {
 func (e *Event) Offset() arena.Offset { return e.object.Offset }
 
 // Close closes this handle on the Event, and no other handle. Calls that wait through this handle end with an
-// error that Is ErrClosed. A second Close is an error that Is ErrClosed.
+// error that Is ErrClosed. A second Close returns an error that Is ErrClosed.
 func (e *Event) Close() error { return e.opening.close("event.close") }

@@ -20,10 +20,10 @@ var (
 	_ = crashpoint.Register("event.wait.before_pass")
 )
 
-// autoEvent is an Event with automatic reset. A Set makes a token, which is a permission for one wait to end,
-// and a wait that ends takes a token. A Set counts the waits to find out whether there is a token for each of
-// them; the share of a process is the number of its waits. No process holds a lock of the arena, and no token
-// belongs to a particular wait. So a stopped process blocks nobody. docs/design/0055 has the argument.
+// autoEvent is an Event with automatic reset. A Set makes a token, which is a permission for one wait to end, and a
+// wait that ends takes a token. Each process has a share: the number of its waits. A Set adds up the shares to find
+// out whether there is a token for each wait. No process holds a lock of the arena, and no token belongs to a
+// particular wait. So a stopped process blocks nobody. docs/design/0055 has the argument.
 //
 //	a wait                                   Set
 //	share: waits + 1                         word: tokens, version
@@ -76,8 +76,8 @@ func (x *autoEvent) load() tokenState {
 	return tokenState(x.eventcount.load())
 }
 
-// swap changes the word from one state to another by a CAS. The caller has called countOff(from) before, so
-// that the wait that ended last no longer counts.
+// swap changes the word from one state to another by a CAS. The caller has called countOff(from), so that the wait
+// whose end made the word from is no longer counted.
 func (x *autoEvent) swap(from, to tokenState) bool {
 	// sync(event.set): release
 	// lin: Set, Reset, TryWait and the end of a wait take effect here.
@@ -107,12 +107,12 @@ func (x *autoEvent) set() {
 	}
 }
 
-// setAndWake does what the method set does, for an Event at which goroutines may wait. It uses the words after
-// the change, so a Close must wait until it has returned.
+// setAndWake does what the method set does, for an Event at which goroutines may wait. It uses the words of the
+// Event even after its change. So it enters the handle, and a Close waits until setAndWake has returned.
 func (x *autoEvent) setAndWake() {
 	defer x.serve().end()
 	for {
-		// The loop repeats only if another call has changed the word. So it is lock-free.
+		// The loop repeats only if another call has changed the word. So the loop is lock-free.
 		s, waits := x.look()
 		if s.tokens() > waits || s.tokens() == tokensMost {
 			if fence(); x.load() == s {
@@ -147,8 +147,8 @@ func (x *autoEvent) look() (s tokenState, waits uint64) {
 	}
 }
 
-// claim is the common part of Reset and TryWait. It takes all tokens that no wait will take, and reports
-// whether there was such a token. Mostly there is at most one. There are more if waiting participants have
+// claim is the common part of Reset and TryWait. It takes all tokens that no wait will take, and reports whether
+// there was such a token. Usually there is at most one such token. There are more if waiting participants have
 // died, or if waits were given up.
 func (x *autoEvent) claim() bool {
 	for {
@@ -161,15 +161,15 @@ func (x *autoEvent) claim() bool {
 			return false
 		}
 		if x.swap(s, s.with(waits)) {
-			orderLoads(x.words.state) // a Set may have found the token and changed nothing; see fence
+			orderLoads(x.words.state) // a Set may have seen the token and changed nothing, so this call must see the stores before that Set; see fence
 			race.Acquire(x.key)
 			return true
 		}
 	}
 }
 
-// tryClaim does what Event.TryWait does. A token that a wait of a dead participant would have taken is free. So if there
-// are tokens, but none is free, tryClaim looks for such participants.
+// tryClaim does what Event.TryWait does. A token that was meant for a wait of a dead participant is free. So if all
+// tokens seem to be meant for waits, tryClaim looks for dead participants.
 func (x *autoEvent) tryClaim() bool {
 	if x.claim() {
 		return true
@@ -219,8 +219,8 @@ func (x *autoEvent) begin() *eventWait {
 // The method take takes a token, if there is one for this wait. Otherwise it returns the word on which the wait
 // has to sleep.
 //
-// A wait that has not slept leaves the tokens to the waits that have announced themselves before it. So it
-// takes a token only if there are at least as many tokens as waits, or if no wait is announced.
+// A wait that has not slept leaves the tokens to the waits that have announced themselves before it. So it takes a
+// token only if no wait is announced, or if there are at least as many tokens as waits.
 func (w *eventWait) take() (s tokenState, ok bool) {
 	x := w.x
 	for {
@@ -256,9 +256,9 @@ func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	}
 	to := s.ended(x.slot, tokens).alone(others)
 	if waitShare(x.own.waits.Load()).ended() == to.version() {
-		// The last wait of this participant ended exactly 2^32 changes ago, so it ended with the same version.
-		// Other participants would believe that the wait that ends now has already been subtracted from the
-		// share. A change of the version avoids that.
+		// The last wait of this participant ended exactly 2^32 changes ago, so its version was the same as that of
+		// the wait that ends now. Other participants would believe that the present wait has already been
+		// subtracted from the share. A change of the version avoids that.
 		x.swap(s, s.with(s.tokens()))
 		return false
 	}
@@ -275,7 +275,7 @@ func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	return true
 }
 
-// giveUp ends the wait. If the parameter unless is true and there is a token, giveUp takes the token and
+// giveUp ends the wait. If the parameter unless is true and there is a token, giveUp also takes the token, and
 // returns true.
 func (w *eventWait) giveUp(unless bool) bool {
 	for {
@@ -360,8 +360,8 @@ func (x *autoEvent) wakeOne() {
 	x.queue.DeliverOneAsOne(x.turns.Add(1))
 }
 
-// pass wakes one more waiter of any process. The call of pass may itself be part of a wake. So it does not wake
-// goroutines of this process directly, but leaves that to the poller of this process.
+// pass wakes one more waiter of any process. pass may itself run as a part of a wake of goroutines of this process.
+// So it does not wake such goroutines directly, but leaves them to the poller of this process.
 func (x *autoEvent) pass() {
 	x.counts.add(countWake)
 	x.list.DeliverOne(x.turns.Add(1))

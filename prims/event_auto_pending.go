@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// eventWatch is a wait for a token during which no goroutine blocks.
+// eventWatch is a wait for a token in which no goroutine blocks: notify is called instead.
 type eventWatch struct {
 	*eventWait
 	notify func()
@@ -20,8 +20,8 @@ func (x *autoEvent) beginWatch(notify func()) *eventWatch {
 	return &eventWatch{eventWait: x.begin(), notify: notify}
 }
 
-// look takes a token if there is one, and reports whether it took one. Otherwise it arranges that notify is
-// called when there may be a token. If the handle is being closed, look does neither and ok is false.
+// look takes a token if there is one, and reports whether it took one. Otherwise it arranges that notify is called
+// when there may be a token. If the handle is being closed, look does neither, and ok is false.
 func (w *eventWatch) look() (took, ok bool) {
 	if w.watch != nil && !w.watch.Over() {
 		if w.x.load().tokens() == 0 {
@@ -30,7 +30,7 @@ func (w *eventWatch) look() (took, ok bool) {
 		w.watch.Leave()
 	}
 	for {
-		// The loop repeats only if another call has changed the word. So it is lock-free.
+		// The loop repeats only if another call has changed the word. So the loop is lock-free.
 		if w.watch != nil {
 			w.slept = true
 		}
@@ -107,8 +107,8 @@ func (w eventPending) cancel(p *Pending) bool {
 	return true
 }
 
-// watch begins a wait for WaitAny and similar calls. Only the method reached of the watcher can take a token;
-// it then reports that the wait is over.
+// watch begins a wait for WaitAny and similar calls. Only the method reached of the watcher takes a token; it then
+// reports that the wait is over.
 func (x *autoEvent) watch(notify func()) (watcher, error) {
 	if err := x.enter(); err != nil {
 		return nil, err

@@ -21,8 +21,8 @@ import "fmt"
 // about to take is there for other waits.
 //
 // The bit announced may be set while nobody waits, which costs a wake. It is not cleared while the shares count
-// another wait. A wait that begins first adds 1 to its share and then changes the word. So if a call has not
-// seen that wait in the share, its change of the word fails.
+// another wait. A wait that begins first adds 1 to its share and then changes the word. So if a call misses that
+// wait in the share, the call changes the word before the wait does, or the call's change fails.
 //
 //	writers: Set, Reset, TryWait; waits when they begin and end
 //	readers: the same, IsSet, periodic checks, tools
@@ -49,7 +49,7 @@ func (s tokenState) announced() bool { return s&tokenAnnounced != 0 }
 func (s tokenState) tokens() uint64  { return uint64(s & tokenCountMask >> tokenCountShift) }
 func (s tokenState) slot() int       { return int(s >> tokenSlotShift) }
 
-// quiet reports whether no wait is announced, and no wait has to be counted off. So the shares do not matter.
+// quiet reports whether no wait is announced, and no wait has to be counted off. If so, the shares do not matter.
 func (s tokenState) quiet() bool { return s&^(tokenVersion|tokenCountMask) == 0 }
 
 // with returns the word after a change that ends no wait and leaves the given number of tokens.
@@ -81,12 +81,14 @@ func (s tokenState) String() string {
 //	bits 0..31   waits  how many waits have begun and are not counted off
 //	bits 32..63  ended  version of the Event's word at the end of the wait that was counted off last
 //
-// A change that ends a wait stores the slot of that wait in the word of the Event. The call that changes that
-// word next must first subtract the wait from the share. This is called counting the wait off. If ended is the
-// present version of the word, the wait has been counted off. The wait is counted off only once, because a call
-// does so by a compare-and-swap of the whole share. If a process is stopped before its compare-and-swap and
-// another process counts the wait off, ended changes, so the compare-and-swap fails. ended has an earlier value
-// again after 2^32 changes at the earliest.
+// A change that ends a wait stores the slot of that wait in the word of the Event. The call that changes that word
+// next first subtracts the wait from the share: it counts the wait off. The CAS of the whole share also stores the
+// version of the word in the field ended. If ended is the present version of the word, the wait has been counted
+// off already.
+//
+// Suppose that a process is stopped before its CAS of the share, and another process counts the wait off. Then
+// ended has changed, so the CAS fails when the stopped process goes on. ended has an earlier value again after 2^32
+// changes at the earliest.
 //
 //	writers: the participant; everybody who counts a wait off
 //	readers: Set, Reset, IsSet, TryWait, waits that end, tools

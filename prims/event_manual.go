@@ -10,10 +10,9 @@ import (
 
 var _ = crashpoint.Register("event.turn.before_wake")
 
-// manualEvent is an Event that stays set until a Reset. Its word is an eventcount, whose sequence is odd while
-// the Event is set. Set and Reset increment the sequence. A waiter, for the set or for the reset, waits until
-// the sequence is no longer the value that the waiter has seen. So the waiter misses no pulse, and needs no
-// lock.
+// manualEvent is an Event that stays set until a Reset. Its word is an eventcount, whose sequence is odd while the
+// Event is set. Set and Reset increment the sequence. A waiter waits until the sequence differs from the value that
+// it has read. So the waiter needs no lock, and does not miss a Set that a Reset follows at once.
 type manualEvent struct{ eventcount }
 
 func buildManualEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) *manualEvent {
@@ -38,12 +37,12 @@ func (m *manualEvent) swap(s eventState) bool {
 	if !m.eventcount.swap(eventcountState(s), eventcountState(s).next()) {
 		return false
 	}
-	orderLoads(m.words.state) // a call may have found the old state and changed nothing; see fence
+	orderLoads(m.words.state) // a call may have seen the old state and changed nothing, so this call must see the stores before that call; see fence
 	return true
 }
 
-// turn sets the Event, or resets the Event if the parameter named set is false. It reports whether that was a
-// change.
+// turn sets the Event, or resets the Event if the parameter named set is false. It reports whether it changed the
+// Event.
 func (m *manualEvent) turn(set bool) bool {
 	for {
 		// If the CAS fails, another process has set or reset the Event, or has announced a waiter. So
@@ -61,8 +60,8 @@ func (m *manualEvent) turn(set bool) bool {
 	}
 }
 
-// turnAndWake does what the method turn does while there may be waiters. It uses the words after the change, so
-// a Close must wait until it has returned.
+// turnAndWake does what the method turn does while there may be waiters. It uses the words of the Event even after
+// its change. So it enters the handle, and a Close waits until turnAndWake has returned.
 func (m *manualEvent) turnAndWake(set bool) bool {
 	defer m.serve().end()
 	for {

@@ -7,14 +7,14 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// eventShares are the shares of an auto-reset Event, in the order in which they were added. A share is a word
-// that counts the waits of one participant. It lies in the slot record of the participant's slot, and stays
-// there until the Event is deleted. So each handle remembers where the shares are, and reads the list of
-// records again only when the list has changed.
+// eventShares are the shares of an auto-reset Event, in the order in which they were added. A share is a word that
+// counts the waits of one participant. It is in the slot record of the participant's slot, and stays there until
+// the Event is deleted. So a handle remembers where the shares are, and reads the list of slot records again only
+// after a change of the list.
 type eventShares struct {
 	head uint32 // the latest slot record when the list was read
 	all  []eventShare
-	err  error // an error in the list; then all has the shares before the error and those known earlier
+	err  error // an error in the list; if set, all has the shares before the error and the shares that were known earlier
 }
 
 // eventShare is the slot record that has the share of a slot.
@@ -37,9 +37,8 @@ func readEventShares(a *arenakernel.Arena, o arenakernel.Object) *eventShares {
 // The method shares returns all shares of x. Once this handle has found a share, it keeps the share, even if a
 // peer overwrites the list.
 //
-// A participant puts its record on the list when it opens x, before its first wait. A wait that begins also
-// changes the word of x. So a change of the word succeeds only if the process that makes it has seen the shares
-// of all waits.
+// A participant puts its slot record on the list when it opens x, before its first wait. A wait that begins also
+// changes the word of x. So if another call has missed the share of that wait, its change of the word fails.
 func (x *autoEvent) shares() *eventShares {
 	for {
 		known := x.known.Load()

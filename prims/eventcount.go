@@ -16,9 +16,9 @@ var (
 	_ = crashpoint.Register("eventcount.wait.woken")
 )
 
-// eventcount is the part of a handle that waits. Waiters sleep until a number in shared memory, the sequence,
-// changes. A change wakes all waiters, in no particular order. No process holds a lock, so a stopped process
-// blocks nobody. docs/design/0042 has the argument.
+// eventcount is the part of a handle through which goroutines wait. Waiters sleep until a number in shared memory,
+// the sequence, changes. A change wakes all waiters, in no particular order. No process holds a lock, so a stopped
+// process blocks nobody. docs/design/0042 has the argument.
 type eventcount struct {
 	words   eventcountPlaces
 	list    park.WaitList
@@ -29,9 +29,9 @@ type eventcount struct {
 	counts  *countWords
 	opening *opening
 	op      string // the name of a wait, for errors
-	// look finishes what a stopped or dead process has left undone, and finds deaths. Waiters call look before
-	// they sleep, and so do the periodic checks. If the word alone describes the whole state of the object,
-	// look does nothing.
+	// look finishes what a stopped or dead process has left undone, and finds deaths. Waiters call look before they
+	// sleep, and so do the periodic checks. look does nothing if the word alone describes the whole state of the
+	// object.
 	look func()
 	// scan looks for deaths that no process has counted yet. It is called at each periodic check, and when a
 	// waiter wakes up and the sequence has not changed. scan may be nil.
@@ -39,8 +39,8 @@ type eventcount struct {
 	looked atomic.Uint64 // the sequence at the last periodic check, plus 1
 }
 
-// init prepares a handle. If a dead or stopped process can leave nothing undone but a wake, the parameter look
-// may be nil; see the field look. If bare is set, the handle cannot wait.
+// init prepares a handle. The parameter look may be nil if a dead or stopped process can leave nothing undone but a
+// wake; see the field look. If bare is set, the handle cannot wait.
 func (e *eventcount) init(a *arenakernel.Arena, o arenakernel.Object, w *eventcountWords, op string, look func(), bare bool) {
 	wordSaysAll := look == nil
 	if wordSaysAll {
@@ -132,7 +132,7 @@ func (e *eventcount) wait(ctx context.Context, seq uint32) error {
 		case park.Again:
 			crashpoint.Hit("eventcount.wait.woken")
 			if e.scan != nil && e.load().sequence() == seq {
-				e.scan() // a reaper that cannot change the object wakes waiters before it counts the death
+				e.scan() // a reaper that cannot change the object wakes waiters before it counts the death, so look may have missed the death
 			}
 		case park.Canceled, park.Closed:
 			switch e.look(); {
@@ -228,8 +228,8 @@ func (e *eventcount) wakeDead(owed arenakernel.Owed) {
 }
 
 // watch arranges that notify is called once, when the sequence may no longer be seq. The caller has called the
-// method enter. before is the previous watch of the same wait, or nil. If watch returns nil, the sequence has
-// changed, or the handle is being closed.
+// method enter. before is the previous watch of the same wait, or nil. If the sequence has changed, or the handle
+// is being closed, watch arranges nothing and returns nil.
 func (e *eventcount) watch(seq uint32, before *park.Watch, notify func()) *park.Watch {
 	for {
 		// The loop repeats only if another call has changed the word.

@@ -13,9 +13,8 @@ type pendingChange struct {
 	watch *park.Watch  // nil before the wait has begun
 }
 
-// pend makes a Pending that ends when the sequence is no longer seq. It then calls the function judge once,
-// which returns the result. If the parameter named then is not nil, it is a function that is called after the
-// wait has ended.
+// pend makes a Pending that ends when the sequence is no longer seq. The function judge is then called once, and
+// returns the result. If the function then is not nil, it is called after the wait has ended.
 func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pending {
 	p := &Pending{op: e.op, then: then, done: make(chan struct{})}
 	p.mu.Lock()
@@ -38,7 +37,7 @@ func (c *pendingChange) told(p *Pending) {
 		return // this wake was for an earlier watch
 	}
 	for {
-		// The loop repeats only if another call has changed the word. So it is lock-free.
+		// The loop repeats only if another call has changed the word. So the loop is lock-free.
 		if c.watch = c.e.watch(c.seq, c.watch, p.told); c.watch != nil {
 			return
 		}
@@ -91,16 +90,16 @@ func (e *eventcount) watchChange(seq uint32, judge func() error, notify func()) 
 	return w, nil
 }
 
-// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the
-// object, and Close waits for it. When the result is known, reached ends that call, because the caller may go
-// on to wait for other elements of its list.
+// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the object,
+// and Close waits for it. When the result is known, reached ends that call. Otherwise Close would wait for as long
+// as the caller waits for other elements of its list.
 func (w *changeWatch) reached() (bool, error) {
 	if w.done {
 		return true, w.err
 	}
 	for !w.done {
-		// The loop repeats only if another call has changed the word, or if this iteration has called e.watch.
-		// So it is lock-free.
+		// The loop repeats only if another call has changed the word, or if this iteration has called e.watch. So
+		// the loop is lock-free.
 		w.e.look()
 		switch {
 		case w.e.load().sequence() != w.seq:

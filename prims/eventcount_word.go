@@ -1,7 +1,8 @@
 package prims
 
-// eventcountState is the word of an object all of whose waiters wait for its next change. The word has two
-// fields that are the same for all such objects. Every change of the word is one compare-and-swap.
+// eventcountState is the word of an object whose waiters all wait for the same thing: the next change of the
+// object. The fields sequence and announced are the same for all such objects. Every change of the word is one
+// compare-and-swap.
 //
 //	bits 0..31   sequence   counts the changes that end waits; waiters sleep on this half
 //	bit  32      announced  a waiter may sleep, or be on the way to it
@@ -12,10 +13,9 @@ package prims
 // was set, the process that made the change wakes all waiters. If a waiter and a change happen at the same
 // time, either one of the two CASes fails, or the change finds announced set.
 //
-// The bit announced may be set while no waiter sleeps, which costs one wake. While announced is not set, a
-// waiter sleeps only if a change was made after the waiter set the bit. The process that made the change then
-// has to wake the waiter. If that process dies or stops first, a reaper or the waiter's own periodic check
-// wakes the waiter.
+// The bit announced may be set while no waiter sleeps, which costs one wake. While a waiter sleeps, the bit is
+// clear only if a change was made after the waiter set the bit. The process that made the change then has to wake
+// the waiter. If that process dies or stops first, a reaper or the waiter's own periodic check wakes the waiter.
 //
 //	writers: waiters, and the calls that change the object, each by CAS
 //	readers: the same, tools

@@ -26,16 +26,16 @@ var (
 // queue. If a waiter gives up, or its process dies, its wait leaves the queue and delays no other
 // waiter.
 //
-// The holder of a FairMutex is a process: one goroutine may lock it, and another goroutine of the same process
-// may unlock it. A process to which Unlock has handed the lock holds it as soon as its waiter runs again. If
-// the process dies before that, the next waiter gets the lock. While goroutines compete for the lock, each
-// hand-over to a waiter costs a wake. A Mutex saves that wake, because it lets running goroutines overtake
-// sleeping ones.
+// The holder of a FairMutex is a process: one goroutine may lock it, and another goroutine of the same process may
+// unlock it. If Unlock hands the lock to a waiter, the process of this waiter holds the lock as soon as the waiter
+// runs again. If the process dies before that, the next waiter gets the lock.
 //
-// In the terminology of the Go memory model, and across processes: for n < m the n'th call
-// of Unlock synchronizes before the m'th call of Lock returns, or its Pending ends. A
-// release by the death of its holder synchronizes before the call that reports it, and
-// before the call that gets the lock because of it.
+// While goroutines compete for the lock, each hand-over to a waiter costs a wake. A Mutex saves that wake, because
+// it lets running goroutines overtake sleeping ones.
+//
+// In the terminology of the Go memory model, and across processes: for n < m the n'th call of Unlock synchronizes
+// before the m'th call of Lock returns, or its Pending ends. If a holder dies, the release by its death
+// synchronizes before the call that reports the death, and before the call that gets the lock because of it.
 //
 // Waiters get the lock in the order of their arrival, as with the sequencer of Reed and Kanodia. But they wait
 // in a queue instead of taking numbered tickets, so that a waiter can leave.
@@ -57,17 +57,16 @@ type FairMutex struct {
 // FairMutexOptions says how a FairMutex is created, and what this process does
 // with it. A nil *FairMutexOptions means the zero value.
 type FairMutexOptions struct {
-	// Policy says what happens to the lock when its holder dies. 0 means PolicyReport for a new
-	// object, and any policy for an existing object. If Policy is set and an existing object has
-	// another policy, opening fails.
+	// Policy says what happens to the lock when its holder dies. 0 means PolicyReport for a new object; an existing
+	// object may have any policy. If Policy is set and an existing object has another policy, opening fails.
 	Policy Policy
-	// Repair, if set, is called by this process's Lock and LockContext when they find that a holder
-	// died. The process holds the lock while Repair runs. If Repair returns nil, the call returns
-	// with the lock. Otherwise the call fails with ErrNotRecoverable, as Recover does. Repair
-	// belongs to this handle and is not stored in the arena. LockAsync does not call it.
+	// Repair, if set, is called by Lock and LockContext of this process when they find that a holder died. The
+	// process holds the lock while Repair runs. If Repair returns nil, the call returns with the lock. Otherwise
+	// the call fails with ErrNotRecoverable, as Recover does. Repair belongs to this handle and is not stored in
+	// the arena. LockAsync does not call Repair.
 	Repair func() error
-	// Spin bounds how long a waiter of a new object spins before it sleeps. If Spin is 0, waiters
-	// learn the bound from earlier spins; if it is negative, they never spin.
+	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
+	// learn the bound from earlier spins; if Spin is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -75,11 +74,10 @@ var fairMutexKind = arenakernel.KindOf("FAIR")
 
 const fairMutexVersion = 3
 
-// OpenFairMutex finds the FairMutex of that name in the arena or creates it. An empty name makes a
-// fresh anonymous one. A FairMutex takes 128 bytes, and 192 bytes more for each slot whose
-// participants have opened it. The 192 bytes are allocated when a participant of the slot opens the
-// FairMutex for the first time. If there is not enough room for them, the error Is
-// [shmsync.ErrNoSpace].
+// OpenFairMutex finds the FairMutex of that name in the arena or creates it. An empty name makes a new anonymous
+// FairMutex. A FairMutex takes 128 bytes, and 192 bytes more for each slot whose participants have opened it. The
+// 192 bytes are allocated when a participant of the slot opens the FairMutex for the first time. If the arena has
+// not enough room for them, the error Is [shmsync.ErrNoSpace].
 func OpenFairMutex(a *arena.Arena, name string, opts *FairMutexOptions) (*FairMutex, error) {
 	return openFairMutex((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -180,10 +178,9 @@ func (f *FairMutex) lockOrPanic() {
 	}
 }
 
-// LockContext locks f, and waits until that is possible or ctx ends. An error means that f is not
-// held. The error is ctx.Err(), or it Is ErrOwnerDead or ErrNotRecoverable by the policy of f,
-// ErrNoSpace, ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx has
-// ended.
+// LockContext locks f, and waits until that is possible or ctx ends. An error means that f is not held. The error
+// is ctx.Err(), or it Is ErrNoSpace, ErrCorrupt or ErrClosed. Depending on the policy of f, it may also be one that
+// Is ErrOwnerDead or ErrNotRecoverable. If the lock is free, the call takes it even though ctx has ended.
 func (f *FairMutex) LockContext(ctx context.Context) error {
 	// sync(fairmutex.owner): acquire
 	// lin: the lock is taken here.
@@ -204,9 +201,9 @@ func (f *FairMutex) TryLock() bool {
 	return true
 }
 
-// tryLockSlow is the part of TryLock that is not inlined. It carries out the last record of any process, and
-// then makes a record of its own, that is, a list of new values in shared memory. So if a process was stopped in
-// the middle of an Unlock, that Unlock still takes effect first.
+// tryLockSlow is the part of TryLock that is not inlined. It first carries out the last record of the FairMutex,
+// that is, the last list of new values for words in shared memory. So if a process was stopped in the middle of an
+// Unlock, that Unlock takes effect before the try. Then tryLockSlow makes a record of its own.
 func (f *FairMutex) tryLockSlow() bool {
 	defer f.opening.serve(f.queue).end()
 	if f.lockFast() {
@@ -216,9 +213,8 @@ func (f *FairMutex) tryLockSlow() bool {
 	return r == lockTaken && err == nil
 }
 
-// Unlock unlocks f, and hands it to the first waiter in the queue. It panics when this
-// process does not hold f, and with an error that Is ErrCorrupt when a peer overwrote the
-// lock.
+// Unlock unlocks f, and hands it to the first waiter in the queue. It panics if this process does not hold f. If a
+// peer overwrote the lock, it panics with an error that Is ErrCorrupt.
 func (f *FairMutex) Unlock() {
 	// sync(fairmutex.owner): release
 	// lin: the lock is released here.
@@ -250,8 +246,8 @@ func (f *FairMutex) badUnlock(o ownerWord) {
 }
 
 // LockAsync takes a place in the queue before it returns, and does not wait. If this process gets the lock, the
-// Pending ends with nil, and this process has to call Unlock. Otherwise the Pending ends with an error of
-// LockContext.
+// Pending ends with nil, and this process has to call Unlock. Otherwise the Pending ends with one of the errors
+// that LockContext returns.
 func (f *FairMutex) LockAsync() *Pending {
 	if !f.queue.Enter() {
 		return resolved(f.lockClosing())
@@ -275,7 +271,7 @@ func (f *FairMutex) Offset() arena.Offset { return f.object.Offset }
 
 // Close closes this handle on the FairMutex, and no other handle. Calls that wait through this
 // handle end with an error that Is ErrClosed. If this process holds the lock, it still holds it
-// after Close, and can release it through another handle. A second Close is an error that Is
+// after Close, and can release it through another handle. A second Close returns an error that Is
 // ErrClosed.
 func (f *FairMutex) Close() error {
 	return f.opening.close("fairmutex.close")
@@ -286,17 +282,17 @@ func (f *FairMutex) Policy() Policy { return f.policy }
 
 // FairMutexState is the result of State.
 type FairMutexState struct {
-	Held    bool              // a process holds or recovers it, or was granted it
-	Owner   *shmsync.Identity // that process, or the dead process that left it locked; nil if none or unknown
+	Held    bool              // a process holds or recovers the lock, or was granted it
+	Owner   *shmsync.Identity // that process, or the dead process that left the lock; nil if there is none or it is not known
 	Waiting bool              // there are waiters
-	Err     error             // why no call can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Err     error             // why no call can lock f: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the owner word, rendered for people
 }
 
 // State reads f without locking it. The answer may be out of date when it returns.
 func (f *FairMutex) State() FairMutexState {
 	defer f.opening.serve(f.queue).end()
-	f.completeBare() // the last change may be an Unlock by a process that died before it carried it out
+	f.completeBare() // the last change may be an Unlock by a process that died before it carried the change out
 	_, o := f.seen()
 	s := FairMutexState{Held: o.holder() != 0, Waiting: valueIn(f.first) != 0, Word: o.String()}
 	if n := o.participant(); n != 0 {
@@ -314,7 +310,7 @@ func (f *FairMutex) State() FairMutexState {
 	return s
 }
 
-// seen returns the owner word, and the state of f as calls find it; see stateSeen.
+// seen returns the owner word, and the state of f with deaths that no reaper has recorded yet; see stateSeen.
 func (f *FairMutex) seen() (fairWord, ownerWord) {
 	return f.stateSeen(func() (recordedWord, ownerWord) {
 		v := fairWord(f.owner.Load())

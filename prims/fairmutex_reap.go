@@ -58,9 +58,9 @@ func completeFairMutex(a *arenakernel.Arena, o arenakernel.Object) bool {
 	return ok && f.completeBare()
 }
 
-// reap first takes the waits of dead participants off the queue. Then it takes the lock back from a dead
-// holder, as the policy says. x has the change that reap makes, and b collects the wakes that it owes. The
-// caller holds f.private.
+// reap first takes the waits of dead participants off the queue. Then it takes the lock back from a dead holder, as
+// the policy says. reap makes the change in x, and adds the wakes that the change requires to b. The caller holds
+// f.private.
 func (f *FairMutex) reap(x *recordedChange, b *wakes) error {
 	err := f.beginReap(x, b) // it fails if a peer has overwritten the queue, which concerns only the waits
 	return cmp.Or(err, f.takeBack(x, b))

@@ -15,25 +15,25 @@ var (
 	_ = crashpoint.Register("fairmutex.recover.repaired")
 )
 
-// Recover makes f usable again after it became owner-dead or not recoverable: it takes the lock,
-// runs repair, and releases the lock. If repair returns an error or panics, f becomes not
-// recoverable until a later Recover succeeds, and Recover returns the error. Other callers wait
-// while repair runs. If this process dies before repair returns, f is owner-dead again. When repair
-// is called, no system call of the dead process can write to its data any more.
+// Recover makes f usable again after it became owner-dead or not recoverable. It takes the lock, runs repair, and
+// releases the lock. If repair returns an error or panics, f becomes not recoverable until a later Recover
+// succeeds, and this Recover returns the error. Other callers wait while repair runs. If this process dies before
+// repair returns, f is owner-dead again. When Recover calls repair, no system call of the dead process can write to
+// the data of the lock any more.
 //
-// If the lock is healthy, Recover waits for it, releases it and does not run repair. Recover
-// returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and
-// leaves the lock as it is.
+// If f is neither owner-dead nor not recoverable, Recover waits for the lock, releases it and does not run repair.
+// Recover returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and leaves the
+// lock as it is.
 func (f *FairMutex) Recover(repair func() error) error {
 	return f.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If it need not wait, it calls repair
-// even though ctx has ended.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If RecoverContext need not
+// wait, it calls repair even though ctx has ended.
 func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, "fair mutex "+objectName(f.object))
-	// stayToRun keeps the object open until the end of the repair is recorded in its words. Close of the handle does
-	// not wait for that, because a repair may take long. Close of the arena does.
+	// stayToRun keeps the object open until the result of the repair is stored in the words of the object. Close of
+	// the handle does not wait until then, because a repair may take long. Close of the arena waits.
 	if !f.opening.stayToRun() {
 		return f.closedError()
 	}
@@ -96,7 +96,7 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 	defer f.private.Unlock()
 	x := &f.scratch
 	for {
-		// The loop repeats only if another call has changed the FairMutex. So it is lock-free.
+		// The loop repeats only if another call has changed the FairMutex. So the loop is lock-free.
 		if err := f.begin(x, b); err != nil {
 			return 0, false, err
 		}
@@ -106,7 +106,7 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 			if n = o.participant(); !f.a.Gone(n) {
 				return n, false, nil
 			}
-			f.setDied(x, n) // a reaper that took an open lock back has not stored died
+			f.setDied(x, n) // the word died may be out of date: a reaper that changed an open owner word by a CAS did not store it
 			fallthrough
 		case ruined && o == ownerNotRecoverable:
 			f.setOwner(x, makeOwner(kindRecovering, f.name))
@@ -126,9 +126,9 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 	}
 }
 
-// runRepair runs repair while this process recovers f. After a successful repair this process holds
-// f if hold is set, and f is free otherwise. If repair fails, f becomes not recoverable. Close of the handle waits for
-// the call if hold is set.
+// runRepair runs repair while this process recovers f. After a successful repair this process holds f if hold is
+// set, and f is free otherwise. If repair fails, f becomes not recoverable. Close of the handle waits for this call
+// if hold is set.
 func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
 	next, kind, died := ownerNotRecoverable, arenakernel.EventNotRecoverable, f.diedName()
 	defer func() {
@@ -173,8 +173,8 @@ func (f *FairMutex) commitRecover(next ownerWord) error {
 	defer f.private.Unlock()
 	x := &f.scratch
 	for {
-		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the
-		// FairMutex.
+		// The loop repeats only after this call has taken a wait off the queue, or after another call has changed
+		// the FairMutex.
 		if err := f.begin(x, b); err != nil {
 			return err
 		}

@@ -21,8 +21,8 @@ const (
 // In an arena that counts, every call makes a record, so that it is counted.
 func (f *FairMutex) mayOpen() bool { return !race.Enabled && f.counts == nil }
 
-// lockFast locks f if its owner word is open, so that fast paths may change it, and says that f is free. It
-// reports whether it did.
+// lockFast locks f by a CAS, without a record, and reports whether it did. The CAS succeeds only if the owner word
+// is open and says that f is free.
 func (f *FairMutex) lockFast() bool {
 	// sync(fairmutex.owner): acquire
 	// lin: the lock is taken here.
@@ -33,8 +33,8 @@ func (f *FairMutex) lockFast() bool {
 	return true
 }
 
-// unlockFast unlocks f if its owner word is open, so that fast paths may change it, and this process holds f.
-// It reports whether it did.
+// unlockFast unlocks f by a CAS, without a record, and reports whether it did. The CAS succeeds only if the owner
+// word is open and says that this process holds f.
 func (f *FairMutex) unlockFast() bool {
 	// sync(fairmutex.owner): release
 	// lin: the lock is released here.
@@ -48,9 +48,9 @@ func (f *FairMutex) unlockFast() bool {
 // closeOwner closes the owner word, so that from then on only records change it. The recordLock calls it.
 func (f *FairMutex) closeOwner() recordedWord { return closeFair(&f.words.owner) }
 
-// setOwner adds to the change x that the lock gets the state o. The owner word gets a new tag, even if its value stays
-// the same. So each grant has another tag than the grant before, also if the same participant is granted the lock twice
-// in a row. If o is owner-dead, the word died gets its participant.
+// setOwner adds to the change x that the lock gets the state o. The owner word gets a new tag, even if its value
+// stays the same. So two grants in a row have different tags, even if both are for the same participant. If o is
+// owner-dead, setOwner also stores the participant in o in the word died.
 func (f *FairMutex) setOwner(x *recordedChange, o ownerWord) {
 	x.renew(fairOwnerWord, 0, &f.words.owner, uint32(o))
 	if o.kind() == kindOwnerDead {
@@ -62,8 +62,8 @@ func (f *FairMutex) setDied(x *recordedChange, n arenakernel.ParticipantID) {
 	x.set(fairDiedWord, 0, &f.words.died, uint32(n))
 }
 
-// removed adds to the change x that the owner word becomes open, so that fast paths can change it. It does so
-// only if the queue is empty after x and the lock is free or held.
+// removed adds to the change x that the owner word becomes open, so that fast paths can change it. It does so only
+// if x leaves the queue empty, and the lock is free or held.
 func (f *FairMutex) removed(x *recordedChange) {
 	if f.mayOpen() && f.empty(x) {
 		if o := f.ownerIn(x); o.kind() == kindHeld {
@@ -72,7 +72,7 @@ func (f *FairMutex) removed(x *recordedChange) {
 	}
 }
 
-// The next five methods, and closeOwner, setOwner, tidy and closedError, are the lockHooks of a FairMutex.
+// The next five methods, and closeOwner, setOwner, tidy and closedError, implement lockHooks for a FairMutex.
 
 func (f *FairMutex) focusOn(*recordedChange, uint64) (bool, error) { return true, nil }
 func (f *FairMutex) valid(o ownerWord) bool                        { return o.valid() }
@@ -83,9 +83,9 @@ func (f *FairMutex) lockError(_ uint64, err error, died arenakernel.ParticipantI
 	return f.fail("fairmutex.lock", err, f.a.Who(died), detail)
 }
 
-// take locks f with a record if the lock is free and nobody waits. Otherwise, if s is not nil, it queues the
-// wait of the prepared wait node s, and appends s to turns if turns is not nil. If s is nil, take changes nothing
-// while a living process holds the lock.
+// take locks f with a record if the lock is free and nobody waits. Otherwise, if s is not nil, it queues the wait
+// of the wait node s, which the caller has prepared, and appends s to turns if turns is not nil. If s is nil, take
+// changes nothing while a living process holds the lock.
 func (f *FairMutex) take(ctx context.Context, s *park.WaitNode, turns *park.Turns) (lockResult, error) {
 	b := takeWakes()
 	defer f.wake(b) // runs after f.private is released
@@ -133,8 +133,8 @@ func (f *FairMutex) give() (not ownerWord, held bool, err error) {
 	defer f.private.Unlock()
 	x := &f.scratch
 	for {
-		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the
-		// FairMutex.
+		// The loop repeats only after this call has taken a wait off the queue, or after another call has changed
+		// the FairMutex.
 		if err := f.begin(x, b); err != nil {
 			return 0, true, err
 		}

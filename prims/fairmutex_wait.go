@@ -85,7 +85,8 @@ func (f *FairMutex) arrive(ctx context.Context, turns *park.Turns) (s *park.Wait
 	return nil, err
 }
 
-// await waits until the wait of the node s has ended, and accepts the lock if the wait was granted it; see awaitTurn.
+// await waits until the wait of the node s has ended. If the wait was granted the lock, await accepts it; see
+// awaitTurn.
 func (f *FairMutex) await(ctx context.Context, s *park.WaitNode) error {
 	if err := f.awaitTurn(ctx, s); err != nil {
 		return err
@@ -128,8 +129,8 @@ func (f *FairMutex) closedError() error {
 	return f.fail("fairmutex.lock", shmsync.ErrClosed, nil, closedHandle)
 }
 
-// fairPending is the wait of a Pending for a FairMutex. The call that began the wait has entered f.queue, and
-// the end of the wait leaves f.queue. Close of the handle waits for that.
+// fairPending is the wait of a Pending for a FairMutex. The call that began the wait has entered f.queue, and the
+// end of the wait leaves f.queue. Until then, Close of the handle waits.
 type fairPending struct {
 	f *FairMutex
 	s *park.WaitNode

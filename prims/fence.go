@@ -2,26 +2,27 @@ package prims
 
 import "sync/atomic"
 
-// fence orders the earlier stores of this goroutine before its later loads, for all processes. A call needs a
-// fence if it finds that it has nothing to change, such as a Set of an Event that is set already. Another
-// process may change the word of the object afterwards, and must then see everything that this goroutine stored
-// before the call. So the call makes a fence and loads the word once more. If the word is still the same, the
-// call returns without a change.
+// fence orders the earlier stores of this goroutine before its later loads, for all processes. A call that finds
+// nothing to change needs a fence, for example a Set of an Event that is set already. Another process may change
+// the word of the object afterwards, and must then see everything that this goroutine stored before the call. So
+// the call makes a fence and loads the word once more. If the word is still the same, the call returns without a
+// change.
 //
 //	Set                     a call that takes the token
 //	data: written           token: taken
 //	fence                   data: read
 //	token: is it there?
 //
-// Without the fence, the CPU of Set may read the token before other CPUs see the data. The call on the other side needs
-// the counterpart, orderLoads: its CPU may read the data before other CPUs see that the token is taken.
+// Without the fence, the CPU of Set may read the token before other CPUs see the data. The call that takes the
+// token needs the counterpart, orderLoads. Without orderLoads, its CPU may read the data before other CPUs see that
+// the token is taken.
 func fence() {
 	var w atomic.Uint32
 	w.Add(1)
 }
 
-// orderLoads keeps the later loads of this goroutine after its CAS of w, which has succeeded. A call needs that if
-// another call may have changed nothing because it did not see this CAS; see fence.
+// orderLoads keeps the later loads of this goroutine after its CAS of w, which has succeeded. A call uses
+// orderLoads if another call that did not see this CAS may have changed nothing; see fence.
 //
 // On an arm64 CPU without the instructions of LSE, a CAS is a loop of a load-exclusive and a store-exclusive
 // instruction. The load keeps later loads after itself, but they may overtake the store. An atomic load of Go does not

@@ -37,9 +37,9 @@ var (
 // goroutine waits. The waiter takes its token before it tests the condition, so it does not miss a Post that
 // comes after the test.
 //
-// In the terminology of the Go memory model, and across processes: the Post that takes the
-// counter to n, and every Post before it, synchronize before every Get that returns n or more and
-// every Wait for n or less that returns nil.
+// In the terminology of the Go memory model, and across processes: the Post that takes the counter to n, and every
+// Post before it, synchronize before every Get that returns n or more, and before the return of every Wait for n or
+// more that returns nil.
 //
 // No process holds a Futex, so a death leaves nothing to recover: a Post has either happened or
 // not.
@@ -58,8 +58,8 @@ type Futex struct {
 // FutexOptions says how a Futex is created. A nil *FutexOptions means the zero
 // value.
 type FutexOptions struct {
-	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from earlier spins; if it is negative, they never spin.
+	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
+	// learn the bound from earlier spins; if Spin is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -71,8 +71,8 @@ func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{Kind: futexKind, Version: futexVersion, Wake: wakeFutex, Inspect: inspectFutex})
 }
 
-// OpenFutex finds the Futex of that name in the arena or creates it, with its
-// counter at 0. An empty name makes a fresh anonymous one.
+// OpenFutex finds the Futex of that name in the arena or creates it, with its counter at 0. An empty name makes a
+// new anonymous one.
 func OpenFutex(a *arena.Arena, name string, opts *FutexOptions) (*Futex, error) {
 	return openFutex((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -188,8 +188,8 @@ func (f *Futex) Stopped() bool {
 // error Is ErrClosed. A token is the result of Get plus the number of posts to wait for.
 func (f *Futex) Wait(token uint64) error { return f.WaitContext(nil, token) }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends first. A token that is reached takes
-// precedence over a context that has ended.
+// WaitContext is like Wait, but returns ctx.Err() if ctx ends first. A token that is reached takes precedence over
+// a context that has ended.
 func (f *Futex) WaitContext(ctx context.Context, token uint64) error {
 	if err := f.opening.error("futex.wait"); err != nil {
 		return err
@@ -232,9 +232,9 @@ func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
 			s |= futexAnnounced
 		}
 		crashpoint.Hit("futex.wait.announced")
-		// Before the thread sleeps, the kernel compares the word once more. If the goroutine waits through the
-		// poller, the poller compares the word. If there was a Post in between, the word has changed and the
-		// waiter does not sleep.
+		// Before the thread sleeps, the kernel compares the word with s once more. If the goroutine waits through
+		// the poller, the poller does so. If there was a Post in between, the word has changed and the waiter does
+		// not sleep.
 		switch f.queue.Sleep(uint32(s), park.SleepSpec{}, &c) {
 		case park.Again:
 			crashpoint.Hit("futex.wait.woken")
@@ -254,8 +254,8 @@ func (f *Futex) closed() error {
 	return f.fail("futex.wait", shmsync.ErrClosed, closedHandle)
 }
 
-// spin spins until the token is reached, the Futex is stopped, or the bound for spinning is used up. In the
-// last case it returns false.
+// spin spins until the token is reached, the Futex is stopped, or the bound for spinning is used up. It returns
+// false if the bound is used up.
 func (f *Futex) spin(token uint64) bool {
 	return f.tuning().Spin(func() bool {
 		s := futexState(f.state.Load())
@@ -267,10 +267,10 @@ func (f *Futex) tuning() park.Tuning {
 	return park.Tuning{Budget: &f.words.spin, Pays: &f.words.pays, LastCPU: &f.words.lastCPU, Slot: f.a.Self().Slot()}
 }
 
-// check is called ten times a second while a goroutine of this process waits. It wakes waiters that a stopped
-// or dead process should have woken. If there was a Post since the last check, it wakes the waiters even if the
-// word is announced. The announcement does not prove that the Post has woken them, because a waiter for a later
-// token may have announced itself after the Post.
+// check is called ten times a second while a goroutine of this process waits. It wakes waiters that a stopped or
+// dead process should have woken. If there was a Post since the last check, it wakes the waiters even if the bit
+// announced is set. The bit does not prove that the Post has woken them, because a waiter for a later token may
+// have set it after the Post.
 func (f *Futex) check() {
 	s := futexState(f.state.Load())
 	posted := f.looked.Swap(s.counter()) != s.counter()
@@ -279,8 +279,9 @@ func (f *Futex) check() {
 	}
 }
 
-// wakeFutex wakes the waiters that a dead process should have woken. It leaves the word as it is. If the dead
-// process posted, the Post has changed the word. If it did not post, no waiter has to be woken.
+// wakeFutex wakes the waiters that a dead process should have woken. It leaves the word as it is: a Post changes
+// the word by one CAS before its wakes. If the dead process made this CAS, the Post has happened. Otherwise no
+// waiter has to be woken.
 func wakeFutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[futexWords](a, obj.Body)
 	if err == nil && (owed != arenakernel.OwedAnnounced || futexState(w.state.Load()).announced()) {
@@ -299,18 +300,18 @@ func (f *Futex) SetSpin(d time.Duration) {
 	f.words.spin.Store(spinField(d))
 }
 
-// Spin returns the value of the last SetSpin.
+// Spin returns the bound that SetSpin, or the creation of the object, has set.
 func (f *Futex) Spin() time.Duration {
 	f.opening.use()
 	return spinOf(f.words.spin.Load())
 }
 
 // Close closes this handle on the Futex, and no other handle. Calls that wait through this handle
-// end with an error that Is ErrClosed. A second Close is an error that Is ErrClosed.
+// end with an error that Is ErrClosed. A second Close returns an error that Is ErrClosed.
 func (f *Futex) Close() error { return f.opening.close("futex.close") }
 
-// end replaces the counter that Get and Wait read by a private counter that never reaches a token. A closed
-// handle uses that counter.
+// end makes Get and Wait of this handle read a private counter instead of that of the Futex. The private counter
+// never reaches a token.
 func (f *Futex) end() {
 	f.queue.Close()
 	redirect(&f.state, &closedFutex)

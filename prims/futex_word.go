@@ -45,7 +45,7 @@ func (s futexState) stopped() bool      { return s&futexStopped != 0 }
 func (s futexState) posted() futexState { return (s + futexPost) &^ futexAnnounced }
 func (s futexState) stop() futexState   { return (s | futexStopped) &^ futexAnnounced }
 
-// reached reports whether a waiter for token need not wait.
+// reached reports whether a wait for token is over.
 func (s futexState) reached(token uint64) bool { return s.counter() >= token }
 
 // String renders the state by the names of its parts.

@@ -22,12 +22,13 @@ var (
 	_ = crashpoint.Register("future.setall.before_wake")
 )
 
-// Future is the result of an operation of some process: an errno, which is 0 for success. It is set once, and
-// any number of goroutines of any process wait for it. A result that is more than a number lies in the arena,
-// for example in an [arena.Value]. In that case the producer, that is, the process that sets the Future, writes
-// the value first and then calls Set. A process that has seen the Future set may read the value. The producer
-// calls Claim before it begins the operation. If it dies without a Claim, the waits go on until another process
-// sets the Future.
+// Future is the result of an operation of some process: an errno, which is 0 for success. A Future is set once, and
+// any number of goroutines of any process wait for it. The producer is the process that sets the Future. The
+// producer calls Claim before it begins the operation. If it dies without a Claim, the waits go on until another
+// process sets the Future.
+//
+// A result that is more than a number lies in the arena, for example in an [arena.Value]. In that case the producer
+// writes the value first and then calls Set. A process that has seen the Future set may read the value.
 //
 // If a producer that has called Claim dies before Set, every wait, now and later, ends with an
 // error that Is ErrOwnerDead and names the producer, until a process calls Reset.
@@ -43,8 +44,8 @@ type Future struct {
 // FutureOptions says how a Future is created. A nil *FutureOptions means the zero
 // value.
 type FutureOptions struct {
-	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from earlier spins; if it is negative, they never spin.
+	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
+	// learn the bound from earlier spins; if Spin is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -52,8 +53,8 @@ var futureKind = arenakernel.KindOf("FUTR")
 
 const futureVersion = 2
 
-// OpenFuture finds the Future of that name in the arena or creates it, unset. An
-// empty name makes a fresh anonymous one.
+// OpenFuture finds the Future of that name in the arena or creates it, unset. An empty name makes a new anonymous
+// one.
 func OpenFuture(a *arena.Arena, name string, opts *FutureOptions) (*Future, error) {
 	return openFuture((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -95,9 +96,9 @@ func (f *Future) swap(from, to futureState) bool {
 	return f.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
-// The method now ends the present round if its result is decided or its producer has died, and then wakes the
-// waiters. (A Future goes through rounds, because each Reset begins a new one.) It returns the state of the
-// Future after these steps.
+// The method named now brings the Future up to date. If the result of the present round is decided, or its producer
+// has died, now ends the round and wakes the waiters. (Each Reset begins a new round.) It returns the state of the
+// Future after that.
 func (f *Future) now() futureState {
 	s, wake := f.end(f.dead)
 	if wake {
@@ -109,12 +110,12 @@ func (f *Future) now() futureState {
 // dead reports whether the producer n has died. It returns false if n is this process.
 func (f *Future) dead(n arenakernel.ParticipantID) bool { return n != f.name && f.a.Dead(n) }
 
-// end does what the method now does, except the wakes. wake reports whether the caller has to wake the waiters.
-// The function dead reports whether a producer has died.
+// end does what the method named now does, but wakes nobody. The result wake says that the caller has to wake the
+// waiters. The function dead reports whether a producer has died.
 func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, wake bool) {
 	for {
 		// The loop repeats only if another process has decided, ended or claimed the round, or has announced a
-		// waiter. So it is lock-free.
+		// waiter. So the loop is lock-free.
 		s := f.load()
 		if s.over() {
 			return s, false
@@ -148,12 +149,12 @@ func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, 
 
 func (f *Future) slot(r futureRound) *atomic.Uint64 { return &f.words.results[r.slot()] }
 
-// resultOf returns the result of round r, which must be over. If more than 31 rounds have ended since then, a
-// later result may have taken the place of that of r. In that case resultOf may return the result of the latest
-// round. It reports false if a peer has overwritten the words.
+// resultOf returns the result of round r, which must be over. A Future keeps 32 results. If a later result has
+// replaced that of r, resultOf returns the result of the latest round. It reports false if a peer has overwritten
+// the words.
 func (f *Future) resultOf(r futureRound) (futureResult, bool) {
 	for {
-		// The loop repeats only if 32 more rounds have ended. So it is lock-free.
+		// The loop repeats only if 32 more rounds have ended. So the loop is lock-free.
 		v := futureResult(f.slot(r).Load())
 		if v.of(r) {
 			race.Acquire(f.key)
@@ -189,8 +190,8 @@ func (f *Future) judge(r futureRound) (shmsync.Errno, error) {
 func (f *Future) Claim() bool {
 	defer f.serve().end()
 	for {
-		// The loop repeats only if another process has claimed or ended the round, or has announced a waiter.
-		// So it is lock-free.
+		// The loop repeats only if another process has claimed or ended the round, or has announced a waiter. So
+		// the loop is lock-free.
 		s := f.now()
 		switch {
 		case s.over():
@@ -216,10 +217,10 @@ func (f *Future) Set(errno shmsync.Errno) bool {
 	return done
 }
 
-// set does what Set does, except the wakes at the end. wake reports whether the caller has to wake the waiters.
+// set does what Set does, but wakes nobody. The result wake says that the caller has to wake the waiters.
 func (f *Future) set(errno shmsync.Errno) (done, wake bool) {
 	for {
-		// The loop repeats only if another process has decided the round. So it is lock-free.
+		// The loop repeats only if another process has decided the round. So the loop is lock-free.
 		s := f.now()
 		if s.over() {
 			return false, false
@@ -252,7 +253,7 @@ func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 		}
 	}()
 	for _, f := range futures {
-		calls = append(calls, f.serve()) // before any set, because a waiter may then close other futures
+		calls = append(calls, f.serve()) // all calls begin before the first set, because a waiter that it wakes may close the other futures
 	}
 	for i, f := range futures {
 		var done bool
@@ -267,8 +268,8 @@ func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 // result: it Is ErrOwnerDead if the producer died, or ErrCorrupt or ErrClosed.
 func (f *Future) Wait() (shmsync.Errno, error) { return f.WaitContext(nil) }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends first. A Future that is set takes
-// precedence over a context that has ended.
+// WaitContext is like Wait, but returns ctx.Err() if ctx ends first. A Future that is set takes precedence over a
+// context that has ended.
 func (f *Future) WaitContext(ctx context.Context) (shmsync.Errno, error) {
 	if e, err := f.result(); err != errUnset {
 		return e, err
@@ -311,10 +312,11 @@ func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 }
 
 // Reset makes a Future unset and unclaimed if it is set or if its producer died, and reports whether it did.
-// Otherwise Reset does nothing, since waiters may still wait for the result. A waiter that began before the
-// Reset gets the old result. If 32 more results come before that waiter runs again, it gets the last of those.
-// After the death of a producer, Reset waits until no system call of the dead process can write any more. If
-// the words name a living process as a dead producer, Reset panics with an error that Is ErrCorrupt.
+// Otherwise Reset does nothing, since waiters may still wait for the result. A wait that began before the Reset
+// returns the old result. If 32 more results come before this wait returns, it returns the latest result.
+//
+// After the death of a producer, Reset waits until no system call of the dead process can write any more. If the
+// words name a living process as a dead producer, Reset panics with an error that Is ErrCorrupt.
 func (f *Future) Reset() bool { return f.reset(false) }
 
 // reset does what Reset does. If abandonedOnly is set, it resets the Future only if the producer died.
@@ -329,8 +331,9 @@ func (f *Future) reset(abandonedOnly bool) bool {
 		case !s.over(), abandonedOnly && !s.abandoned():
 			return false
 		case s.abandoned() && !f.a.Gone(s.producer()):
-			// This checks Live, not Current. A process that leaves the arena is current until it has left, but
-			// it has already given up the rounds that it had claimed.
+			// The check uses Live, not Current. A process that leaves the arena stays current until it has left,
+			// but it gives up the rounds that it has claimed before that. So a producer that is current is no proof
+			// of damage.
 			if f.a.Live(s.producer()) && f.load() == s {
 				panic(f.fail(shmsync.ErrCorrupt, nil, fmt.Sprintf("%v, which lives", s)))
 			}
@@ -344,8 +347,9 @@ func (f *Future) reset(abandonedOnly bool) bool {
 	}
 }
 
-// awaitGone waits until the dead producer in s is gone, or until the state is no longer s. It does not wait
-// after that, because another participant may have got the producer's ID. The only error is errClosing.
+// awaitGone waits until the dead producer in s is gone, or until the state is no longer s. After a change of the
+// state, another participant may have the producer's ID, for whose end awaitGone must not wait. The only error is
+// errClosing.
 func (f *Future) awaitGone(s futureState) error {
 	n := s.producer()
 	return awaitUntil(nil, f.queue, func() bool { return f.load() != s || f.a.Gone(n) || f.a.Live(n) })
@@ -388,5 +392,5 @@ func (f *Future) Offset() arena.Offset { return f.object.Offset }
 
 // Close closes this handle on the Future, and no other handle. Calls that wait through this handle
 // end with an error that Is ErrClosed. If this process has claimed the Future, the claim stays. A
-// second Close is an error that Is ErrClosed.
+// second Close returns an error that Is ErrClosed.
 func (f *Future) Close() error { return f.opening.close("future.close") }

@@ -20,11 +20,11 @@ func (f *Future) IsSet() (shmsync.Errno, bool) {
 }
 
 // read returns the state, and the result of the present round if the round is over. It changes nothing. If the
-// state and the result contradict each other, a peer has overwritten the words. In that case read reports
-// false, and returns the state of a round that is not over.
+// state and the result contradict each other, because a peer has overwritten the words, read returns false, and the
+// state of a round that is not over.
 func (f *Future) read() (futureState, futureResult, bool) {
 	for {
-		// The loop repeats only if another call has changed the Future. So it is lock-free.
+		// The loop repeats only if another call has changed the Future. So the loop is lock-free.
 		s := f.load()
 		if !s.over() {
 			return s, 0, true
@@ -40,8 +40,8 @@ func (f *Future) read() (futureState, futureResult, bool) {
 	}
 }
 
-// errUnset means that the Future has no result, or that the word does not show yet that it has one. In the
-// second case, a call that can change the word finds the result.
+// errUnset means that the Future has no result, or that its word does not show the result yet. In the second case,
+// a call that can change the word finds the result.
 var errUnset = errors.New("not set")
 
 // The method result returns the result of a Future that is set. Otherwise the error is errUnset, or that of a
@@ -72,7 +72,7 @@ type FutureState struct {
 // State reads f without changing it. The answer may be out of date when it returns.
 func (f *Future) State() FutureState {
 	for {
-		// The loop repeats only if another call has changed the Future. So it is lock-free.
+		// The loop repeats only if another call has changed the Future. So the loop is lock-free.
 		f.opening.use()
 		s, v, ok := f.read()
 		lost := s.claimed() && !f.a.Current(s.producer())

@@ -101,9 +101,9 @@ func (r futureRound) slot() int { return int(r % futureRounds) }
 // The method before returns the round before r.
 func (r futureRound) before() futureRound { return (r - 1) & (1<<31 - 1) }
 
-// futureResult is the result of a round. The result of round r is in slot r mod 32. One CAS puts it in the
-// place of the result of round r-32. This CAS decides how the round ends. Set, and a process that finds the
-// producer dead, compete for it.
+// futureResult is the result of a round. The result of round r is in slot r mod 32. One CAS replaces the result of
+// round r-32 by that of round r, and thereby decides how round r ends. Set, and processes that find the producer
+// dead, compete to make this CAS.
 //
 //	bits 0..31   value      the errno, or the ID of the producer that died
 //	bit  32      abandoned  the producer died before it was set
@@ -116,9 +116,9 @@ func (r futureRound) before() futureRound { return (r - 1) & (1<<31 - 1) }
 //	1        r / 32 - 1  how round r-32 ended; round r has not ended    the same, 32 rounds before
 //	0        0           round r of the first lap has not ended         (all-zero memory)
 //
-// A process that was stopped before its CAS cannot change a later round. The CAS expects the result of an
-// earlier round, which is replaced when the process's own round is decided. That value comes back only after
-// 2^31 rounds.
+// If a process was stopped before its CAS, it cannot change a later round when it goes on. Its CAS expects the
+// result of an earlier round, and that result was replaced when the process's own round was decided. The same value
+// comes back only after 2^31 rounds.
 //
 //	writers: Set, and processes that find the producer dead, by CAS
 //	readers: all participants

@@ -36,11 +36,10 @@ func (g *goneWait) next() int64 {
 	return g.last
 }
 
-// awaitGone waits until the dead participant n is gone, or until the function in the parameter names returns
-// false. That function reports whether the word that the caller has read still names n. If the word has another
-// value, n may be the ID of another participant by now, and the caller must not wait for that participant. So
-// the caller reads the word again after awaitGone. q is a queue of the object. The errors are ctx.Err() and
-// errClosing.
+// awaitGone waits until the dead participant n is gone, or until the function names returns false. That function
+// reports whether the word that the caller has read still names n. After a change of the word, n may be the ID of
+// another participant, for whose end awaitGone must not wait. So the caller reads the word again after awaitGone. q
+// is a queue of the object. The errors are ctx.Err() and errClosing.
 func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID, names func() bool) error {
 	was := a.Current(n) // a peer may have written the ID of a living participant into the word
 	// If an ID that was not current becomes current, another participant has got it.
@@ -88,18 +87,18 @@ func awaitUntil(ctx context.Context, q *park.Queue, done func() bool) error {
 }
 
 const (
-	napMost    = 1e6 // ns; a longer pause is no nap
+	napMost    = 1e6 // ns; the first pause for which nap is not used
 	nappersMax = park.DirectMax
 )
 
 var (
 	nappers atomic.Int32 // how many goroutines are in a nap
-	napWord uint32       // 0; a nap sleeps on it, and nobody wakes it
+	napWord uint32       // always 0; nap sleeps on this word, and nobody wakes it
 )
 
-// nap sleeps in the kernel for the given number of nanoseconds. It returns false if too many goroutines of this
-// process do so already. A timer of the Go runtime takes up to a millisecond longer in a process that has nothing
-// else to do, because the runtime waits for the next timer with epoll_wait, which counts in milliseconds.
+// nap sleeps in the kernel for the given number of nanoseconds. It returns false, and does not sleep, if too many
+// goroutines of this process sleep in nap already. A timer of the Go runtime would take up to a millisecond longer
+// in a process that has nothing else to do: the runtime waits for it with epoll_wait, which counts in milliseconds.
 func nap(ns int64) bool {
 	defer nappers.Add(-1)
 	if nappers.Add(1) > nappersMax {

@@ -13,10 +13,10 @@ import (
 // opening is one opening of an object. Each handle has an opening of its own. The Close of the handle ends this
 // opening, and no other opening of the process.
 //
-// Close first ends the waits of the handle. The waiting calls clean up while the words of the object are still
-// in place. Then Close replaces the pointers that the fast paths use by pointers to private words that are
-// never free. The reason is that a fast path has no room for a test whether the handle is closed. With such a
-// word the fast path fails, and the slow path checks ended. closeAll lists the steps.
+// Close first ends the waits of the handle. The waiting calls clean up while the words of the object are still in
+// place. Then Close redirects the pointers that the fast paths use to private words that are never free. A fast
+// path has no room for a test whether the handle is closed. With a private word it fails, and the slow path tests
+// the field ended. closeAll lists the steps.
 type opening struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
@@ -30,7 +30,7 @@ type opening struct {
 	end    func()      // makes the fast paths fail
 	owed   func()      // makes the wakes that late calls have left to Close; see enterLate
 
-	// inside and insideRule are the functions of the program that calls of the handle run. Close of the handle waits
+	// inside and insideRule are functions of the program that calls of the handle run. Close of the handle waits
 	// for inside only, and Close of the arena waits for both. Immutable after the handle is built.
 	inside, insideRule markedFunc
 
@@ -147,8 +147,8 @@ func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func(*are
 	return h, nil
 }
 
-// register adds a handle to the open handles of this process. It returns false if the Close of the arena has
-// begun. That Close has made its list of handles to close, or is about to make it, so it may miss this handle.
+// register adds a handle to the open handles of this process. It returns false if the Close of the arena has begun,
+// because this handle may be missing in the list of handles that Close makes.
 func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 	handles.Lock()
 	defer handles.Unlock()
@@ -164,9 +164,9 @@ func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 	return true
 }
 
-// openAs finds the object that the parameter spec describes, or creates it. It returns the handle that the
-// function build makes. The parameter differs is a function. If the object existed before, this function returns
-// in words how the object differs from what the caller asked for, or "".
+// openAs finds the object that spec describes, or creates it. It returns the handle that the function build makes.
+// If the object existed before, the function differs returns in words how the object differs from what the caller
+// asked for, or "" if it does not differ.
 func openAs[H handle](
 	a *arenakernel.Arena, spec arenakernel.ObjectSpec, op string,
 	build func(*arenakernel.Arena, arenakernel.Object) (H, error), differs func(H) string,
@@ -235,10 +235,10 @@ func handlesOn(a *arenakernel.Arena, o arenakernel.Object) *objectHandles { // g
 	return on
 }
 
-// The function common returns the data that all handles of this process on an object share, and makes this data
-// if there is none. The opening p uses the data until p ends. A build function calls common at most once, and
-// must not fail after that. The reason is that the use of the data ends only with an opening that the function
-// share has registered.
+// The function common returns the data that all handles of this process on an object share, and makes this data if
+// there is none. The opening p uses the data until p ends. A build function calls common at most once, and must not
+// fail after that. Otherwise the function share would not register the opening, and the use of the data would never
+// end.
 func common[C any](p *opening) *C {
 	handles.Lock()
 	defer handles.Unlock()
@@ -300,8 +300,8 @@ func (p *opening) error(op string) error {
 	return p.refused(op)
 }
 
-// refused returns the error for a call that came after the beginning of Close. It is not inlined, because the method
-// error would then be too large to be inlined.
+// refused returns the error for a call that came after the beginning of Close. It is not inlined, so that the
+// method error is small enough to be inlined.
 //
 //go:noinline
 func (p *opening) refused(op string) error {
@@ -311,7 +311,7 @@ func (p *opening) refused(op string) error {
 // use panics if the handle is closed.
 func (p *opening) use() {
 	if p.ended.Load() {
-		panic(p.refusal) // not a call, which would make the method too large to be inlined
+		panic(p.refusal) // panic, and not a call of a function, keeps use small enough to be inlined
 	}
 }
 

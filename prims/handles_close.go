@@ -38,20 +38,20 @@ func closeHandles(a *arenakernel.Arena) {
 	}
 }
 
-// closeAll closes the handles in the parameter all. The caller has set the field closing of each of them. closeAll
-// does each of these steps for all handles before it begins the next step:
+// closeAll closes the handles in all. The caller has set the field closing of each of them. The parameter idle has
+// the handles of whose calls none may be left: all handles of the arena for a Close of the arena, and none for a
+// Close of a handle. closeAll does each of these steps for all handles before it begins the next step:
 //
 //  1. refuse: a wait that begins from now on ends with ErrClosed.
 //  2. left: the present waits are woken until their calls have left. Such a call may run a function of the
-//     caller, such as one of an Update or a Repair, and that function may use another of the handles. Its
-//     waits then end, but it may still unlock what it has locked.
+//     caller, such as one of an Update or a Repair, and that function may use another of the handles. The
+//     waits of the function then end, but the function may still unlock what it has locked.
 //  3. drain: calls that do not wait come to an end, or a bounded time passes.
 //  4. letGo: the words of the fast paths are replaced, the wakes are made that late calls have left to Close, and the
 //     object is closed.
 //
-// As long as closeAll waits in step 2, it makes the wakes that late calls of all handles have left to Close. In step 2 it
-// also waits until no call keeps one of the handles in the parameter idle open by the method stayIfOpen. Close of the
-// arena passes all its handles there, and Close of a handle passes none.
+// In step 2, closeAll also makes the wakes that late calls have left to Close. And it waits until no call keeps one
+// of the handles in idle open by the method stayIfOpen.
 func closeAll(all, idle []*opening) {
 	for _, p := range all {
 		p.refuse()
@@ -80,16 +80,16 @@ func closeAll(all, idle []*opening) {
 	}
 }
 
-// served is a call that does not wait but uses the words of a handle. Close must not take the words away before
-// the call has ended.
+// served is a call that does not wait but uses the words of a handle. Close waits for the call, or the call keeps
+// the words in place.
 type served struct {
 	queue *park.Queue
 	stays *opening // nil if Close waits for the call; otherwise the call has called keepIfOpen
 }
 
-// serve begins a call that does not wait. It panics if the handle has ended. But it succeeds while Close waits
-// for a function of the caller, such as one that the caller has passed to Update. That function may make such
-// calls itself, and other goroutines on which it depends may make them, too.
+// serve begins a call that does not wait. It panics if the handle has ended. While Close waits for a function of
+// the program, such as one that an Update runs, the handle has not ended. So the function may make such calls, and
+// so may other goroutines on which it depends.
 func (p *opening) serve(q *park.Queue) served {
 	s, ok := p.tryServe(q)
 	if !ok {
@@ -124,11 +124,12 @@ func (s served) end() {
 	s.queue.ExitLasting()
 }
 
-// enterLate begins the rest of a call that has taken effect and that Close has not waited for so far. The caller calls
-// Exit of q, a queue of its handle, when it no longer needs the words. Another goroutine may know of the effect
-// already, and may close the handle and delete the object. Another object may then have its bytes. So such a call only
-// loads words until enterLate has returned true. If enterLate returns false, the Close of the handle has begun. The
-// caller then stores nothing and wakes nobody, because Close makes its wakes; see the field owed.
+// enterLate begins the last part of a call that has already taken effect. Close has not waited for the call so far.
+// Another goroutine may know of the effect, close the handle and delete the object, and another object may get its
+// bytes. So until enterLate has returned true, such a call only loads words. If enterLate returns true, Close waits
+// until the call ends with Exit of q, a queue of the handle. If enterLate returns false, the Close of the handle
+// has begun. The call then stores nothing and wakes nobody, because Close makes the wakes of the call; see the
+// field owed.
 //
 //	the call                           the goroutine that closes the handle
 //	effect, by a CAS                   learns of the effect
@@ -141,8 +142,8 @@ func (s served) end() {
 // finds the effect by itself.
 func enterLate(q *park.Queue) bool { return q.Enter() }
 
-// loseHandles is called before an arena is unmapped. It marks the remaining handles as lost, that is, those for
-// which a call still needs the words although their Close did not wait for the call.
+// loseHandles is called before an arena is unmapped. It marks the remaining handles as lost. These are handles
+// whose Close has not waited for a call that still needs the words.
 func loseHandles(a *arenakernel.Arena) {
 	handles.Lock()
 	objects := handles.of[a.Segment()]

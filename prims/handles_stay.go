@@ -42,10 +42,10 @@ func (p *opening) drop() { // guarded by: mu
 	}
 }
 
-// stayIfOpen does what the method keepIfOpen does, for a call that runs a function of the program. Close of the handle
-// does not wait for the call, because the function may take long, and may itself close the handle. Close of the arena
-// waits for the call: if this process left the arena meanwhile, its peers would take back what the function needs.
-// The caller ends the call by the method leave.
+// stayIfOpen does what the method keepIfOpen does, for a call that runs a function of the program. Close of the
+// handle does not wait for the call, because the function may take long, and may itself close the handle. Close of
+// the arena waits: if this process left the arena during the call, its peers would take back what the function
+// needs. The caller ends the call by the method leave.
 func (p *opening) stayIfOpen() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +56,8 @@ func (p *opening) stayIfOpen() bool {
 	return true
 }
 
-// stayToRun does what the method stayIfOpen does, but returns false if a Close of the handle or of the arena has begun.
+// stayToRun does what the method stayIfOpen does, but returns false if a Close of the handle or the arena has
+// begun.
 //
 //	stayToRun              Close of the arena
 //	counts the call        stores closing
@@ -89,7 +90,7 @@ func (p *opening) idle() bool {
 	return p.awaited == 0
 }
 
-// leaveStay calls leave, unless this process is leaving the arena. That happens only if a test has killed the
+// leaveStay calls leave, unless this process is leaving the arena, which it does only if a test has killed the
 // participant. q is a queue of the handle.
 func (p *opening) leaveStay(q *park.Queue) {
 	if q.EnterStay() {
@@ -126,7 +127,7 @@ func (p *opening) lostWords(op string) error {
 	return p.refused(op)
 }
 
-// overwritten says that a word changed to o although only this process may change it.
+// overwritten says that a word has changed to o although only this process may change the word.
 func overwritten(o fmt.Stringer) string {
 	return "it was overwritten during the repair, and is now " + o.String()
 }

@@ -37,8 +37,8 @@ func (i *inspection) word(name string, bits uint64, format string, args ...any) 
 	i.Words = append(i.Words, arenakernel.Word{Name: name, Bits: bits, Text: fmt.Sprintf(format, args...)})
 }
 
-// hold adds the hold h to the holds of the inspection and returns its index there. A hold without an owner is not
-// added.
+// hold adds the hold h to the holds of the inspection, and returns its index there in a slice. If h has no owner,
+// hold adds nothing and returns nil.
 func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	if h.Owner == 0 {
 		return nil
@@ -47,8 +47,8 @@ func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	return []int{len(i.Holds) - 1}
 }
 
-// waits records for some waits what they wait for. The parameter chosen is a function that selects these waits. The
-// parameter on has the indexes of the holds for whose end they wait.
+// waits records what the waits that the function chosen selects wait for. what is the text, and on has the indexes
+// of the holds for whose end they wait.
 func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && chosen(w) {
@@ -152,8 +152,8 @@ func spinText(field uint32) string {
 	}
 }
 
-// enough marks the waits whose text For is the parameter what. Such a wait can end as soon as some of the holds
-// end; not all of them have to end.
+// enough marks the waits whose text For is the parameter what. Each of them can end as soon as some of the holds in
+// its field On end; not all of them have to end.
 func (i *inspection) enough(what string) {
 	for k := range i.Waits {
 		if i.Waits[k].For == what {

@@ -32,16 +32,16 @@ type Latch struct {
 
 // LatchOptions says how a Latch is created. A nil *LatchOptions means the zero value.
 type LatchOptions struct {
-	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from earlier spins; if it is negative, they never spin.
+	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
+	// learn the bound from earlier spins; if Spin is negative, they never spin.
 	Spin time.Duration
 }
 
 var latchKind = arenakernel.KindOf("LTCH")
 
 // OpenLatch finds the Latch of that name in the arena or creates it, with its counter at n. An empty name makes a
-// new anonymous Latch. If an existing Latch began with another number, the error Is ErrIncompatible. If n is below
-// 1 or above 2^31-1, the error Is [fs.ErrInvalid]. A process that does not know the number calls AttachLatch.
+// new anonymous Latch. If an existing Latch was created with another number, the error Is ErrIncompatible. If n is
+// below 1 or above 2^31-1, the error Is [fs.ErrInvalid]. A process that does not know the number calls AttachLatch.
 func OpenLatch(a *arena.Arena, name string, n int64, opts *LatchOptions) (*Latch, error) {
 	if err := needs("Latch", name, "a count", n); err != nil {
 		return nil, err
@@ -85,10 +85,12 @@ func newLatch(a *arenakernel.Arena, o arenakernel.Object) (*Latch, error) {
 }
 
 // Claim says that this process will count down n. If the process dies before it has done so, waits fail. From now
-// on, CountDown by this process reduces its own claim first. Claim first takes over what dead processes had
-// claimed, and then claims from what no process has claimed. It panics if n is negative, or more than the part of
-// the counter that no living process has claimed. If a process is just dying, Claim waits until its claim can be
-// taken over. So a parent that has waited for the end of its child can at once claim what the child had claimed.
+// on, CountDown by this process reduces its own claim first.
+//
+// Claim first takes over what dead processes had claimed, and then claims from what no process has claimed. It
+// panics if n is negative, or more than the part of the counter that no living process has claimed. If a process is
+// just dying, Claim waits until the claim of that process can be taken over. So a parent that has waited for the
+// end of its child can at once claim what the child had claimed.
 //
 // A Claim that takes over the claims of dead processes may take effect in several steps. If other processes count
 // down between the steps, less than n may be left; then Claim panics. This process keeps what it has claimed so
@@ -100,9 +102,9 @@ func (l *Latch) Claim(n int64) {
 	}
 }
 
-// CountDown subtracts n from the counter, and ends all waits when the counter is 0. It does not
-// block. If n is negative or more than the counter, it panics and changes nothing. It also panics
-// with an error that Is ErrCorrupt or ErrClosed.
+// CountDown subtracts n from the counter, and ends all waits when the counter is 0. It does not block. If n is
+// negative or more than the counter, it panics and changes nothing. If the Latch is damaged or the handle is
+// closed, it panics with an error that Is ErrCorrupt or ErrClosed.
 func (l *Latch) CountDown(n int64) {
 	if err := l.countDown(n); err != nil {
 		panic(err)
@@ -165,9 +167,10 @@ func (l *Latch) ArriveAndWait(n int64) {
 	}
 }
 
-// ArriveAndWaitContext calls CountDown and then WaitContext. If it returns an error, it has counted down nevertheless,
-// with two exceptions. If the Op of the *[shmsync.Error] is "latch.count_down", the handle was closed already, and the
-// call has not counted down. After an error that Is ErrCorrupt, it may or may not have counted down.
+// ArriveAndWaitContext calls CountDown and then WaitContext. If it returns an error, the call has counted down
+// nevertheless, with two exceptions. If the Op of the *[shmsync.Error] is "latch.count_down", the handle was closed
+// already, and the call has not counted down. After an error that Is ErrCorrupt, the call may or may not have
+// counted down.
 func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
 	// As soon as the counter is 0, another waiter may close the handle. Then Close waits for this call.
 	t := l.counter
@@ -190,7 +193,7 @@ func (l *Latch) Offset() arena.Offset { return l.counter.object.Offset }
 
 // Close closes this handle on the Latch, and no other handle. Calls that wait through this handle
 // end with an error that Is ErrClosed. What this process has claimed stays claimed. A second Close
-// is an error that Is ErrClosed.
+// returns an error that Is ErrClosed.
 func (l *Latch) Close() error {
 	t := l.counter
 	return t.opening.close("latch.close")

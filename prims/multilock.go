@@ -25,9 +25,9 @@ var (
 )
 
 // MultiLock is a mutual exclusion lock for each of 2^64 keys, between processes. One process at a time holds a key,
-// and waiters get the key in the order of arrival. Waiters for different keys do not wait for each other. A process
-// whose waiter was granted a key holds the key only when that waiter runs again. If the process dies before then,
-// the next waiter gets the key.
+// and waiters get the key in the order of arrival. Waiters for different keys do not wait for each other. If a
+// waiter is granted a key, its process holds the key as soon as the waiter runs again. If the process dies before
+// that, the next waiter gets the key.
 //
 // The keys are spread over buckets. Three keys of a bucket can be held or waited for at the same time without more
 // memory; each further key costs 64 bytes of the arena, which stay with the MultiLock for other keys. For many
@@ -44,7 +44,7 @@ type MultiLock struct {
 	name    arenakernel.ParticipantID
 	policy  Policy
 	log     uint   // base-2 logarithm of the number of buckets
-	open    uint32 // the value of an open word hold with which this participant holds a key
+	open    uint32 // the value that an open word hold has while this participant holds the key
 	words   *multiLockHead
 	counts  *countWords
 	all     []atomic.Pointer[multiBucket]
@@ -59,17 +59,15 @@ type MultiLock struct {
 // MultiLockOptions says how a MultiLock is created. A nil *MultiLockOptions means
 // the zero value.
 type MultiLockOptions struct {
-	// Policy says what happens to a key when its holder dies. 0 means PolicyReport for a new
-	// object, and any policy for an existing object. If Policy is set and an existing object has
-	// another policy, opening fails.
+	// Policy says what happens to a key when its holder dies. 0 means PolicyReport for a new object; an existing
+	// object may have any policy. If Policy is set and an existing object has another policy, opening fails.
 	Policy Policy
-	// Buckets is the number of parts over which the keys are spread. Each part takes 192 bytes. The
-	// number is rounded up to a power of two and is at most 65,536. 0 means 32 for a new object, and
-	// any number for an existing object. If Buckets is set and an existing object has another
-	// number, opening fails.
+	// Buckets is the number of parts over which the keys are spread. Each part takes 192 bytes. The number is
+	// rounded up to a power of two and is at most 65,536. 0 means 32 for a new object; an existing object may have
+	// any number. If Buckets is set and an existing object has another number, opening fails.
 	Buckets int
-	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from earlier spins; if it is negative, they never spin.
+	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
+	// learn the bound from earlier spins; if Spin is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -78,8 +76,8 @@ var multiLockKind = arenakernel.KindOf("MULT")
 const multiLockVersion = 3
 
 // OpenMultiLock finds the MultiLock of that name in the arena or creates it. An empty name makes a new anonymous
-// MultiLock. A MultiLock with 32 buckets takes 6,272 bytes, and 192 bytes more for each slot whose participants have
-// opened it. If there is not enough room for them, the error Is [shmsync.ErrNoSpace].
+// MultiLock. A MultiLock with 32 buckets takes 6,272 bytes, and 192 bytes more for each slot whose participants
+// have opened it. If the arena has not enough room for these bytes, the error Is [shmsync.ErrNoSpace].
 func OpenMultiLock(a *arena.Arena, name string, opts *MultiLockOptions) (*MultiLock, error) {
 	return openMultiLock((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -163,25 +161,25 @@ func buildMultiLock(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Mul
 	return x, nil
 }
 
-// inherit completes the last change that the slot record of this participant has, if it is not complete. The record
-// may be that of an earlier participant of the slot, which has died. This participant writes the record anew for a
-// change in any bucket, so the old record must be complete before that. If a peer has overwritten the record, inherit
-// does nothing.
+// inherit completes the change in the slot record of this participant, if it is not complete. An earlier
+// participant of the slot, which has died, may have made this change. It must be complete before this participant
+// writes a change of its own, in any bucket, to the same record. If a peer has overwritten the record, inherit does
+// nothing.
 func (x *MultiLock) inherit() {
 	r, ok := x.recordAt(x.self)
 	if !ok || r.head.Load() == 0 { // 0: the slot has made no change
 		return
 	}
 	if i := r.head.Load() >> recordPartShift; i < uint64(len(x.all)) {
-		// No other goroutine has this handle yet, so no private lock is needed. None may be taken here, because
-		// two goroutines could then wait for each other: this one may have the lock of the handles, for which a
-		// goroutine that has a private lock may wait.
+		// No other goroutine has this handle yet, so no private lock is needed. And none may be taken: this
+		// goroutine may have the lock named handles, and a goroutine that has a private lock may wait for that
+		// lock.
 		x.bucketAt(int(i)).completeBare()
 	}
 }
 
-// bucketAt returns bucket i, as this process uses it. It returns nil if the handle has ended, since the words may
-// then belong to another object.
+// bucketAt returns bucket i, as this process uses it. It returns nil if the handle has ended, because another
+// object may then have the words.
 func (x *MultiLock) bucketAt(i int) *multiBucket {
 	if k := x.all[i].Load(); k != nil {
 		return k
@@ -314,13 +312,13 @@ func (x *MultiLock) Offset() arena.Offset { return x.object.Offset }
 
 // Close closes this handle on the MultiLock, and no other handle. Calls that wait through this handle end with an
 // error that Is ErrClosed. This process keeps the keys that it holds, but a Hold of the closed handle cannot unlock
-// them any more. Such keys become free, or owner-dead, only when the process ends. A second Close is an error that
-// Is ErrClosed.
+// them any more. Such keys become free, or owner-dead, only when the process ends. A second Close returns an error
+// that Is ErrClosed.
 func (x *MultiLock) Close() error { return x.opening.close("multilock.close") }
 
-// end makes the fast paths fail: from now on, they find buckets without open words. Once the queue is closed, no other
-// call uses the words of the old buckets. That includes the periodic check, which runs only while the queue is open.
-// end closes the queue before it locks x.mu, because the periodic check locks x.mu, too.
+// end makes the fast paths fail: from now on, they find buckets without open words. Once the queue is closed, no
+// other call uses the words of the old buckets, and the periodic check does not run. end closes the queue before it
+// locks x.mu, because the periodic check locks x.mu, too.
 func (x *MultiLock) end() {
 	x.queue.Close()
 	x.mu.Lock()

@@ -13,9 +13,8 @@ type Holds []Hold
 // LockAll locks all the keys, and waits until it has them. If a key is given twice, it is locked once. Where
 // LockAllContext returns an error, LockAll panics with that error, which is an *[shmsync.Error].
 //
-// LockAll locks the keys in the order of their numbers, in every process. So calls of LockAll
-// cannot wait for each other in a cycle. A process that holds other keys during the call has to
-// avoid such a cycle itself.
+// LockAll locks the keys in the order of their numbers, in every process. So calls of LockAll cannot wait for each
+// other in a cycle. A cycle is still possible if a process holds other keys during the call.
 func (x *MultiLock) LockAll(keys ...uint64) Holds {
 	h, err := x.LockAllContext(context.Background(), keys...)
 	if err != nil {
@@ -44,7 +43,7 @@ func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, 
 	}
 	done := false
 	defer func() {
-		if !done { // lock panics if a repair of the key has made this call
+		if !done { // lock panics if the caller of LockAll is a repair of this key
 			x.giveAll(holds)
 		}
 	}()
@@ -60,11 +59,11 @@ func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, 
 	return holds, nil
 }
 
-// giveAll unlocks keys of which the caller has not told anybody, the last one first.
+// giveAll unlocks the keys that a failed LockAllContext has locked, the last one first.
 func (x *MultiLock) giveAll(holds Holds) {
 	for _, h := range slices.Backward(holds) {
 		if !h.in.unlockFast(h) {
-			h.in.give(h) // an error here means that a peer has overwritten the lock
+			h.in.give(h) // an error here means that a peer has overwritten the lock, which concerns later calls
 			x.turns.KeyHoldEnded(h.key)
 		}
 	}

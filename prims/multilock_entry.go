@@ -107,7 +107,7 @@ func (k *multiBucket) size() uint32 {
 	return multiInline + multiBlockEntries*uint32(len(k.added()))
 }
 
-// focus makes the entry with the index i the one that the present change concerns.
+// focus chooses the entry with the index i as the one that the present change concerns.
 func (k *multiBucket) focus(i uint32) { // guarded by: private
 	k.entry = k.at(i)
 	k.lockWords = k.entry.lock()
@@ -159,9 +159,10 @@ func (k *multiBucket) search(key uint64) (i uint32, ok bool) {
 	return 0, false
 }
 
-// find searches for the entry of a key, for a change that has begun. find looks for new blocks after the commit word
-// was loaded, because a record that stores a key into a block is made after the block was added. So if the change
-// takes effect, find has not missed an entry of the key.
+// find searches for the entry of a key, for a change that has begun. The commit word was loaded before, and find
+// looks for new blocks after that. A key gets into a new block only by a record that is made after the block was
+// added. So if find has missed the entry of the key, the commit word has changed, and the change of the caller
+// fails.
 func (k *multiBucket) find(key uint64) (i uint32, ok bool, err error) {
 	if err := k.of.findBlocks(); err != nil {
 		return 0, false, err
@@ -170,9 +171,9 @@ func (k *multiBucket) find(key uint64) (i uint32, ok bool, err error) {
 	return i, ok, nil
 }
 
-// vacant returns the index of an entry that another key may get, and closes the word hold of that entry. The entry's
-// own key is free, and nobody waits for it. The search begins at an entry that differs from change to change, so that
-// an entry keeps its key for some time.
+// vacant returns the index of an entry that another key may get, and closes the word hold of that entry. The
+// entry's own key is free, and nobody waits for it. Each change begins its search at another entry. So an entry
+// keeps its key for some time, and the next Lock of this key is fast.
 func (k *multiBucket) vacant(c recordCommit) (i uint32, ok bool) {
 	n := k.size()
 	i = uint32(c.version()) % n
@@ -241,7 +242,7 @@ func (k *multiBucket) unlockFast(h Hold) bool {
 	return true
 }
 
-// findBlocks looks for blocks that were added to the MultiLock, unless this handle knows them all.
+// findBlocks looks for blocks that were added to the MultiLock, unless this handle knows all of them.
 func (x *MultiLock) findBlocks() error {
 	if x.known.Load() == x.slots.head.Load() {
 		return nil
@@ -275,9 +276,9 @@ func (x *MultiLock) findBlocks() error {
 	return nil
 }
 
-// addBlock adds a block with entries to the bucket, if the list of slot records still begins with head. The caller has
-// read head before it found that the bucket has no room. So if several callers find no room at once, only one of them
-// adds a block.
+// addBlock adds a block with entries to the bucket, if the list of slot records still begins with head. The caller
+// has read head before it found that the bucket has no room. So if several callers find no room at the same time,
+// only one of them adds a block.
 func (k *multiBucket) addBlock(head uint32) error {
 	off, err := k.a.AddBlock(k.object, multiBlockBytes, head, func(off arenakernel.Offset) {
 		arenakernel.SlotRecordAt[multiLockBlock](k.a, off).bucket = uint32(k.number)

@@ -2,8 +2,8 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/crashpoint"
 
-// lockFresh locks a key that has no entry, if the bucket has an entry of a free key. In this case it does what lockSlow
-// does, with fewer steps. In all other cases it locks nothing and returns the zero Hold, and the caller calls lockSlow.
+// lockFresh locks a key that has no entry, if the bucket has an entry of a free key. It does so in fewer steps than
+// lockSlow. In all other cases it locks nothing and returns the zero Hold, and the caller calls lockSlow.
 func (k *multiBucket) lockFresh(key uint64) (h Hold) {
 	if !k.mayOpen() || !k.queue.Enter() {
 		return h

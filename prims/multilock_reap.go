@@ -15,8 +15,9 @@ func init() {
 	})
 }
 
-// repairMultiLock takes back the keys and removes the waits of the dead participant. It first completes the records
-// of all participants. After that, the dead participant has left nothing in the buckets that the method busy skips.
+// repairMultiLock takes back the keys and removes the waits of the dead participant. Before that it completes the
+// records of all participants, because a record of the dead participant may concern a bucket that the method busy
+// would skip.
 func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
@@ -32,8 +33,8 @@ func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	})
 }
 
-// completeMultiLock completes the last change that each participant has made, if the participant has not completed it.
-// It returns false if it could not complete all of them, because words of the MultiLock are damaged or cannot be read.
+// completeMultiLock completes the last change of each participant, if the participant has not completed it. It
+// returns false if it could not complete all of them, because words of the MultiLock are damaged or cannot be read.
 func completeMultiLock(a *arenakernel.Arena, o arenakernel.Object) bool {
 	x, err := buildMultiLock(a, o, true)
 	return err == nil && completeRecords(x)
@@ -85,8 +86,7 @@ func (x *MultiLock) busy(f func(k *multiBucket)) {
 	}
 }
 
-// quiet looks at the keys that have an entry in the memory of the bucket itself. It reports whether none of them is
-// held, granted or waited for.
+// quiet reports whether no key that has an entry in the memory of the bucket itself is held, granted or waited for.
 func (w *multiLockBucket) quiet() bool {
 	for i := range uint32(multiInline) {
 		if e := w.inline(i); !e.state().free() || valueIn(&e.first) != 0 {
@@ -96,9 +96,8 @@ func (w *multiLockBucket) quiet() bool {
 	return true
 }
 
-// queued returns the indices of the entries that have a queue. Only records change the ends of a queue. So queued
-// looks at the entries of the bucket only if the commit word has changed since the last call. The caller holds
-// k.private.
+// queued returns the indices of the entries that have a queue. It searches the bucket only if the commit word has
+// changed since the last call, because only records change the ends of a queue. The caller holds k.private.
 func (k *multiBucket) queued(x *recordedChange, b *wakes) ([]uint32, error) {
 	if err := k.begin(x, b); err != nil || k.queuedSeen && k.queuedAt == x.c {
 		return k.queuedKeys, err
@@ -113,7 +112,8 @@ func (k *multiBucket) queued(x *recordedChange, b *wakes) ([]uint32, error) {
 	return k.queuedKeys, nil
 }
 
-// hasDead reports whether a participant that is marked dead holds one of these keys of the bucket, or was granted one.
+// hasDead reports whether a participant that is marked dead holds the key of one of these entries, or was granted
+// it.
 func (k *multiBucket) hasDead(entries []uint32) bool {
 	alive := arenakernel.ParticipantID(0) // many keys may have the same holder
 	for _, i := range entries {
@@ -133,7 +133,8 @@ func (k *multiBucket) reapAll(x *recordedChange, b *wakes) {
 	k.serveAll(x, b)
 }
 
-// serveAll serves the queues of all keys of the bucket. Like reap, it passes over damage that concerns one key.
+// serveAll serves the queues of all keys of the bucket. If the queue of one key is damaged, it goes on with the
+// others.
 func (k *multiBucket) serveAll(x *recordedChange, b *wakes) error {
 	if err := k.begin(x, b); err != nil {
 		return err
@@ -147,9 +148,9 @@ func (k *multiBucket) serveAll(x *recordedChange, b *wakes) error {
 	return nil
 }
 
-// reap takes the waits of dead participants off the queues of all keys of the bucket, and then takes their keys back,
-// as the policy says. x has the change that reap makes, and b collects the wakes that it owes. The caller holds
-// k.private.
+// reap takes the waits of dead participants off the queues of all keys of the bucket, and then takes the keys of
+// dead participants back, as the policy says. reap makes the change in x, and adds the wakes that the change
+// requires to b. The caller holds k.private.
 func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 	k.deaths.Store(k.a.Deaths())
 	k.unreaped.Store(false)
@@ -158,8 +159,8 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 		return err
 	}
 	err := k.of.findBlocks() // after an error, the keys in the other blocks are reaped all the same
-	// If a peer has overwritten the queue of one key, that concerns only the calls for this key, which find the damage
-	// themselves.
+	// If a peer has overwritten the queue of one key, reap goes on with the other keys. The calls for this key find
+	// the damage themselves.
 	for i := range k.size() {
 		if e := k.at(i); valueIn(&e.first) != 0 {
 			k.focus(i)
@@ -175,8 +176,8 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 	return err
 }
 
-// takeOpen takes back the keys of dead holders whose word hold is open. It reports whether some other key has to be taken
-// back by a record; see takeOpenBack.
+// takeOpen takes back the keys of dead holders whose word hold is open. It reports whether another key has to be
+// taken back by a record; see takeOpenBack.
 func (k *multiBucket) takeOpen() (needsRecord bool) {
 	for i := range k.size() {
 		k.focus(i)
@@ -195,9 +196,9 @@ func (x *MultiLock) check() {
 	}
 }
 
-// check does what MultiLock.check does, for one bucket. It looks only at the keys that a goroutine of some process waits
-// for, because a bucket may have thousands of keys that are held. A call that arrives at another key looks at its holder
-// itself. check also stores the time in the first wait for each key; see dateFirst.
+// check does what MultiLock.check does, for one bucket. A bucket may have thousands of keys that are held, so check
+// looks only at keys that a goroutine of some process waits for. A call that arrives at another key looks at the
+// holder of that key itself. check also stores the time in the first wait for each key; see dateFirst.
 func (k *multiBucket) check() {
 	b := takeWakes()
 	defer k.wake(b)
@@ -226,8 +227,8 @@ func (x *MultiLock) torn(s *park.WaitNode) bool {
 	return k == nil || k.isTorn(s, k.focusKnown, k.serve)
 }
 
-// focusKnown does what focusOn does. It looks among the known entries first. So damage of the list of blocks does not
-// end a wait for a key whose entry is known.
+// focusKnown does what focusOn does, but looks among the known entries first. So if the list of blocks is damaged,
+// a wait for a key whose entry is known goes on.
 func (k *multiBucket) focusKnown(x *recordedChange, key uint64) (ok bool, err error) {
 	i, ok := k.search(key)
 	if !ok {

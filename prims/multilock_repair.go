@@ -20,7 +20,7 @@ var (
 // and unlocks the key. If repair returns an error or panics, the key becomes not recoverable until a later Recover
 // succeeds, and this Recover returns the error. Other callers wait while repair runs. If this process dies before
 // repair returns, the key is owner-dead again. When Recover calls repair, no system call of the dead process can
-// write to its data any more.
+// write to the data of the key any more.
 //
 // If the key is neither owner-dead nor not recoverable, Recover waits for it, unlocks it and does not run repair.
 // Recover returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and leaves the
@@ -29,12 +29,12 @@ func (x *MultiLock) Recover(key uint64, repair func() error) error {
 	return x.RecoverContext(context.Background(), key, repair)
 }
 
-// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If it need not wait, it calls repair
-// even though ctx has ended.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If RecoverContext need not
+// wait, it calls repair even though ctx has ended.
 func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func() error) error {
 	mustHaveRepair(repair != nil, fmt.Sprintf("key %d of multilock %s", key, objectName(x.object)))
-	// stayToRun keeps the words of the object valid until the result of the repair is stored in them. Close of the
-	// handle does not wait for that, because a repair may take long. Close of the arena does.
+	// stayToRun keeps the object open until the result of the repair is stored in the words of the object. Close of
+	// the handle does not wait until then, because a repair may take long. Close of the arena waits.
 	if !x.opening.stayToRun() {
 		return x.closed("multilock.recover")
 	}
@@ -60,8 +60,9 @@ func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func(
 }
 
 // beginRecover marks the key as being recovered by this process, if the key is owner-dead or not recoverable. The
-// result died is the participant whose data have to be repaired, or 0 if the key needs no recovery. beginRecover waits
-// until the dead holder is gone, that is, until no system call of the dead process can write any more.
+// result died is the participant whose death made the repair necessary, or 0 if the key needs no recovery.
+// beginRecover waits until the dead holder is gone, that is, until no system call of the dead process can write any
+// more.
 func (k *multiBucket) beginRecover(ctx context.Context, key uint64) (h Hold, died arenakernel.ParticipantID, err error) {
 	for {
 		// The loop repeats only after a wait for the end of the dead process, or after another call has changed
@@ -92,7 +93,7 @@ func (k *multiBucket) takeToRecover(key uint64) (h Hold, died, await arenakernel
 	defer k.private.Unlock()
 	x := &k.scratch
 	for {
-		// The loop repeats only if another call has changed the bucket. So it is lock-free.
+		// The loop repeats only if another call has changed the bucket. So the loop is lock-free.
 		if err := k.begin(x, b); err != nil {
 			return h, 0, 0, err
 		}
@@ -126,8 +127,8 @@ func (k *multiBucket) takeToRecover(key uint64) (h Hold, died, await arenakernel
 	}
 }
 
-// runRepair runs repair while this process recovers the key of the hold h. died is the participant whose data have to
-// be repaired. If repair fails, the key becomes not recoverable.
+// runRepair runs repair while this process recovers the key of the hold h. died is the participant whose death made
+// the repair necessary. If repair fails, the key becomes not recoverable.
 func (k *multiBucket) runRepair(h Hold, died arenakernel.ParticipantID, repair func() error) (err error) {
 	next, kind := makeKeyState(kindNotRecoverable, died), arenakernel.EventNotRecoverable
 	defer func() {
@@ -169,8 +170,8 @@ func (k *multiBucket) commitRecover(h Hold, next keyState) error {
 	defer k.private.Unlock()
 	x := &k.scratch
 	for {
-		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the
-		// bucket.
+		// The loop repeats only after this call has taken a wait off the queue, or after another call has changed
+		// the bucket.
 		if err := k.begin(x, b); err != nil {
 			return err
 		}

@@ -25,9 +25,9 @@ func (k *multiBucket) setKey(x *recordedChange, key uint64) {
 	x.set(multiKeyHigh, k.recordQueue.at, &k.entry.keyHigh, uint32(key>>32))
 }
 
-// removed adds to the change x that the word hold of the chosen entry becomes open, if the key is free and nobody
-// waits for it after x. While the key has a holder the word stays as it is, because a record would change the tag,
-// which names the hold.
+// removed adds to the change x that the word hold of the chosen entry becomes open, if x leaves the key free and
+// without waits. While the key has a holder, removed changes nothing: the tag of the word names the hold, and a
+// record would change the tag.
 func (k *multiBucket) removed(x *recordedChange) {
 	if k.mayOpen() && k.empty(x) && keyState(x.get(&k.entry.hold)).free() {
 		x.set(multiHold, k.recordQueue.at, &k.entry.hold, keyFree.opened())
@@ -48,7 +48,7 @@ func (k *multiBucket) focusOn(x *recordedChange, key uint64) (ok bool, err error
 	return ok, nil
 }
 
-// These methods, and closeOwner, setOwner, tidy, focusOn, lockError and closedError, are the lockHooks of a bucket.
+// The next four methods, and setOwner, tidy, focusOn, lockError and closedError, implement lockHooks for a bucket.
 
 func (k *multiBucket) closeOwner() recordedWord { return closeKey(&k.entry.hold) }
 
@@ -66,12 +66,12 @@ func (k *multiBucket) lockKey() *uint64 {
 	return &key
 }
 
-// takeWithRoom does what the method take does. If all entries of the bucket are in use, it adds a block to the bucket
-// and tries again.
+// takeWithRoom does what the method take does. If all entries of the bucket are in use, it adds a block to the
+// bucket and calls take again.
 func (k *multiBucket) takeWithRoom(ctx context.Context, key uint64, s *park.WaitNode) (Hold, lockResult, error) {
 	for {
-		// The loop repeats only after this call has added four entries to the bucket, or another call has added a
-		// block or a slot record to the MultiLock.
+		// The loop repeats only after this call has added a block of four entries to the bucket, or another call
+		// has added a block or a slot record to the MultiLock.
 		head := k.of.slots.head.Load()
 		h, r, err := k.take(ctx, key, s)
 		if r != lockNoRoom || err != nil {
@@ -83,8 +83,9 @@ func (k *multiBucket) takeWithRoom(ctx context.Context, key uint64, s *park.Wait
 	}
 }
 
-// take locks the key with a record if the key is free and nobody waits for it. Otherwise, if s is not nil, it queues
-// the wait of the prepared wait node s. If s is nil, take changes nothing while a living process holds the key.
+// take locks the key with a record if the key is free and nobody waits for it. Otherwise, if s is not nil, it
+// queues the wait of the wait node s, which the caller has prepared. If s is nil, take changes nothing while a
+// living process holds the key.
 func (k *multiBucket) take(ctx context.Context, key uint64, s *park.WaitNode) (Hold, lockResult, error) {
 	b := takeWakes()
 	defer k.wake(b) // runs after k.private is released
@@ -134,7 +135,7 @@ func (k *multiBucket) chooseEntry(x *recordedChange, key uint64) (lockResult, er
 	case room:
 		k.focus(i)
 		k.setKey(x, key)
-		return lockReady, nil // tryLock makes sure that the entry is that of a free key
+		return lockReady, nil // tryLock checks that the entry is still that of a free key
 	case k.load() != x.c:
 		return lockAgain, nil
 	}
@@ -170,8 +171,8 @@ func (k *multiBucket) give(h Hold) (not keyState, held bool, err error) {
 	defer k.private.Unlock()
 	x := &k.scratch
 	for {
-		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the
-		// bucket.
+		// The loop repeats only after this call has taken a wait off the queue, or after another call has changed
+		// the bucket.
 		if err := k.begin(x, b); err != nil {
 			return 0, true, err
 		}

@@ -9,11 +9,11 @@ import (
 
 // MultiLockState is the state of a key, as State returns it.
 type MultiLockState struct {
-	Held    bool              // a process holds or recovers the key, or its waiter was granted the key
-	Owner   *shmsync.Identity // that process, or a dead one that left the key locked; nil if there is none or unknown
+	Held    bool              // a process holds or recovers the key, or was granted it
+	Owner   *shmsync.Identity // that process, or the dead process that left the key locked; nil if there is none or it is not known
 	Waiting bool              // there are waiters
 	Err     error             // why no call can lock the key: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
-	Word    string            // the hold, rendered for people
+	Word    string            // the word hold, rendered for people
 }
 
 // State reads the state of a key without locking anything. The answer may be out of date when it
@@ -23,7 +23,7 @@ func (x *MultiLock) State(key uint64) MultiLockState {
 	state, waiting := keyFree, false
 	x.findBlocks() // after an error, the keys in the other blocks look free
 	if k := x.bucket(key); k != nil {
-		k.completeBare() // the last change may be an Unlock by a process that died before it carried it out
+		k.completeBare() // the last change may be an Unlock by a process that died before it carried the change out
 		if i, ok := k.search(key); ok {
 			e := k.at(i)
 			waiting = valueIn(&e.first) != 0
@@ -117,8 +117,8 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	return i.Inspection
 }
 
-// read returns the key of the entry e and the state of that key, at one moment. The state is the one that calls find;
-// see stateSeen.
+// read returns the key of the entry e, and the state of that key with deaths that no reaper has recorded yet; see
+// stateSeen.
 func (k *multiBucket) read(e *multiLockEntry) (s keyState, key uint64) {
 	_, o := k.stateSeen(func() (v recordedWord, o ownerWord) {
 		v, s, key = e.read()

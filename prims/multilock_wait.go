@@ -54,8 +54,8 @@ func (k *multiBucket) lockClosing(key uint64) (Hold, error) {
 	return h, err
 }
 
-// await waits until the wait of the node s for the key of h has ended, and accepts the key if the wait was granted it;
-// see awaitTurn.
+// await waits until the wait of the node s for the key of h has ended. If the wait was granted the key, await
+// accepts it; see awaitTurn.
 func (k *multiBucket) await(ctx context.Context, s *park.WaitNode, h Hold) (Hold, error) {
 	if err := k.awaitTurn(ctx, s); err != nil {
 		return Hold{}, err

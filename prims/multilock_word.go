@@ -57,11 +57,11 @@ func makeKeyState(k ownerKind, n arenakernel.ParticipantID) keyState {
 // keyOpen reports whether the word hold is open, that is, whether Lock and Unlock may change it by a CAS.
 func keyOpen(v keyHold) bool { return ownerOpen(v) }
 
-// keyStateOf returns the state that the word hold describes. It does not depend on whether the word is open.
+// keyStateOf returns the state that the word hold describes, whether the word is open or closed.
 func keyStateOf(v keyHold) keyState { return keyState(ownerState(v)) }
 
-// opened returns the value of an open word with the state s. Only a key that is free or held can have an open word;
-// for any other state opened returns s.
+// opened returns the value of an open word with the state s. If s is neither free nor held, the word cannot be
+// open, and opened returns s.
 func (s keyState) opened() uint32 { return uint32(ownerOpened(ownerWord(s))) }
 
 // closeKey closes the word hold, so that from then on only records change it, and returns the word. The tag stays the

@@ -74,9 +74,8 @@ type Mutex struct {
 // MutexOptions says how a Mutex is created, and what this process does with it.
 // A nil *MutexOptions means the zero value.
 type MutexOptions struct {
-	// Policy says what happens to the lock when its holder dies. 0 means PolicyReport for a new
-	// object, and any policy for an existing object. If Policy is set and an existing object has
-	// another policy, opening fails.
+	// Policy says what happens to the lock when its holder dies. 0 means PolicyReport for a new object; an existing
+	// object may have any policy. If Policy is set and an existing object has another policy, opening fails.
 	Policy Policy
 	// Repair, if set, is called by Lock and LockContext of this process when they find that a holder died. The
 	// process holds the lock while Repair runs. If Repair returns nil, the call returns with the lock. Otherwise
@@ -84,20 +83,18 @@ type MutexOptions struct {
 	// handle or the arena, that call panics, because it would wait for itself. Repair, Checked and Contention
 	// apply to this handle only and are not stored in the arena.
 	Repair func() error
-	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from earlier spins; if it is negative, they never spin.
+	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
+	// learn the bound from earlier spins; if Spin is negative, they never spin.
 	// See Mutex.SetSpin.
 	Spin time.Duration
-	// Checked makes every Unlock of this process a compare-and-swap. Then every unlock of a lock that is not held
-	// is detected, even if two goroutines race. An Unlock becomes slower by as much time as its fast path would
-	// save.
+	// Checked makes every Unlock of this process a compare-and-swap, which detects every unlock of a lock that is
+	// not held, even if two goroutines race. Without Checked, most Unlocks are a plain store, which is faster.
 	Checked bool
 	// Contention changes how the waiters of this process compete for the lock.
 	Contention Contention
-	// LogBytes is the size of the undo log of a new Mutex with PolicyRollback. The log holds the
-	// bytes that one Update saves, and 16 bytes for each range that it saves. LogBytes is rounded
-	// up to a multiple of 64, and is at most 1 MiB. 0 means 16 KiB for a new Mutex, and any size
-	// for an existing Mutex.
+	// LogBytes is the size of the undo log of a new Mutex with PolicyRollback. The log holds the bytes that one
+	// Update saves, and 16 bytes for each range that it saves. LogBytes is rounded up to a multiple of 64, and is
+	// at most 1 MiB. 0 means 16 KiB for a new Mutex; an existing Mutex may have any size.
 	LogBytes int
 }
 
@@ -273,12 +270,11 @@ func (m *Mutex) Offset() arena.Offset { return m.object.Offset }
 
 // Close closes this handle on the Mutex, and no other handle. Calls that wait through this handle
 // end with an error that Is ErrClosed. If this process holds the lock, it still holds it after
-// Close, and can release it through another handle. A second Close is an error that Is ErrClosed.
+// Close, and can release it through another handle. A second Close returns an error that Is ErrClosed.
 func (m *Mutex) Close() error { return m.opening.close("mutex.close") }
 
-// end ends the use of the lock's words by the fast paths of this handle: it gives them private words instead. A
-// call of Lock or Unlock at the same time is a mistake of the user. Such a call uses either the old words or the
-// private ones.
+// end makes the fast paths of this handle use private words instead of the words of the lock. A call of Lock or
+// Unlock at the same time is a mistake of the user. Such a call uses either the old words or the private ones.
 func (m *Mutex) end() {
 	takeWords(&m.own, &m.wake)
 	m.queue.Close()
@@ -294,7 +290,7 @@ func (m *Mutex) SetSpin(d time.Duration) {
 	m.words.spin.Store(spinField(d))
 }
 
-// Spin returns the duration that the last SetSpin set.
+// Spin returns the bound that SetSpin, or the creation of the object, has set.
 func (m *Mutex) Spin() time.Duration {
 	m.opening.use()
 	return spinOf(m.words.spin.Load())

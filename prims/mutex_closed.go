@@ -7,9 +7,9 @@ func (m *Mutex) closed() error {
 	return m.fail("mutex.lock", shmsync.ErrClosed, nil, closedHandle)
 }
 
-// ended reports whether the handle is closed. If it is closed and m is a lock of a user, ended panics, because to
-// call a closed handle is a mistake. A lock that the library itself uses may still be used by a call that began
-// before the handle was closed.
+// ended reports whether the handle is closed. A call of a closed handle by a user is a mistake, so ended panics if
+// m is a lock of a user. But the library itself may use its own locks in a call that began before the handle was
+// closed.
 func (m *Mutex) ended(verb string) bool {
 	if !m.opening.ended.Load() {
 		return false
@@ -27,9 +27,9 @@ func (m *Mutex) wakeOwed() {
 	}
 }
 
-// unlockBiased unlocks a biased hold, that is, one that is released by a plain store. Another handle of this
-// process took the hold; this handle has the option Checked and takes no biased holds. unlockBiased returns false
-// if o is not the owner word of a biased hold of this process.
+// unlockBiased unlocks a biased hold, that is, one that is released by a plain store. This handle has the option
+// Checked and takes no biased holds, so another handle of this process took the hold. unlockBiased returns false if
+// o is not the owner word of a biased hold of this process.
 func (m *Mutex) unlockBiased(o uint32) bool {
 	if o != uint32(m.name)|ownerBiased {
 		return false

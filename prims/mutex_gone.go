@@ -2,9 +2,9 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/park"
 
-// stays reports whether the hold with the owner word o must stay unchanged for now. That is so if two conditions
-// hold. First, the participant is dead, but its system calls may still store data. Second, the policy passes the
-// hold on only after those system calls have ended.
+// stays reports whether the hold with the owner word o must stay unchanged for now. Under some policies, the hold
+// of a dead participant passes on only after its system calls have ended, because they may store data. Until then
+// the hold stays.
 func (m *Mutex) stays(o ownerWord) bool {
 	return !m.internal && o.held() && (m.log != nil || o.ownerDied(policyOf(m.words.policy)).free()) && !m.a.Gone(o.participant())
 }
@@ -16,7 +16,7 @@ func (m *Mutex) mayTake(o ownerWord) bool {
 }
 
 // sleepUntilGone sleeps for a moment before the next try to take a lock. The word o says that the lock is
-// owner-dead, and a system call of the dead process may still write to its data.
+// owner-dead. A system call of the dead process may still write to the data of the lock.
 func (w *waiter) sleepUntilGone(o ownerWord) park.Result {
 	m := w.m
 	v := m.wakeWord.Announce()

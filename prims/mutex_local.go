@@ -22,8 +22,8 @@ const reservedFor = 100e6
 const handedLocally = 1
 
 // handOver hands the lock to the goroutine of this process that has waited longest. The argument from is the
-// present owner word: either this process holds the lock, or the lock is free. If no goroutine is parked that has
-// waited for a millisecond, or if another process took the free lock, handOver does nothing and returns false.
+// present owner word: either this process holds the lock, or the lock is free. handOver does nothing and returns
+// false in two cases: no parked goroutine has waited for a millisecond, or another process took the free lock.
 func (m *Mutex) handOver(from ownerWord) bool {
 	since := m.oldest()
 	if since == 0 {
@@ -73,9 +73,9 @@ func (m *Mutex) grant() bool {
 }
 
 // forAnother reports whether a reservation for this process is meant for another goroutine than the caller. The
-// argument since is the time at which the caller began to wait. There are two such cases. First, another goroutine
-// has been woken to take the reservation. Second, another goroutine has been parked for longer than the caller;
-// forAnother then wakes that goroutine.
+// argument since is the time at which the caller began to wait. The reservation is meant for another goroutine in
+// two cases. First, that goroutine has been woken to take the reservation. Second, that goroutine has been parked
+// for longer than the caller; forAnother then wakes it.
 func (m *Mutex) forAnother(since int64) bool {
 	if m.granted.Load() > 0 {
 		return true
@@ -94,9 +94,9 @@ func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 		took, changed, err = m.step(o, true)
 	}
 	if w.granted {
-		// If the waiter has not got the lock, another process has taken the lock in spite of the reservation. Until
-		// now the other goroutines of this process have left each reservation to this waiter. They stop doing so
-		// here. So this waiter has to check the word once more, because the lock may have been reserved again
+		// If the waiter has not got the lock, another process has taken the lock in spite of the reservation. So
+		// far, the other goroutines of this process have left each reservation to this waiter. From here on they do
+		// not. So this waiter has to check the word once more, because the lock may have been reserved again
 		// meanwhile.
 		w.granted = false
 		m.granted.Add(-1)
@@ -105,10 +105,11 @@ func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 	return took, changed, err
 }
 
-// expired reports whether the last reservation is so old that any process may take the lock. To a process of another
-// time namespace, whose clock differs, each reservation looks old. The only effect is that waiters may starve. A process
-// could instead wait for 100 ms of its own clock from the moment when it first saw the reservation. But then each TryLock
-// would first refuse a lock that is reserved for a stopped process.
+// expired reports whether the last reservation is so old that any process may take the lock.
+//
+// The clock of a process in another time namespace differs, so each reservation looks old to this process. The only
+// effect is that waiters may starve. Instead, a process could wait for 100 ms of its own clock after it first saw
+// the reservation. But then the first TryLock of each process would fail if a stopped process has the reservation.
 func (m *Mutex) expired() bool {
 	ago := shmsync.Monotonic() - int64(m.words.handed.Load()&^handedLocally)
 	return ago < 0 || ago > reservedFor
@@ -122,8 +123,8 @@ func (m *Mutex) giveBack() bool {
 	return ownerWord(m.owner.Load()) == reserved && !m.forAnother(math.MaxInt64) && m.owner.CompareAndSwap(uint32(reserved), 0)
 }
 
-// localTurn reports whether this release may go to a goroutine of this process that has waited long. That is so for
-// every second release. The other releases go to waiters that the kernel or a poller wakes, in any process.
+// localTurn reports whether this release may go to a goroutine of this process that has waited long. Every second
+// release may. The other releases go to waiters that the kernel or a poller wakes, in any process.
 func (m *Mutex) localTurn() bool { return m.turns.Add(1)&1 == 0 }
 
 // patient lets a waiter that has waited long sleep as a parked goroutine, because only a parked goroutine can be

@@ -10,15 +10,16 @@ import (
 )
 
 // metWords tell tools the age of the present hold of a mutex or of a spin lock. They have a date, that is, a time
-// at which that hold had already begun. The fast path of Lock does not read the clock. Instead, a waiter that goes
-// to sleep stores the time as the date of the hold for which it waits. A waiter that has slept does so for the hold
-// that it gets. The words share a cache line with the wake word, which the waiter has just written.
+// at which that hold had already begun. The fast path of Lock stores no date, because it does not read the clock.
+// Instead, a waiter that goes to sleep stores the time as the date of the hold for which it waits. A waiter that
+// has slept also dates its own hold, when it gets the lock. The words share a cache line with the wake word, which
+// the waiter has just written.
 //
-// The date belongs to one hold, which is identified by the owner word and the wake word. That works only while
-// waiters are announced in the wake word. A release by another process changes the owner word. A release by the
-// same process changes the wake word, because the release finds the announcement. So the date of an earlier hold is
-// not taken for that of a later hold. There is one exception: another goroutine of the same process may take the
-// lock between the release and the wake. Then the date of the earlier hold is used until the wake.
+// The date belongs to one hold, which is identified by the owner word and the wake word. The two words identify the
+// hold only while waiters are announced in the wake word. A release by another process changes the owner word. A
+// release by the same process changes the wake word, because the release finds the announcement. So the date of an
+// earlier hold is not taken for that of a later hold. There is one exception: another goroutine of the same process
+// may take the lock between the release and the wake. Then the date of the earlier hold is used until the wake.
 type metWords struct {
 	_ structs.HostLayout
 	// since is the time at which a waiter found the hold, in CLOCK_MONOTONIC ns. It only grows, except that a time

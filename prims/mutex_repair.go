@@ -128,8 +128,7 @@ func repairLoggedMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWor
 }
 
 // wakeMutex makes the wakes that a dead process did not make. The argument owed says what the arena knows about the
-// waiters. Perhaps the arena knows only that waiters have announced themselves. In that case the wake word shows
-// whether there are any.
+// waiters. If owed is OwedAnnounced, the wake word shows whether there are waiters to wake.
 func wakeMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	if w, err := arenakernel.TryAt[mutexWords](a, obj.Body); err == nil {
 		wakeMutexWords(a, w, owed)
@@ -196,8 +195,9 @@ func checkMutexWords(obj arenakernel.Object, w *mutexWords) error {
 	return nil
 }
 
-// check is called ten times a second while a goroutine of this process waits. It wakes waiters, or hands them the
-// lock, if another process should have done so but was stopped or died.
+// check is called ten times a second while a goroutine of this process waits. It makes up for what another process
+// should have done, but has not done because it was stopped or died. It wakes waiters, marks the lock of a dead
+// holder, undoes an old reservation, or announces the waiters again.
 func (m *Mutex) check() {
 	o := ownerWord(m.owner.Load())
 	switch {
@@ -206,8 +206,9 @@ func (m *Mutex) check() {
 	case !o.valid(), o.kind() == kindOwnerDead, o == ownerNotRecoverable:
 		wakeAllOf(m.a, m.words)
 	case m.a.Dead(o.participant()):
-		// The caller of check holds a lock of the queue that the end of the opening takes, too. So check must not be
-		// the call that ends the opening. Without Enter, a rollback in check could end the opening; see tryServe.
+		// The caller of check holds a lock of the queue, and the end of the opening takes the same lock. So check
+		// must not be the call that ends the opening. Without Enter, a rollback in check could end the opening; see
+		// tryServe.
 		if m.queue.Enter() {
 			m.markOwnerDead(o)
 			m.queue.Exit()
@@ -221,7 +222,7 @@ func (m *Mutex) check() {
 		return
 	default:
 		// The waiter that was woken last has cleared the announcement of the other waiters. It may have been
-		// stopped before it announced them again.
+		// stopped before it announced them again. So this call announces them.
 		m.wakeWord.Announce()
 	}
 	m.reserved.Store(0)
@@ -273,8 +274,8 @@ func (m *Mutex) Recover(repair func() error) error {
 	return m.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If it need not wait, it calls repair
-// even though ctx has ended.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If RecoverContext need not
+// wait, it calls repair even though ctx has ended.
 func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, m.named("mutex "))
 	if !m.opening.stayToRun() {
@@ -321,8 +322,10 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 }
 
 // taken is called when this process has taken m, whose owner word was o, in order to recover it. If o names the
-// participant that died, taken stores its ID in the word died. Only a process that has m stores there. Before that, the
-// owner word still names the participant that died. A process that has only found the death could be stopped before its
+// participant that died, taken stores its ID in the word died. Until m is taken, the owner word itself names that
+// participant.
+//
+// Only a process that has m may store the ID. A process that has merely found the death might be stopped before its
 // store. When it went on, it would overwrite the ID of a participant that died later.
 func (m *Mutex) taken(o ownerWord) {
 	crashpoint.Hit("mutex.recover.taken")
@@ -358,7 +361,8 @@ func (m *Mutex) repaired(next uint32) error {
 	return nil
 }
 
-// recoveryLost returns the error for a repair after which the owner word is o, and not what this process has stored.
+// recoveryLost returns the error for a repair during which the owner word has changed to o, although only this
+// process may change it.
 func (m *Mutex) recoveryLost(o ownerWord) error {
 	if err := m.opening.lostWords("mutex.recover"); err != nil {
 		return err
@@ -396,7 +400,7 @@ func (m *Mutex) takeFrom(o, to ownerWord) bool {
 // runRepair runs repair while this process recovers m, and ends the recovery. If repair fails, m becomes not
 // recoverable. The parameter waited says whether the Close of the handle waits for the call.
 func (m *Mutex) runRepair(repair func() error, waited bool) (err error) {
-	who := m.diedName() // while the owner word keeps other recoveries out
+	who := m.diedName() // read here, because the owner word still keeps other recoveries out
 	done := false
 	defer func() {
 		if done && err == nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // reserve reserves the lock for the waiter that has waited long and has asked for the next release. The argument
-// from is the present owner word: either this process holds the lock, or the lock is free. If there is no such
-// waiter, or if another process took the free lock, reserve does nothing and returns false.
+// from is the present owner word: either this process holds the lock, or the lock is free. reserve does nothing and
+// returns false if there is no such waiter, or if another process took the free lock.
 func (m *Mutex) reserve(from ownerWord) bool {
 	asks := m.words.starving.Load()
 	if asks == 0 {
@@ -36,8 +36,8 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	crashpoint.Hit("mutex.unlock.reserved")
 	m.counts.add(countWake)
 	if !m.words.starving.CompareAndSwap(uint32(s), 0) {
-		// The waiter has given up meanwhile, and perhaps before it could see the reservation. So the reservation is
-		// undone.
+		// The waiter has given up meanwhile, perhaps before it could see the reservation. So this call undoes the
+		// reservation.
 		m.owner.CompareAndSwap(uint32(reserved), 0)
 		m.wakeNext()
 		return true
@@ -46,7 +46,7 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	m.words.handoff.Add(1)
 	shmsync.Wake(wordPtr(&m.words.handoff), allSleepers)
 	// The waiter may be about to sleep, or its goroutine may be parked while a poller waits for it. The futex wake
-	// may have woken another waiter. So the changed wake word has to tell this waiter of the reservation.
+	// above does not reach such a waiter. So the wake word changes, too, and the poller of the waiter is woken.
 	m.wakeWord.Touch()
 	m.a.ReadyOf(&m.words.poller, s)
 	return true

@@ -71,11 +71,13 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 	return nil
 }
 
-// step takes the lock or corrects the owner word o, if that is possible without waiting. It takes a free lock, or
-// marks a lock whose owner is dead. If the lock is reserved for this process, step takes it only for a waiter that
-// has slept. A waiter that has not slept leaves it to a goroutine of this process that has waited long. The result
-// changed means that the owner word is no longer o. The result err is not nil if the lock will not become free
-// without a recovery. A lock whose reservation has expired counts as free.
+// step takes the lock or corrects the owner word o, if that is possible without waiting. It takes a free lock, and
+// marks a lock whose owner is dead. A lock whose reservation has expired counts as free. If the lock is reserved
+// for this process, step takes it only for a waiter that has slept. A waiter that has not slept leaves the lock to
+// a goroutine of this process that has waited long.
+//
+// The result changed means that the owner word is no longer o. The result err is not nil if the lock will not
+// become free without a recovery.
 func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 	switch {
 	case o.free():
@@ -334,8 +336,8 @@ func (m *Mutex) wakeNext() {
 	m.wakeWord.Release()
 }
 
-// loseBias makes new holds not biased for a while, so that Unlock uses a CAS again. It is called after a release
-// of a biased hold that found a waiter, because that waiter needed an expensive fence.
+// loseBias makes new holds not biased for a while, so that Unlock uses a CAS again. It is called after the release
+// of a biased hold that found a waiter, because a biased hold costs each waiter an expensive fence.
 func (m *Mutex) loseBias() {
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	m.need.Store(min(2*m.need.Load(), biasMost))
@@ -384,9 +386,9 @@ func (m *Mutex) unlockSlow(o uint32) {
 	}
 }
 
-// handOn hands the lock, which this process holds, to a waiter that has waited long, and reports whether it did. The
-// handoff takes effect before its last store, so the call makes Close of the handle wait. The argument waited says
-// whether a waiter is announced.
+// handOn hands the lock, which this process holds, to a waiter that has waited long, and reports whether it did.
+// The argument waited says whether a waiter is announced. handOn stores words even after the handoff has taken
+// effect, so it makes Close of the handle wait.
 func (m *Mutex) handOn(o ownerWord, waited bool) bool {
 	if !m.queue.Enter() {
 		return false
@@ -418,8 +420,7 @@ func (m *Mutex) wakeAny() {
 	m.wakeNext()
 	if m.oldest() != 0 {
 		// The wake has cleared the announcement, and the woken waiter may run late, because the Go scheduler polls
-		// last on a busy thread. Without a new announcement, releases until then would not see the waiters that are
-		// parked.
+		// last on a busy thread. Without a new announcement, releases until then would not see the parked waiters.
 		m.wakeWord.Announce()
 	}
 }

@@ -12,8 +12,8 @@ func (m *Mutex) tryLockSlow() bool {
 		switch n := o.participant(); {
 		case counted, n == 0, n == m.name:
 		case m.a.Dead(n), o.kind() == kindReserved: // this call, or step, may be the first one that finds the death
-			// Close of the handle waits for the call from here on, because when step has taken the lock from the dead
-			// process, the next holder may close the handle.
+			// From here on, Close of the handle waits for this call. When step has taken the lock from the dead
+			// process, the next holder may close the handle, and the call still uses it.
 			if !m.queue.Enter() {
 				return false
 			}

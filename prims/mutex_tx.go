@@ -23,12 +23,14 @@ var (
 // this process no byte lock, which PolicyRollback needs. The other errors are those of LockContext, but never
 // ErrOwnerDead.
 //
-// Updates of one Mutex do not nest: if f calls Update or Lock of m, that call panics, because it would wait for itself.
-// Functions that f calls get tx as an argument instead. An Update of another Mutex within f is a separate transaction:
-// its changes stay when the outer one is undone, and the two must not save the same bytes. If f closes m or its arena,
-// Close panics, because it waits for the Updates of this process. f must not unlock m, so a [Cond.Wait] with m in f
-// panics. If f has unlocked m, Update panics and undoes nothing, because other processes may have changed the data
-// since then. The next Update then returns ErrCorrupt, and m needs a Recover. Update synchronizes as Lock and Unlock do.
+// Updates of one Mutex do not nest: if f calls Update or Lock of m, that call panics, because it would wait for
+// itself. Functions that f calls get tx as an argument instead. An Update of another Mutex within f is a separate
+// transaction: its changes stay when the outer Update is undone, and the two must not save the same bytes. If f
+// closes m or its arena, Close panics, because it waits for the Updates of this process.
+//
+// f must not unlock m, so a [Cond.Wait] with m in f panics. If f has unlocked m, Update panics and undoes nothing,
+// because other processes may have changed the data since then. The next Update then returns ErrCorrupt, and m
+// needs a Recover. Update synchronizes as Lock and Unlock do.
 func (m *Mutex) Update(f func(tx *Tx) error) error { return m.UpdateContext(nil, f) }
 
 // UpdateContext is like Update, but returns ctx.Err() if ctx ends before m is locked.
@@ -86,14 +88,14 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	m.Unlock()
 }
 
-// loseLog makes m not recoverable, because its undo log cannot be the work of a correct process. The reason is in
-// the parameter why. This process holds m with the owner word o.
+// loseLog makes m not recoverable, because no correct process can have written its undo log. The parameter why has
+// the details. This process holds m with the owner word o.
 func (m *Mutex) loseLog(o ownerWord, why error) {
 	if n := m.log.state().participant(); n != 0 {
 		m.words.died.Store(uint32(n))
 	}
 	m.log.lose()
-	who := m.diedName() // while this process holds m, and so nobody recovers it
+	who := m.diedName() // read here, because this process still holds m, so no other process recovers m
 	lost := m.owner.CompareAndSwap(uint32(o), uint32(ownerNotRecoverable))
 	wakeAllOf(m.a, m.words)
 	if lost {

@@ -18,10 +18,10 @@ type Contention struct {
 	// first waiter in the queue. A waiter that has waited for a millisecond is handed the lock as without
 	// NearWakes. Without NearWakes, waiters are woken in the order in which they went to sleep.
 	//
-	// NearWakes concerns only waiters without a context, in processes that opened the Mutex with NearWakes too.
-	// Such a waiter learns of its holder's death only when a process recovers what the holder left, and not at once
-	// from the kernel. NearWakes has no effect where a program needs a system call to find out its NUMA node, as on
-	// arm64.
+	// NearWakes concerns only waiters without a context, in processes that opened the Mutex with NearWakes too. If
+	// the holder dies, such a waiter does not learn of the death from the kernel at once, but only when a process
+	// recovers what the holder left. NearWakes has no effect where a program needs a system call to find out its
+	// NUMA node, as on arm64.
 	NearWakes bool
 	// MaxSpinners is how many goroutines of this process may spin for the Mutex at a time;
 	// other goroutines sleep at once. 0 means no limit. The more goroutines spin, the more often the
@@ -45,9 +45,9 @@ func (c Contention) variant() *mutexVariant {
 	return &mutexVariant{maxSpinners: int32(c.MaxSpinners)}
 }
 
-// mutexVariant is how a Mutex differs from a plain Mutex. Either the number of its spinning waiters is limited, or
-// it is the global lock of a CohortMutex. A plain Mutex has a nil mutexVariant, whose methods do nothing. See also
-// waitVariant.
+// mutexVariant is how a Mutex differs from a plain Mutex. Either the number of spinning waiters is limited, or the
+// Mutex is the global lock of a CohortMutex. A plain Mutex has a nil mutexVariant, whose methods do nothing. See
+// also waitVariant.
 type mutexVariant struct {
 	cohort      bool         // the Mutex is the global lock of a CohortMutex
 	maxSpinners int32        // 0: no limit
