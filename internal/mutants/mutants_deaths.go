@@ -20,8 +20,8 @@ var deathMutants = []mutant{
 	{
 		name: "a call that meets a slow death rings nobody",
 		file: "internal/arenakernel/dead.go",
-		old:  "\t\t// another participant has just marked it, and may be stopped or dead by now.\n\t\ta.follow(i)\n",
-		new:  "\t\t// another participant has just marked it, and may be stopped or dead by now.\n\t\ta.leaveFor(i)\n",
+		old:  "\t\ta.follow(i)\n\t}\n\treturn !a.isCurrent(n)",
+		new:  "\t\ta.leaveFor(i)\n\t}\n\treturn !a.isCurrent(n)",
 		pkg:  "internal/arenakernel", run: "TestCallThatMeetsASlowDeathFreesTheSlot",
 	},
 	{
