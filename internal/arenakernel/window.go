@@ -125,7 +125,7 @@ func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw
 // such a kind may contain a generation without its slot, which a search does not recognize as an
 // ID.
 func (c *core) cleaned(i int, w slotWord) bool {
-	return c.u32(c.slot(i)+slotReclaimed).Load() == w.generation() && c.untouched(i)
+	return c.u32(c.slot(i)+slotReclaimed).Load() == w.generation() && c.touchedNothing(i)
 }
 
 // mayEnter reports whether a joiner may take slot i as the first participant of the window win. The
@@ -135,18 +135,7 @@ func (c *core) cleaned(i int, w slotWord) bool {
 // has the value for win.
 func (c *core) mayEnter(i int, w slotWord, win window) bool {
 	r := c.u32(c.slot(i) + slotReclaimed).Load()
-	return (r == w.generation() || r == win.first()-1) && c.untouched(i)
-}
-
-// untouched reports whether the set of chunks that participants of slot i may have changed is
-// empty.
-func (c *core) untouched(i int) bool {
-	for k := range uint64(touchedWords) {
-		if c.u64(c.touchedWord(i, k)).Load() != 0 {
-			return false
-		}
-	}
-	return true
+	return (r == w.generation() || r == win.first()-1) && c.touchedNothing(i)
 }
 
 // usedUp reports whether slot i, in state w, is free and has no generation left for another

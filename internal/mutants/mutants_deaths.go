@@ -13,8 +13,8 @@ var deathMutants = []mutant{
 	{
 		name: "renew a slot in which something is left",
 		file: "internal/arenakernel/window.go",
-		old:  "if c.u64(c.touchedWord(i, k)).Load() != 0 {",
-		new:  "if k == touchedWords {",
+		old:  "return c.u32(c.slot(i)+slotReclaimed).Load() == w.generation() && c.touchedNothing(i)",
+		new:  "return c.u32(c.slot(i)+slotReclaimed).Load() == w.generation()",
 		pkg:  "internal/arenakernel", run: "TestSlotWithLeftoversIsNotRenewed",
 	},
 	{
