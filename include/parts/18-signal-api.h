@@ -35,7 +35,7 @@ typedef struct shmsync_signalwaker_options {
 typedef struct shmsync_gate {
     struct shmi_signalwaker *impl;
     uint64_t serial;
-    uint32_t queue;   /* of the queue */
+    uint32_t queue;   /* number of the queue */
     uint64_t running; /* the execution that this gate began, or 0 */
 } shmsync_gate;
 

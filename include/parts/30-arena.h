@@ -219,7 +219,7 @@ typedef struct shmi_ref {
 typedef struct shmi_reap_progress {
     uint32_t of;     /* state of the slot of the dead participant; 0: no reap */
     uint64_t window; /* window of the slot then: in another window, another participant can have the same state */
-    int unknown;     /* a number of objects whose kind this header does not know */
+    int unknown;     /* how many objects are of a kind that this header does not know */
     int unfinished;  /* a transaction of the dead participant is still in an undo log */
     int64_t reaped; /* when the repairs and wakes were done; 0: not yet */
     int64_t handed;  /* when the repairs and wakes were done again, after the participant was gone; 0: not yet */
@@ -364,9 +364,9 @@ struct shmsync_arena {
     shmi_dead_waits dead_waits[SHMI_recordLocks]; /* guarded by: the lock with the same index in record_locks */
 
     pthread_mutex_t death_lock;
-    void (*on_detached)(shmsync_arena *a, void *arg); /* atomic; written once */
+    void (*on_detached)(shmsync_arena *a, void *arg); /* set once, by shmi_tell_detached. Atomic. */
     void *on_detached_arg;
-    int detached_told; /* owner: the helper thread */
+    int detached_told; /* whether on_detached was called; only the helper thread uses this field */
     void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
     void *on_death_arg;
     uint64_t death_record_next; /* guarded by: death_lock */

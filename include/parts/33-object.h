@@ -546,7 +546,7 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     if ((u != a->self && shmi_current(a, u)) || !shmi_take_from32(a, u, owner, u, a->self, 0))
         return;
     w = shmi_ld64(word) >> 32;
-    if ((w & 1) == 0) { /* else a participant died after it had lowered the reach, and before the second check */
+    if ((w & 1) == 0) { /* otherwise a participant died while it lowered the reach, and before its second check */
         uint32_t r = shmi_ld32(reach);
         uint64_t far;
         shmi_st64(word, (uint64_t)(uint32_t)++w << 32 | r);

@@ -241,7 +241,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
                 shmi_reap(a, i, w);
                 if (shmi_slot_state(a, i) != w)
                     return 0;
-                SHMI_WITHIN(SHMI_POLL_MOST); /* this process cannot fence it yet */
+                SHMI_WITHIN(SHMI_POLL_MOST); /* this process cannot fence the dying process yet */
             }
             distance++;
             continue;

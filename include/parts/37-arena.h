@@ -291,7 +291,7 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
         if (err == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW))
             break;
         err = err == 0 || err == EWOULDBLOCK || err == EINTR ? EAGAIN : err;
-        unlinkat(dirfd_, temp, 0); /* before it was locked, another process took it for a leftover */
+        unlinkat(dirfd_, temp, 0); /* before the file was locked, another process took it for a leftover */
         close(s->fd);
         s->fd = -1;
         if (err != EAGAIN)
@@ -1522,7 +1522,7 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
         }
         if (s.created)
             shmi_sweep_removed(path);
-        /* As long as judged is open, no other file has its inode number. */
+        /* As long as judged is open, no other file gets its inode number. */
         judged = opts != NULL && opts->recreate != 0 ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
         if (judged < 0 && opts != NULL && opts->recreate != 0) {
             err = shmi_fail(errno, "arena.open", path, "duplicate the descriptor");

@@ -416,7 +416,7 @@ SHMI_FN void shmi_rq_wake(struct shmi_rq *q, struct shmi_wakes *b)
     shmi_wake_all_of(q->a, b);
 }
 
-/* The head that the record has which the commit word c names. */
+/* The head of the record that the commit word c names. */
 SHMI_FN uint64_t shmi_rq_head_of(const struct shmi_rq *q, uint64_t c)
 {
     uint64_t version = c >> SHMI_RQ_SLOT_BITS;

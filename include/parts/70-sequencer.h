@@ -52,7 +52,7 @@ SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v
     return (state & ~SHMI_TOKEN_CELL_NEXT_MASK) | SHMI_EVENTCOUNT_ANNOUNCED | ((v + ahead) & SHMI_TOKEN_MASK) << SHMI_TOKEN_CELL_NEXT_SHIFT;
 }
 
-/* The size of the body. If the objects of the arena have counters, they follow the words. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_sequencer_bytes(shmsync_arena *a) { return sizeof(shmi_sequencer_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN uint64_t shmi_sequencer_now(struct shmi_sequencer *s) { return shmi_ld64(&s->w->value); }
 SHMI_FN int shmi_token_over(const shmi_token_wait *w)

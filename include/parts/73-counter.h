@@ -26,7 +26,7 @@ struct shmi_counter {
     shmi_object o;
 };
 
-/* The size of the body. If the objects of the arena have counters, they follow the words. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_counter_bytes(shmsync_arena *a) { return sizeof(shmi_counter_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN int shmi_counter_is_zero(uint64_t c) { return c >> 32 == 0; }
 SHMI_FN int shmi_counter_is_untold(uint64_t c) { return c >> 32 == 0 && c != 0; }

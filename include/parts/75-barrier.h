@@ -13,7 +13,7 @@ struct shmi_barrier {
     shmi_barrier_slot *of[1]; /* the known slot records, from that of slot 1; NULL: the slot has none */
 };
 
-/* The size of the body. If the objects of the arena have counters, they follow the words. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_barrier_bytes(shmsync_arena *a)
 {
     return sizeof(shmi_barrier_words) + (a->geo.counted ? 64 : 0);

@@ -14,7 +14,7 @@ struct shmi_fairmutex {
     void *repair_arg;
 };
 
-/* The size of the body. If the objects of the arena have counters, they follow the words. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_fair_bytes(shmsync_arena *a) { return sizeof(shmi_fairmutex_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_fairmutex *shmi_fair_of(struct shmi_rq *q) { return (struct shmi_fairmutex *)(void *)q; }

@@ -19,7 +19,7 @@ struct shmi_cond {
     uint64_t there;  /* shmi_cond_there at the last reap. Atomic. */
 };
 
-/* The size of the body. If the objects of the arena have counters, they follow the words. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_cond_bytes(shmsync_arena *a) { return sizeof(shmi_cond_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_cond *shmi_cond_of(struct shmi_rq *q) { return (struct shmi_cond *)(void *)q; }

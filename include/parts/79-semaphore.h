@@ -21,7 +21,7 @@ struct shmi_semaphore {
     uint32_t fast; /* this handle has opened the share of this process. Atomic. */
 };
 
-/* The size of the body. If the objects of the arena have counters, they follow the words. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a) { return sizeof(shmi_semaphore_words) + (a->geo.counted ? 64 : 0); }
 
 /* The shares lie in slot records. So a call that has loaded the commit word finds each share that has a permit, or may

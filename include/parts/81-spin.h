@@ -11,7 +11,7 @@ struct shmi_spinlock {
     shmi_object o;
     shmi_spin_words *w;
     int readers; /* 0: it is a SpinLock; otherwise an RWSpinLock */
-    uint64_t *mine; /* the count of this process's slot; NULL in a reaper without a handle, as is known */
+    uint64_t *mine; /* the count of this process's slot; NULL, like the field known, in a reaper without a handle */
     uint64_t **known; /* the counts in the slot records, from slot 1 on. Atomic. */
     uint64_t known_head; /* head of the list when known was filled: see shmi_known_list. Atomic. */
     uint32_t most; /* the highest slot with a count in known. Atomic. */

@@ -96,7 +96,7 @@ SHMI_FN int shmi_key_refusal(struct shmi_multilock *x, const char *op, uint64_t 
 /* ---- Buckets and entries ---- */
 
 SHMI_FN uint32_t shmi_bucket_of(uint64_t key, uint32_t log) { return (uint32_t)((key ^ key >> 32) * SHMI_MULTI_HASH >> 1 >> (63 - log)); }
-/* The size of the body. If the objects of the arena have counters, they follow the buckets. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the buckets. */
 SHMI_FN uint64_t shmi_multi_bytes(shmsync_arena *a, uint32_t log)
 {
     return sizeof(shmi_multilock_head) + ((uint64_t)sizeof(shmi_multilock_bucket) << log) + (a->geo.counted ? 64 : 0);
